@@ -18,9 +18,9 @@ from cepkit.planning.wings import add_wings as _add_wings
 from cepkit.results.doors import name_door as _name_door
 
 if _TYPE_CHECKING:
-    from cepkit.api.exploring import explore
     from cepkit.api.matching import match, tag
     from cepkit.api.questions import explain, funnel, step, why_not
+    from cepkit.api.searching import explore
     from cepkit.api.sql import sql
     from cepkit.api.virtual_time import replay, simulate
     from cepkit.api.windows import join, window
@@ -38,8 +38,7 @@ if _TYPE_CHECKING:
         UnsupportedQueryError,
     )
     from cepkit.explorer.explorer import Explorer
-    from cepkit.idioms.runs import runs
-    from cepkit.idioms.sessions import sessions
+    from cepkit.idioms.runs import runs, sessions
     from cepkit.insight.funnel import FunnelResult
     from cepkit.insight.moments import Moment, PartialMatch
     from cepkit.insight.why_not import WhyNot
@@ -62,9 +61,8 @@ if _TYPE_CHECKING:
     from cepkit.results.row_pattern_matches import RowPatternMatches
     from cepkit.results.spark.matches import SparkMatches
     from cepkit.results.views import view
-    from cepkit.scaleout.derive import plan
     from cepkit.scaleout.k_slack import KSlack
-    from cepkit.scaleout.scatter_gather import ScatterGather
+    from cepkit.scaleout.scatter_gather import ScatterGather, plan
     from cepkit.shedding.strategies.darling import Darling
     from cepkit.siddhiql.running import siddhi
     from cepkit.streaming.opening import stream
@@ -78,7 +76,7 @@ __version__ = "0.1.0"
 
 # Where each public name is defined; `tests/test_api.py` compares this with the imports above.
 _NAMES_OF_MODULE = {
-    "api.exploring": "explore",
+    "api.searching": "explore",
     "api.matching": "match tag",
     "api.questions": "explain funnel step why_not",
     "api.sql": "sql",
@@ -88,8 +86,7 @@ _NAMES_OF_MODULE = {
     "errors": "CepError CepWarning ColumnNotFoundError MissingDependencyError OrderError PatternSyntaxError "
     "PredicateError ResultTooLargeError TieWarning UnsupportedQueryError",
     "explorer.explorer": "Explorer",
-    "idioms.runs": "runs",
-    "idioms.sessions": "sessions",
+    "idioms.runs": "runs sessions",
     "insight.funnel": "FunnelResult",
     "insight.moments": "Moment PartialMatch",
     "insight.why_not": "WhyNot",
@@ -112,9 +109,8 @@ _NAMES_OF_MODULE = {
     "results.row_pattern_matches": "RowPatternMatches",
     "results.spark.matches": "SparkMatches",
     "results.views": "view",
-    "scaleout.scatter_gather": "ScatterGather",
+    "scaleout.scatter_gather": "ScatterGather plan",
     "scaleout.k_slack": "KSlack",
-    "scaleout.derive": "plan",
     "shedding.strategies.darling": "Darling",
     "siddhiql.running": "siddhi",
     "streaming.opening": "stream",
@@ -172,7 +168,7 @@ _name_door("explore", "cepkit.explorer.explorer:Explorer")
 _name_door("source of a frame", "cepkit.api.searching:source_of")
 _name_door("view", "cepkit.results.views:view")
 _name_door("stream with a latency bound", "cepkit.shedding.live.stream:open_live_stream")
-_name_door("load shedding of a Spark stream", "cepkit.shedding.live.buckets:bucket_shedding")
+_name_door("load shedding of a Spark stream", "cepkit.shedding.live.stream:bucket_shedding")
 _name_door("chain in a Spark stream", "cepkit.streaming.spark.binding:chain_stream")
 _name_door(
     "row patterns in a stream of a Spark frame", "cepkit.streaming.spark.binding:row_patterns_of_stream"

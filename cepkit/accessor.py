@@ -21,10 +21,11 @@ from pandas.api.typing import DataFrameGroupBy, SeriesGroupBy
 from cepkit.errors import CepError
 
 if TYPE_CHECKING:
-    from cepkit.api import exploring, matching, questions, virtual_time, windows
+    from cepkit.api import matching, questions, virtual_time, windows
+    from cepkit.api import searching as exploring
     from cepkit.events import Frame
     from cepkit.idioms import runs as runs_of_rows
-    from cepkit.idioms import sessions as user_sessions
+    from cepkit.idioms import runs as user_sessions
 
 _EXAMPLES = {
     "match": 'df.cep.match("a b+ c", define={"a": "x > 1", …}, partition_by="key", order_by="ts")',

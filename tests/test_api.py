@@ -20,13 +20,14 @@ import pytest
 
 import cepkit
 import cepkit as cep
+from cepkit import shedding
 from cepkit.accessor import CepAccessor
 from cepkit.events import Source
 from cepkit.explorer.running.data import KeptColumns, WrappedSource
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.pandas import PandasSource
 from cepkit.frames.spark.tasks import EmptySource
-from cepkit.planning.arguments import NAMES, Arguments, QueryKeywords, takes_query_keywords
+from cepkit.planning.queries import NAMES, Arguments, QueryKeywords, takes_query_keywords
 
 CALLS = ("match", "tag", "explain", "funnel", "why_not", "step", "simulate", "replay", "explore")
 METHODS = (*CALLS, "window", "join", "runs", "sessions")  # those of the accessor
@@ -68,6 +69,12 @@ def test_all_public_names_are_there():
     for name in cepkit.__all__:
         module = import_module(f"cepkit.{cepkit._MODULE_OF_NAME[name]}")
         assert getattr(cepkit, name) is getattr(module, name)
+
+
+def test_every_name_of_load_shedding_loads():
+    assert len(dir(shedding)) > 20
+    for name in dir(shedding):
+        assert getattr(shedding, name).__name__ == name
 
 
 def test_classes_that_results_are_made_of_are_public():

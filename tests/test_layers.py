@@ -279,7 +279,7 @@ def test_importing_the_package_loads_the_accessor_only():
         "cepkit.commands.starting",
         "cepkit.errors",
         "cepkit.planning",
-        "cepkit.planning.arguments",
+        "cepkit.planning.queries",
         "cepkit.planning.wings",
         "cepkit.results",
         "cepkit.results.doors",

@@ -13,7 +13,7 @@ from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Frame
 from cepkit.language.recognizing import is_match_recognize
 from cepkit.limits import MemoryLimit, memory_limit_of, refuse_limit_on_spark
-from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
+from cepkit.planning.queries import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.results.doors import open_door
 
 # The modules of one function load when it is called: the first `match` of a process must not wait for them.

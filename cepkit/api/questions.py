@@ -14,7 +14,6 @@ from cepkit.frames.empty import wishes_of_rows, with_types
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import refuse_windows
 from cepkit.language.recognizing import is_match_recognize
-from cepkit.planning.arguments import Arguments, QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.clocks import depends_on_ties, ties_in_words
 from cepkit.planning.planner import (
     Engine,
@@ -25,8 +24,8 @@ from cepkit.planning.planner import (
     is_sequence,
     remarks,
 )
-from cepkit.planning.queries import Query
-from cepkit.planning.validation import compile_checked
+from cepkit.planning.plans import compile_checked
+from cepkit.planning.queries import Arguments, Query, QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.progress import show_progress
 from cepkit.results.explanation import Explanation
 from cepkit.windows.chains import IN_MEMORY, Chain, OperatorExplanation, as_value, lines_of

@@ -1,11 +1,12 @@
-"""Run a regex query or an event sequence on a frame, as a source of columns."""
+"""Run a regex query or an event sequence on a frame as a source of columns, and open the explorer."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pandas as pd
 
@@ -18,12 +19,12 @@ from cepkit.frames.sources import source_of_frame
 from cepkit.language.regex.patterns import Pattern
 from cepkit.language.regex.query import RegexQuery
 from cepkit.limits import MemoryLimit, bound_memory, refuse_limit_on_spark
-from cepkit.planning.arguments import QueryKeywords, read_arguments
 from cepkit.planning.clocks import warn_of_numbers_as_text, warn_of_ties
 from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, is_regex, is_sequence
-from cepkit.planning.queries import Query, as_query
-from cepkit.planning.validation import compile_checked, warn_of_unknown_types
+from cepkit.planning.plans import compile_checked, warn_of_unknown_types
+from cepkit.planning.queries import Query, QueryKeywords, as_query, read_arguments, takes_query_keywords
 from cepkit.progress import show_progress
+from cepkit.results.doors import open_door
 from cepkit.results.matches import Matches
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from cepkit.compile.sequences.program import SequenceProgram
     from cepkit.language.sequences.query import SequenceQuery
 
+
+# Run a regex query or an event sequence on a frame, as a source of columns.
 
 # Frames as sources of columns.
 
@@ -160,3 +163,59 @@ def match_events(
     run = Run()
     matchset = match_regex(program, events, progress=progress, run=run)
     return Matches(RegexFound(program, matchset, run), source, engine, native, memory_limit)
+
+
+# Open the explorer.
+
+
+@takes_query_keywords
+def explore(
+    frame: Frame,
+    query: Query | None = None,
+    *,
+    value: str | None = None,
+    engine: str | EngineValue = "auto",
+    **keywords: Unpack[QueryKeywords],
+) -> Any:
+    """Open the pattern explorer: an editor for a query, with its matches beside it, in a notebook.
+
+    Parameters
+    ----------
+    frame, query, engine
+        As for `match`; the query may be typed later. For a Spark frame, the explorer shows a sample of at
+        most 100,000 rows, and ``run_on_all`` runs the query on all rows.
+    **keywords
+    value : str, optional
+        Column of numbers that the timeline draws; default: the first one that the query looks at.
+
+    Returns
+    -------
+    Explorer
+        ``query`` and ``matches`` are those of the last result; ``wait()`` waits for it. ``save(path)`` keeps
+        the query and the choices, and ``cepkit.explore.load(path, frame)`` opens them again.
+
+    Raises
+    ------
+    CepError
+        For unknown columns. The editor shows what is wrong with the query.
+    TypeError
+        For unknown keywords, with the nearest name.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"price": [10, 12, 13, 11, 14, 12, 9]})
+    >>> cep.explore(walk, "up+ down", define={"up": "price > 11", "down": "price <= 11"}).wait()
+    Explorer(7 rows, done, 2 matches)
+    """
+    return open_door("explore")(frame, query, value=value, engine=engine, **check_names(explore, keywords))
+
+
+def _load_explorer(path: str | os.PathLike, frame: Frame | None = None) -> Any:
+    """Open an explorer that ``Explorer.save`` wrote, with a frame; see `cepkit.Explorer.load`."""
+    explorer: Any = open_door("explore")
+    return explorer.load(path, frame)
+
+
+explore.__dict__["load"] = _load_explorer

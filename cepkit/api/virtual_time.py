@@ -14,9 +14,8 @@ from cepkit.errors import CepError, truth
 from cepkit.events import Events, Frame
 from cepkit.frames.building import build_events
 from cepkit.frames.empty import with_types
-from cepkit.planning.arguments import QueryKeywords, takes_query_keywords
 from cepkit.planning.planner import EngineValue, check_engine
-from cepkit.planning.queries import Query
+from cepkit.planning.queries import Query, QueryKeywords, takes_query_keywords
 from cepkit.progress import show_progress
 
 # The modules of one function load when it is called: the first `match` of a process must not wait for them.
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from cepkit.language.query_parts import Duration
     from cepkit.parallel.agents.crew import Costs
     from cepkit.parallel.agents.outcome import ParallelRun
-    from cepkit.shedding.simulation.arrivals import Arrivals
-    from cepkit.shedding.simulation.costs import Prices
+    from cepkit.shedding.simulation.arrivals import Arrivals, Prices
     from cepkit.shedding.strategies.strategy import Strategy
 
 

@@ -9,8 +9,8 @@ from cepkit.api.searching import source_of, spark_module
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Frame
 from cepkit.limits import MemoryLimit, bound_memory, refuse_limit_on_spark
-from cepkit.planning.arguments import names_keywords
 from cepkit.planning.planner import EngineValue
+from cepkit.planning.queries import names_keywords
 
 # The modules of one function load when it is called: the first `match` of a process must not wait for them.
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
 """Generated data: trades, bars, ticks, cards, tweets, traffic, buses, a home, a soccer match, raw formats."""
 
-from cepkit.datasets.abc_stream import abc_stream, poisson_types
-from cepkit.datasets.buses import bus_positions, siri_lines
-from cepkit.datasets.constant_rate import card_transactions, stock_ticks
+from cepkit.datasets.city import bus_positions, citybench_lines, siri_lines, traffic
+from cepkit.datasets.constant_rate import abc_stream, card_transactions, poisson_types, stock_ticks
 from cepkit.datasets.minute_bars import BarParameters, minute_bars
 from cepkit.datasets.samples import (
     SampleNotFoundError,
@@ -18,7 +17,6 @@ from cepkit.datasets.smart_home import HomeParameters, casas_lines, smart_home, 
 from cepkit.datasets.soccer import debs2013_lines, soccer_sensors
 from cepkit.datasets.stock_bars import stock_bars
 from cepkit.datasets.trades import PAPER_TRADES, trades
-from cepkit.datasets.traffic import citybench_lines, traffic
 from cepkit.datasets.tweets import PAPER_TWEETS, tweets, tweets_as_atom_xml
 
 __all__ = [

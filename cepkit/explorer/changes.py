@@ -14,7 +14,7 @@ from cepkit.explorer.presenting.presenter import Presenter
 from cepkit.explorer.query.constants import move_slider
 from cepkit.explorer.reader import LOCKED, QueryReader, check_call, check_value
 from cepkit.explorer.running.data import BY_NAME, SearchedFrame
-from cepkit.planning.arguments import check_keywords
+from cepkit.planning.queries import check_keywords
 
 # The names of choices on the buttons that take them back.
 LABELS = {

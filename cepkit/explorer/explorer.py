@@ -39,8 +39,8 @@ from cepkit.language.expressions.functions import BUILT_IN_NAMES
 from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, SelectedRows
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.planning.arguments import NAMES, check_keywords
 from cepkit.planning.planner import check_engine
+from cepkit.planning.queries import NAMES, check_keywords
 from cepkit.results.matches import Matches
 from cepkit.results.row_pattern_matches import RowPatternMatches
 from cepkit.results.spark.matches import SparkMatches

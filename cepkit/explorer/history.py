@@ -20,7 +20,7 @@ from cepkit.frames.writing import file_of, replace_file
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import seconds_text
 from cepkit.language.expressions.printing import print_expression
-from cepkit.planning.arguments import NAMES
+from cepkit.planning.queries import NAMES
 from cepkit.streaming.saved import duration_as_json, param_as_json, param_of_json
 from cepkit.widgets.base import counted
 

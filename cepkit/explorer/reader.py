@@ -29,10 +29,10 @@ from cepkit.explorer.query.text import (
 )
 from cepkit.explorer.running.data import AnyProgram, SearchedFrame
 from cepkit.explorer.running.series import drawable
+from cepkit.language.cheat_sheet import say_query
 from cepkit.language.expressions.functions import BUILT_IN_NAMES
 from cepkit.language.expressions.trees import Expression
-from cepkit.language.saying import say_query
-from cepkit.planning.validation import check_columns
+from cepkit.planning.plans import check_columns
 from cepkit.results.spark.jobs import part_of
 from cepkit.widgets.editor import KEYWORDS, KEYWORDS_OF_SQL
 

@@ -21,8 +21,8 @@ from cepkit.explorer.table.texts import columns_of
 from cepkit.frames.pandas import as_pandas
 from cepkit.frames.writing import file_of
 from cepkit.insight.why_not import cell
+from cepkit.language.cheat_sheet import say_query
 from cepkit.language.expressions.durations import count_text
-from cepkit.language.saying import say_query
 from cepkit.plots import theme
 from cepkit.plots.stills.png import Picture, png, size_of, without_controls
 from cepkit.results.matches import Matches

@@ -25,7 +25,7 @@ from cepkit.events import (
 from cepkit.frames.reuse import Keeper, equals_by_step, reuse
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
 from cepkit.planning.clocks import order_advice
-from cepkit.planning.validation import check_columns
+from cepkit.planning.plans import check_columns
 from cepkit.progress import checkpoint
 
 

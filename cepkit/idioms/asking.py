@@ -25,8 +25,7 @@ from cepkit.language.expressions.functions import registered_functions
 from cepkit.language.query_parts import Duration
 from cepkit.language.regex.query import RegexQuery
 from cepkit.planning.clocks import warn_of_numbers_as_text, warn_of_ties
-from cepkit.planning.plans import Recent, Same, key_or_none, remembered
-from cepkit.planning.validation import compile_checked
+from cepkit.planning.plans import Recent, Same, compile_checked, key_or_none, remembered
 from cepkit.results.doors import open_door
 
 if TYPE_CHECKING:

@@ -26,13 +26,13 @@ from cepkit.idioms.asking import (
     run_on_spark,
     source_and_native,
 )
-from cepkit.idioms.sessions import clock_ticks, gap_ticks
+from cepkit.idioms.runs import clock_ticks, gap_ticks
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.query_parts import Duration
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.query import RegexQuery
-from cepkit.planning.arguments import Arguments
+from cepkit.planning.queries import Arguments
 
 if TYPE_CHECKING:
     from cepkit.frames.spark.tasks import TaskMatches

@@ -21,7 +21,7 @@ from cepkit.insight.partial_matches import RegexPartials, rows_looked_back
 from cepkit.insight.stepping import RegexWalk, Stepping
 from cepkit.insight.why_not import MOST_ROWS, WhyNot, cell, named_positions, reading_table, row_text
 from cepkit.language.expressions import trees as ex
-from cepkit.language.regex.parsing import parse_pattern
+from cepkit.language.regex.construction import parse_pattern
 from cepkit.language.regex.patterns import Variable, variables
 from cepkit.language.sequences.printing import duration_text
 

@@ -1,12 +1,19 @@
-"""The cheat sheet of the query languages: one entry for every construct and every built-in function.
-
-The entries are examples over the columns ``x``, ``y`` (numbers), ``name`` (text), ``ts`` (clock), ``flag``
-(boolean) and ``v``, ``w`` (arrays), and over the event types ``A``, ``B`` and ``C``.
-"""
+"""The cheat sheet of the query languages, with every construct and function; and queries in one sentence."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from cepkit.language.match_recognize.printing import say_rows
+from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, SelectedRows
+from cepkit.language.regex.query import RegexQuery, say_regex
+from cepkit.language.sequences.printing import say_sequence
+from cepkit.language.sequences.query import SequenceQuery
+
+# The cheat sheet of the query languages: one entry for every construct and every built-in function.
+#
+# The entries are examples over the columns ``x``, ``y`` (numbers), ``name`` (text), ``ts`` (clock), ``flag``
+# (boolean) and ``v``, ``w`` (arrays), and over the event types ``A``, ``B`` and ``C``.
 
 REGEX, LINE, EVENTS, CLAUSE, CONDITION, MEASURE = "regex", "line", "events", "clause", "condition", "measure"
 ROWS, SQL_CLAUSE, SQL_VALUE = "rows", "sql clause", "sql value"
@@ -242,3 +249,13 @@ CHEAT_SHEET: dict[str, tuple[SheetEntry, ...]] = {
     "Functions": _FUNCTIONS,
     "SQL: MATCH_RECOGNIZE": _SQL,
 }
+
+
+# Say a query of any language in one plain sentence.
+
+
+def say_query(query: RegexQuery | SequenceQuery | RowPatternQuery | SelectedRows | RowsQuery) -> str:
+    """Return a query in one plain sentence, without a full stop. The sentence names every variable."""
+    if isinstance(query, RowPatternQuery | SelectedRows | RowsQuery):
+        return say_rows(query if isinstance(query, RowPatternQuery) else query.rows)
+    return say_regex(query) if isinstance(query, RegexQuery) else say_sequence(query)

@@ -17,7 +17,7 @@ from cepkit.engines.interpreted.walk import ordered_tests_of
 from cepkit.engines.measures.regex_measures import measure_expressions
 from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.engines.regex import PARTITIONS_PER_BLOCK
-from cepkit.language.saying import say_query
+from cepkit.language.cheat_sheet import say_query
 from cepkit.language.sequences.branches import Branch, Condition
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.evaluation_order import BranchOrder

@@ -11,12 +11,10 @@ from typing import Any as _Any
 # Where each name is defined, apart from strategies; those are in `strategies.names`.
 _NAMES_OF_MODULE = {
     "live.report": "SheddingReport",
-    "live.serving": "WallClock",
+    "live.learning": "WallClock",
     "live.stream": "LiveStream",
     "simulation.arrivals": "ColumnArrivals ConstantArrivals GivenArrivals OverloadArrivals PeakArrivals "
-    "PoissonArrivals",
-    "simulation.calibration": "measure_prices",
-    "simulation.costs": "Prices",
+    "PoissonArrivals Prices measure_prices",
     "simulation.replay": "ReplayResult",
     "simulation.server": "VirtualClock",
     "tree_value": "Tree",
@@ -26,7 +24,7 @@ _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() fo
 
 
 def _modules() -> dict[str, str]:
-    from cepkit.shedding.strategies.names import modules_of_strategies
+    from cepkit.shedding.strategies.strategy import modules_of_strategies
 
     return {**_MODULE_OF_NAME, **modules_of_strategies()}
 

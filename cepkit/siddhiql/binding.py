@@ -16,10 +16,10 @@ from cepkit.language.siddhi.query import SiddhiApp
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 from cepkit.siddhiql.inputs import NANOSECONDS_PER_MS, StreamRows, events_of, merged, read_stream
+from cepkit.siddhiql.patterns import QueryRun
 from cepkit.siddhiql.planning import AppPlan, PlannedPartition, PlannedQuery, plan_app
-from cepkit.siddhiql.runs.queries import QueryRun
-from cepkit.siddhiql.runs.states import Event, RunClock, Slots
 from cepkit.siddhiql.selecting import Row
+from cepkit.siddhiql.states import Event, RunClock, Slots
 
 # The run of an app: events go through its queries in the order of the text, and rows to the next queries.
 

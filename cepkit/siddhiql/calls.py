@@ -34,7 +34,7 @@ from cepkit.siddhiql.functions import (
     common_type,
     java_pattern,
 )
-from cepkit.siddhiql.runs.states import Slots
+from cepkit.siddhiql.states import Slots
 
 # The names that expressions of a SiddhiQL query can use, and where their values are.
 

@@ -22,14 +22,18 @@ from cepkit.language.siddhi.query import (
 from cepkit.limits import QUERIES_IN_A_ROW, refuse_beyond
 from cepkit.siddhiql.calls import Scope, SlotOf, Value, single_value
 from cepkit.siddhiql.functions import BOOL, STRING, WHOLE, Type
-from cepkit.siddhiql.runs.patterns import (
+from cepkit.siddhiql.patterns import (
     Equality,
+    JoinedPlan,
     PatternPlan,
+    PatternQueryPlan,
+    QueryPlan,
+    SidePlan,
+    StreamPlan,
     endless_states,
     fault_of_start,
     slots_in_order,
 )
-from cepkit.siddhiql.runs.queries import JoinedPlan, PatternQueryPlan, QueryPlan, SidePlan, StreamPlan
 from cepkit.siddhiql.selecting import attributes_of, compile_selection
 from cepkit.siddhiql.values import compile_condition, compile_siddhi
 from cepkit.siddhiql.window_parameters import plan_window

@@ -23,15 +23,23 @@ from cepkit.frames.spark.tasks import (
     sent_batches,
 )
 from cepkit.language.expressions.trees import Attribute
-from cepkit.language.siddhi.parsing import parse_siddhi
+from cepkit.language.siddhi.printing import parse_siddhi
 from cepkit.language.siddhi.query import SiddhiApp, SiddhiPartition
 from cepkit.limits import MemoryLimit, bound_memory, memory_limit_of, refuse_limit_on_spark
 from cepkit.pipelines.spark_session import worker_python
 from cepkit.results.spark.jobs import run_job
 from cepkit.siddhiql.binding import BoundApp, OrderBy, bind_app
 from cepkit.siddhiql.functions import INT, LONG, OBJECT, type_of_column
-from cepkit.siddhiql.inputs import StreamRows, events_of, is_on_spark, nanoseconds, source_of_stream
-from cepkit.siddhiql.results import SiddhiResult, arrow_of_type, times_of_ticks
+from cepkit.siddhiql.inputs import (
+    SiddhiResult,
+    StreamRows,
+    arrow_of_type,
+    events_of,
+    is_on_spark,
+    nanoseconds,
+    source_of_stream,
+    times_of_ticks,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

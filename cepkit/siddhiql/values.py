@@ -13,7 +13,7 @@ from cepkit.language.siddhi.building import Milliseconds
 from cepkit.language.siddhi.printing import print_condition
 from cepkit.siddhiql.calls import Scope, Typed, Value, chain_index, checked, compile_call, picked
 from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, NUMBERS, OBJECT, STRING, Type
-from cepkit.siddhiql.runs.states import Slots
+from cepkit.siddhiql.states import Slots
 
 # --- expressions
 

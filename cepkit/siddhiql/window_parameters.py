@@ -13,7 +13,7 @@ from cepkit.language.siddhi.printing import print_condition
 from cepkit.language.siddhi.query import WindowHandler
 from cepkit.siddhiql.calls import Scope, SlotOf
 from cepkit.siddhiql.functions import INT, LONG
-from cepkit.siddhiql.runs.windows import KNOWN_WINDOWS, WindowPlan
+from cepkit.siddhiql.windows import KNOWN_WINDOWS, WindowPlan
 
 _SAME_NAME = {name.lower(): name for name in KNOWN_WINDOWS}
 

@@ -9,9 +9,8 @@ from typing import Any, Unpack
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.language.query_parts import Duration
 from cepkit.language.recognizing import is_match_recognize
-from cepkit.planning.arguments import Arguments, QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.planner import check_engine
-from cepkit.planning.queries import Query
+from cepkit.planning.queries import Arguments, Query, QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.results.doors import open_door
 from cepkit.streaming.batches import kind_of_batch, schema_of
 from cepkit.streaming.operators.join_stream import JoinStream, join_stream

@@ -18,7 +18,7 @@ from cepkit.frames.arrow import ArrowSource, column_of_arrow
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.expressions.trees import Attribute
 from cepkit.language.regex.query import RegexQuery
-from cepkit.planning.validation import compile_checked
+from cepkit.planning.plans import compile_checked
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.coding import BatchCoder, keys_of_batch
 from cepkit.streaming.replicas import (

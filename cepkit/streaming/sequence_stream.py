@@ -19,7 +19,7 @@ from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import choose_engine
-from cepkit.planning.validation import compile_checked
+from cepkit.planning.plans import compile_checked
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.coding import keys_of_batch
 from cepkit.streaming.saved import Saved

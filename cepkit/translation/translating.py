@@ -13,7 +13,7 @@ from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows,
 from cepkit.language.recognizing import is_match_recognize
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
+from cepkit.planning.queries import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.translation.chains import RowChain, refuse, with_values
 from cepkit.translation.to_chains import (
     CONTIGUOUS,
@@ -268,7 +268,7 @@ def _to_flink(query: AnyQuery) -> str:
 
 
 def _to_python(query: AnyQuery) -> str:
-    from cepkit.translation.python import print_regex_builder, print_sequence_builder
+    from cepkit.translation.calls import print_regex_builder, print_sequence_builder
 
     if isinstance(query, RegexQuery):
         return print_regex_builder(query)

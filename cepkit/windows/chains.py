@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cepkit.errors import CepError
-from cepkit.planning.arguments import Arguments
-from cepkit.planning.queries import as_query
+from cepkit.planning.queries import Arguments, as_query
 from cepkit.windows.values import ALL, SIDES, Join, Operator, Window
 
 # `Chain`: operators and queries. Each step reads the result of the step before.

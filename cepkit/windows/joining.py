@@ -24,7 +24,7 @@ from cepkit.frames.pandas import series_of_arrow
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks, unit_missing
 from cepkit.planning.clocks import CLOCKS, order_advice
-from cepkit.planning.validation import check_columns
+from cepkit.planning.plans import check_columns
 from cepkit.windows import aggregating as exact
 from cepkit.windows.aggregating import RowEvaluator, as_numbers, present_values
 from cepkit.windows.ranges import Meeting, Pairs, Size, ends_of, meet, pairs_of

@@ -20,7 +20,7 @@ from cepkit.frames.pandas import series_of_arrow
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks, unit_missing
 from cepkit.planning.clocks import CLOCKS, order_advice
-from cepkit.planning.validation import check_columns
+from cepkit.planning.plans import check_columns
 from cepkit.windows.aggregating import RowEvaluator, WindowEvaluator
 from cepkit.windows.ranges import Emitted, Size, emitted, limits_of
 from cepkit.windows.values import ALL, EMITTED, STATUS, Operator, Window

@@ -13,9 +13,9 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.regex import patterns as pt
-from cepkit.language.regex.parsing import parse_pattern
+from cepkit.language.regex.construction import parse_pattern
 from cepkit.language.sequences.printing import sase_text
-from cepkit.language.siddhi.parsing import parse_siddhi
+from cepkit.language.siddhi.printing import parse_siddhi
 from cepkit.streaming.saved import query_as_json, query_of_json
 from tests.oracle import generate, generate_sequences
 from tests.oracle.generate_match_recognize import random_late_query, random_query, random_window

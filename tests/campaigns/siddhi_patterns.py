@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 import cepkit as cep
-from cepkit.language.siddhi.parsing import parse_siddhi
+from cepkit.language.siddhi.printing import parse_siddhi
 from cepkit.siddhiql.binding import run_app
 from cepkit.siddhiql.planning import plan_app
 from tests.campaigns.tally import PYTHON, Tally

@@ -28,8 +28,7 @@ from cepkit.errors import CepError, CepWarning, ColumnNotFoundError, PredicateEr
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, TEXT, TIME, ColumnType
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.regex.construction import regex_query
-from cepkit.language.regex.parsing import parse_pattern
+from cepkit.language.regex.construction import parse_pattern, regex_query
 from cepkit.limits import POSITIONS
 from tests.oracle import generate
 from tests.support.sizes import seeds

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.language.siddhi.parsing import parse_siddhi
+from cepkit.language.siddhi.printing import parse_siddhi
 from tests.conformance.cases import Tree
 from tests.conformance.verdicts import OPEN, REFUSED, Verdict, verdict_of
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.datasets.abc_stream import abc_stream, poisson_types
-from cepkit.datasets.traffic import COUNT_OF_HOUR, N_SENSORS, traffic
+from cepkit.datasets.city import COUNT_OF_HOUR, N_SENSORS, traffic
+from cepkit.datasets.constant_rate import abc_stream, poisson_types
 from cepkit.errors import CepError
 
 # G9, two months of 449 sensors.

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from cepkit.datasets import bus_positions, debs2013_lines, siri_lines, soccer_sensors, stock_bars
-from cepkit.datasets.buses import CENTER, LINES, distance_m
+from cepkit.datasets.city import CENTER, LINES, distance_m
 from cepkit.datasets.soccer import BALL, FIRST_PS, HALF_LENGTH, SENSORS, TEAM_A, TEAM_B, WIDTH
 from cepkit.datasets.stock_bars import BARS_OF_DAY, STOCKS
 from cepkit.errors import CepError

@@ -17,8 +17,7 @@ from cepkit.engines.regex import Run, match_regex
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.expressions.parsing import parse_expression
-from cepkit.language.regex.construction import regex_query
-from cepkit.language.regex.parsing import parse_pattern
+from cepkit.language.regex.construction import parse_pattern, regex_query
 from tests.oracle import generate, naive
 from tests.support.sizes import seeds
 

@@ -33,8 +33,7 @@ from cepkit.explorer.running.result import Result
 from cepkit.explorer.running.series import Series, draw_series
 from cepkit.explorer.running.worker import Worker
 from cepkit.explorer.table.texts import cells
-from cepkit.planning.arguments import Arguments
-from cepkit.planning.queries import as_query
+from cepkit.planning.queries import Arguments, as_query
 from cepkit.progress import checkpoint
 from tests.oracle import generate
 from tests.oracle import generate_sequences as gs

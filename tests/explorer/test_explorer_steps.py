@@ -13,9 +13,8 @@ from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.insight import stepping
 from cepkit.insight.stepping import Stepping
-from cepkit.planning.arguments import Arguments
-from cepkit.planning.queries import as_query
-from cepkit.planning.validation import compile_checked
+from cepkit.planning.plans import compile_checked
+from cepkit.planning.queries import Arguments, as_query
 from tests.oracle import generate, naive
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches

@@ -16,8 +16,7 @@ from cepkit.insight.stepping import Stepping
 from cepkit.insight.why_not import cell
 from cepkit.insight.why_not_regex import failing_conditions
 from cepkit.language.expressions import trees as ex
-from cepkit.planning.arguments import Arguments
-from cepkit.planning.queries import as_query
+from cepkit.planning.queries import Arguments, as_query
 from tests.oracle import generate, naive
 from tests.support.sizes import seeds
 

@@ -15,7 +15,7 @@ from cepkit.language import cheat_sheet as cs
 from cepkit.language.expressions.functions import BUILT_IN_NAMES
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.match_recognize.parsing import parse_match_recognize
-from cepkit.language.regex.parsing import parse_pattern
+from cepkit.language.regex.construction import parse_pattern
 from cepkit.language.sequences.parsing import parse_sase, parse_sequence
 from cepkit.language.sequences.patterns import PREFERENCES, STRATEGIES
 from cepkit.language.sequences.printing import SASE_STRATEGIES

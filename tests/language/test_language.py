@@ -27,8 +27,7 @@ from cepkit.language.expressions.mistakes import LOOK_ALIKES
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import RESERVED, print_expression
 from cepkit.language.regex import patterns as pt
-from cepkit.language.regex.construction import regex_query
-from cepkit.language.regex.parsing import parse_pattern, print_pattern
+from cepkit.language.regex.construction import parse_pattern, print_pattern, regex_query
 from cepkit.language.regex.patterns import first_names, is_nullable, reported_form
 from cepkit.language.regex.query import RegexQuery
 from cepkit.limits import DEPTH, TICKS

@@ -9,7 +9,7 @@ import pytest
 from cepkit.errors import PatternSyntaxError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi import query as sp
-from cepkit.language.siddhi.parsing import parse_siddhi
+from cepkit.language.siddhi.printing import parse_siddhi
 from cepkit.language.siddhi.query import JoinInput, PatternInput, SiddhiPartition, StreamInput
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"

@@ -11,7 +11,7 @@ import pytest
 from cepkit.errors import CepError
 from cepkit.frames.pandas import PandasSource
 from cepkit.shedding.simulation.inputs import check_settings, make_scene
-from cepkit.shedding.strategies.names import strategy_names
+from cepkit.shedding.strategies.strategy import strategy_names
 from papers.claims import UNTRIED, YES, examine
 from papers.load_shedding import figures
 from papers.load_shedding.claims import CLAIMS

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from cepkit.compile.sequences.program import compile_sequence
-from cepkit.datasets.abc_stream import poisson_types
+from cepkit.datasets.constant_rate import poisson_types
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.datasets.abc_stream import poisson_types
+from cepkit.datasets.constant_rate import poisson_types
 from cepkit.parallel.agents import threads
 from cepkit.parallel.agents.agent_run import KERNELS, AgentRun
 from cepkit.parallel.agents.agents import Agents, agents_unsupported

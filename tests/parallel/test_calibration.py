@@ -19,8 +19,7 @@ from cepkit.parallel import simulation
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.crew import Costs, Crew, RunSettings
 from cepkit.parallel.simulation import calibrate_costs, robust_nonnegative
-from cepkit.planning.arguments import Arguments
-from cepkit.planning.queries import as_query
+from cepkit.planning.queries import Arguments, as_query
 from tests.support.sizes import seeds
 
 TWO = "PATTERN SEQ(A a, B b) WHERE b.x > a.x WITHIN 30 events"

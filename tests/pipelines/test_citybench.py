@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from cepkit.datasets.traffic import citybench_lines
+from cepkit.datasets.city import citybench_lines
 from cepkit.pipelines import ingest, read_report
 from cepkit.pipelines.formats import citybench
 

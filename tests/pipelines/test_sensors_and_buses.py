@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from cepkit.datasets.buses import distance_m, siri_lines
+from cepkit.datasets.city import distance_m, siri_lines
 from cepkit.datasets.soccer import debs2013_lines
 from cepkit.pipelines import ingest, read_report
 from cepkit.pipelines.formats import debs2013, siri

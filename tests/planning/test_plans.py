@@ -17,8 +17,9 @@ import pytest
 
 import cepkit as cep
 from cepkit.language.expressions import functions
-from cepkit.planning import plans, queries, validation
-from cepkit.planning.arguments import Arguments
+from cepkit.planning import plans, queries
+from cepkit.planning import plans as validation
+from cepkit.planning.queries import Arguments
 from tests.support.odd_frames import draw_table, forms_of, plain_rows
 from tests.support.odd_queries import draw_query
 

@@ -14,9 +14,9 @@ import cepkit as cep
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.scaleout.derive import states_of
 from cepkit.scaleout.pattern_nodes import PatternNodes
 from cepkit.scaleout.plans import LAYOUTS, pattern_plan
+from cepkit.scaleout.scatter_gather import states_of
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import all_of, as_matches, bound

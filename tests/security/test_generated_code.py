@@ -14,7 +14,7 @@ from cepkit.compile.shared import loading
 from cepkit.errors import CepError
 from cepkit.language.expressions.printing import quoted_name, quoted_text
 from cepkit.language.match_recognize.parsing import parse_match_recognize
-from cepkit.language.siddhi.parsing import parse_siddhi
+from cepkit.language.siddhi.printing import parse_siddhi
 from tests.support.hostile_names import HOSTILE
 
 N = 12

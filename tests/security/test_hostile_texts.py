@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import cepkit as cep
-from cepkit.language.siddhi.parsing import early_within
+from cepkit.language.siddhi.printing import early_within
 from tests.support.hostile_runs import frame, in_time, run_cases
 from tests.support.sizes import seeds
 

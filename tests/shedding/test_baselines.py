@@ -9,10 +9,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from cepkit.shedding.simulation.costs import Prices
-from cepkit.shedding.strategies.espice import ESpice
-from cepkit.shedding.strategies.hspice import HSpice
+from cepkit.shedding.simulation.arrivals import Prices
 from cepkit.shedding.strategies.pspice import PSpice
+from cepkit.shedding.strategies.skipping import ESpice, HSpice
 from cepkit.shedding.strategies.strategy import Shedder
 from cepkit.shedding.strategies.zhao import Zhao
 from tests.support.sizes import seeds

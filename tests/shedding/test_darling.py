@@ -13,8 +13,7 @@ import pytest
 import cepkit as cep
 from cepkit.errors import CepError, MissingDependencyError
 from cepkit.frames.pandas import PandasSource
-from cepkit.planning.arguments import Arguments
-from cepkit.planning.queries import as_query
+from cepkit.planning.queries import Arguments, as_query
 from cepkit.shedding.model.event_utilities import AS_KILLER, AS_PRINTED, PatternUtilities
 from cepkit.shedding.model.limits import SPLITS, drain_time
 from cepkit.shedding.model.statistics import StreamColumns, pattern_conditions, statistics_of_warm_up

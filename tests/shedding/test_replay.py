@@ -13,12 +13,10 @@ import pytest
 import cepkit as cep
 from cepkit.api.searching import source_of
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.planning.arguments import Arguments
-from cepkit.planning.queries import as_query
+from cepkit.planning.queries import Arguments, as_query
 from cepkit.shedding.simulation.inputs import check_settings, make_scene
 from cepkit.shedding.simulation.scene import Scene, common
-from cepkit.shedding.strategies.names import as_strategy, strategy_names
-from cepkit.shedding.strategies.strategy import Shedder, Training
+from cepkit.shedding.strategies.strategy import Shedder, Training, as_strategy, strategy_names
 from tests.support.sizes import seeds
 
 STRATEGIES = [name for name in strategy_names() if name != "none"]

@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.shedding.strategies.espice import ESpice, event_utilities
-from cepkit.shedding.strategies.hspice import HSpice, pair_utilities
-from cepkit.shedding.strategies.skipping import occurrences, threshold_to_drop, to_utilities
+from cepkit.shedding.strategies.skipping import (
+    ESpice,
+    HSpice,
+    event_utilities,
+    occurrences,
+    pair_utilities,
+    threshold_to_drop,
+    to_utilities,
+)
 from cepkit.shedding.strategies.strategy import Event, Load
 from cepkit.shedding.strategies.warm_up import OpenWindows, events_by_cell, windows_of
 from tests.support.sizes import seeds

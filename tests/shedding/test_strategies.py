@@ -14,9 +14,10 @@ from cepkit.shedding.simulation.arrivals import (
     OverloadArrivals,
     PeakArrivals,
     PoissonArrivals,
+    Prices,
+    fit_prices,
     schedule,
 )
-from cepkit.shedding.simulation.costs import Prices, fit_prices
 from cepkit.shedding.simulation.server import Lane, Server, VirtualClock
 from cepkit.shedding.strategies.by_type import shares_of_types, whole_types
 from cepkit.shedding.strategies.strategy import Load, ServiceLine, Shedder, fit_service, surplus

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.siddhiql.runs.states import WaitingState
+from cepkit.siddhiql.states import WaitingState
 
 PATTERNS = {
     "two states": "every e1=S[x < 6] -> e2=S[{k} and x > 4]",

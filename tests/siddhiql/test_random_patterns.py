@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 import cepkit as cep
-from cepkit.language.siddhi.parsing import parse_siddhi
+from cepkit.language.siddhi.printing import parse_siddhi
 from tests.oracle.generate_siddhi import STREAMS, frames_of_events, random_events, random_query
 from tests.oracle.siddhi import Race, matches_of
 from tests.support.sizes import seeds

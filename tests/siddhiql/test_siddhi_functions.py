@@ -13,10 +13,10 @@ import pytest
 import cepkit as cep
 from cepkit.events import TIME, ColumnType
 from cepkit.language.expressions import trees as ex
-from cepkit.siddhiql.aggregators import NAMES
 from cepkit.siddhiql.calls import FUNCTIONS, Scope, SlotOf
 from cepkit.siddhiql.functions import BOOL, CONVERSIONS, DOUBLE, INT, LONG, SINGLE, STRING, TESTS, to_text
-from cepkit.siddhiql.results import arrow_of_type
+from cepkit.siddhiql.inputs import arrow_of_type
+from cepkit.siddhiql.selecting import NAMES
 from cepkit.siddhiql.values import compile_siddhi
 
 FRAME = pd.DataFrame(

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from cepkit.language.siddhi.parsing import parse_siddhi
+from cepkit.language.siddhi.printing import parse_siddhi
 from tests.conformance.siddhiql import frames_of, pattern_app, window_app
 from tests.oracle.generate_siddhi import STREAMS, frames_of_events, random_events, random_query
 from tests.support.sizes import seeds

@@ -30,8 +30,7 @@ class _Accessor:
     """Stands for ``df.cep``: its ``match`` returns the query that the call asks."""
 
     def match(self, query: Any, **keywords: Any) -> Any:
-        from cepkit.planning.arguments import Arguments
-        from cepkit.planning.queries import as_query
+        from cepkit.planning.queries import Arguments, as_query
 
         return as_query(query, Arguments(**keywords))
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from cepkit.language.expressions.parsing import parse_expression
-from cepkit.translation.loops import are_disjoint
+from cepkit.translation.match_recognize import are_disjoint
 from tests.oracle import naive
 
 PARTS = (

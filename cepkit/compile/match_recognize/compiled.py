@@ -256,6 +256,11 @@ _AS_CONDITION = {
 SECOND = "INTERVAL '1' SECOND"
 
 
+def sql_of(tree: ex.Expression) -> str:
+    """Return an expression as an error shows it."""
+    return short_text(print_sql(tree))
+
+
 def _error(tree: ex.Expression, message: str) -> PredicateError:
     """Return an error with the place of an expression in the text of the query."""
     error = PredicateError(message)
@@ -266,7 +271,7 @@ def _error(tree: ex.Expression, message: str) -> PredicateError:
 def refuse_non_boolean(tree: ex.Expression, kind: ColumnType, what: str = "a condition") -> None:
     """Raise if a search condition has no truth values."""
     if kind.kind in _AS_CONDITION:
-        sql = short_text(print_sql(tree))
+        sql = sql_of(tree)
         written = _AS_CONDITION[kind.kind].format(sql)
         raise _error(tree, f"{what} is true or false, and {sql} is {_ONE[kind.kind]}; write {written}")
 
@@ -275,11 +280,11 @@ def refuse_comparison(tree: ex.Expression, sides: Sequence[tuple[ex.Expression, 
     """Raise for a comparison of types that do not go together. A text may be compared with a time."""
     kinds = {kind.kind for _, kind in sides}
     numbers = [side for side, kind in sides if kind.kind in NUMBERS]
-    sql = short_text(print_sql(tree))
+    sql = sql_of(tree)
     if DURATION in kinds and numbers:
         raise _error(tree, f"{_interval_of(numbers[0])}, in {sql}")
     if TIME in kinds and numbers:
-        number = short_text(print_sql(numbers[0]))
+        number = sql_of(numbers[0])
         raise _error(
             tree,
             f"a time cannot be compared with the number {number}; write a time, as in "
@@ -300,7 +305,7 @@ def refuse_unlike(
     if len(kinds) > 1:
         first, second, *_ = kinds
         joined = "with" if verb == "compares" else "and"
-        sql = short_text(print_sql(tree))
+        sql = sql_of(tree)
         advice = "convert one side by CAST" if verb == "compares" else "make them one type"
         if verb == "compares" and {*kinds.values()} == {TIME, DURATION}:
             advice = "subtract a time from the time"
@@ -320,7 +325,7 @@ def refuse_objects(sides: Iterable[tuple[ex.Expression, ColumnType]]) -> None:
 
 def refuse_arithmetic(tree: ex.Expression, sign: str, left: ColumnType, right: ColumnType) -> NoReturn:
     """Raise for operands that do not go together."""
-    sql, kinds = short_text(print_sql(tree)), (left.kind, right.kind)
+    sql, kinds = sql_of(tree), (left.kind, right.kind)
     for kind in kinds:
         if kind in (TEXT, BOOLEAN, LIST, MAP):
             advice = {TEXT: "; convert it by CAST, or join texts by ||", BOOLEAN: "; join conditions by AND"}
@@ -347,36 +352,36 @@ def _interval_of(number: ex.Expression) -> str:
     tree: ex.Expression = ex.Arithmetic("*", number, rp.IntervalLiteral("1 d"))
     if isinstance(number, ex.Literal):
         tree = rp.IntervalLiteral(f"{number.value} d")
-    written, sql = short_text(print_sql(tree)), short_text(print_sql(number))
+    written, sql = sql_of(tree), sql_of(number)
     return f"an interval needs a unit: write {written} (or HOUR, MINUTE, SECOND, …) instead of {sql}"
 
 
 def refuse_no_truth(tree: rp.IsTruth, kind: ColumnType) -> None:
     """Raise for IS TRUE, IS FALSE and IS UNKNOWN after a value that is neither true nor false."""
     if kind.kind not in (BOOLEAN, OTHER):
-        sql = short_text(print_sql(tree))
+        sql = sql_of(tree)
         raise _error(tree, f"{sql} needs a truth value, not {_ONE[kind.kind]}; compare it, as in x = 1")
 
 
 def refuse_like(tree: ex.Like | rp.LikeWithEscape, kind: ColumnType) -> None:
     """Raise for LIKE on a value that is no text."""
     if kind.kind in _ONE and kind.kind != TEXT:
-        sql = short_text(print_sql(tree.operand))
+        sql = sql_of(tree.operand)
         cast = rp.Cast(tree.operand, "varchar")
-        written = short_text(print_sql(replace(tree, operand=cast)))
+        written = sql_of(replace(tree, operand=cast))
         raise _error(tree, f"LIKE needs a text, and {sql} is {_ONE[kind.kind]}; write {written}")
 
 
 def refuse_opposite(tree: ex.Negative, kind: ColumnType) -> None:
     """Raise for a minus before a value that is no number and no interval."""
     if kind.kind in _ONE and kind.kind not in (*NUMBERS, DURATION):
-        sql = short_text(print_sql(tree))
+        sql = sql_of(tree)
         raise _error(tree, f"{sql} needs a number or an interval, not {_ONE[kind.kind]}")
 
 
 def refuse_cast(tree: rp.Cast, of: ColumnType) -> None:
     """Raise for a cast of a time or an interval to a number, which would count ticks of the column."""
-    sql = short_text(print_sql(tree.operand))
+    sql = sql_of(tree.operand)
     if of.kind == TIME:
         raise _error(
             tree,
@@ -397,7 +402,7 @@ def refuse_function_of_ticks(tree: ex.Call, function: str, types: Iterable[Colum
     for kind in types:
         is_wrong = function in _OF_NUMBERS and kind.kind in (TIME, DURATION)
         if is_wrong or (function in _OF_SIGNS and kind.kind == TIME):
-            sql = short_text(print_sql(tree))
+            sql = sql_of(tree)
             advice = f"; divide it first, as by {SECOND}" if kind.kind == DURATION else ""
             raise _error(
                 tree, f"{function.upper()}() needs a number, not {_ONE[kind.kind]}, in {sql}{advice}"

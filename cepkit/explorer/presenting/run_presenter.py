@@ -28,7 +28,7 @@ from cepkit.language.expressions.durations import seconds_text
 from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.planning.clocks import depends_on_ties, ties_in_words
 from cepkit.planning.planner import EngineValue
-from cepkit.planning.validation import warn_of_unknown_types
+from cepkit.planning.plans import warn_of_unknown_types
 from cepkit.progress import ShareDone, checkpoint
 from cepkit.results.spark.jobs import stoppable
 

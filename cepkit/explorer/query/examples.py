@@ -27,10 +27,9 @@ from cepkit.events import (
 )
 from cepkit.explorer.query.text import applicable, collect_warnings, read_text
 from cepkit.explorer.running.data import SearchedFrame
-from cepkit.language.cheat_sheet import CHEAT_SHEET, SheetEntry
+from cepkit.language.cheat_sheet import CHEAT_SHEET, SheetEntry, say_query
 from cepkit.language.expressions.durations import NANOSECONDS
 from cepkit.language.expressions.printing import quoted_name
-from cepkit.language.saying import say_query
 from cepkit.language.sequences.printing import type_text
 
 # Examples of queries, made from the columns of a frame. Each one can be read and bound to the columns.

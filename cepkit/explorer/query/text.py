@@ -33,7 +33,7 @@ from cepkit.language.expressions.printing import print_expression
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, SelectedRows, refuse_windows
 from cepkit.language.recognizing import is_match_recognize
-from cepkit.language.regex.parsing import parse_pattern, print_pattern
+from cepkit.language.regex.construction import parse_pattern, print_pattern
 from cepkit.language.regex.patterns import Pattern
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.parsing import is_sase as begins_with_pattern
@@ -41,8 +41,7 @@ from cepkit.language.sequences.parsing import parse_sase
 from cepkit.language.sequences.patterns import SequencePattern
 from cepkit.language.sequences.printing import duration_text, sase_text
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.planning.arguments import Arguments
-from cepkit.planning.queries import as_query
+from cepkit.planning.queries import Arguments, as_query
 
 _ENTRY = re.compile(r"^[^\S\n]*(?P<name>[^\W\d]\w*):[^\S\n]*", re.MULTILINE)
 EXCLUSIVE = re.compile(r"\s*,\s*(?ai:exclusive)\s*$")

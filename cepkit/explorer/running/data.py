@@ -26,7 +26,7 @@ from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import Engine, EngineValue, choose_engine
-from cepkit.planning.validation import compile_checked
+from cepkit.planning.plans import compile_checked
 from cepkit.results.match_recognize.memory import ROWS_ENGINE, find_rows
 from cepkit.results.matches import Matches
 from cepkit.widgets.base import counted

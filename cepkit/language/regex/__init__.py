@@ -1,3 +1,3 @@
 """Regex queries: patterns over named predicates."""
 
-from cepkit.language.regex import parsing as _printing  # noqa: F401 — it registers the spelling of the trees
+from cepkit.language.regex import construction as _printing  # noqa: F401 — it registers the spelling of the trees

@@ -1,17 +1,25 @@
-"""Convert the trees of SiddhiQL to text, in one canonical spelling."""
+"""SiddhiQL from text, with errors in the user's words, and as text in one canonical spelling."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from dataclasses import replace
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from cepkit.errors import PatternSyntaxError, WrongTypeError, nearest
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.mistakes import Vocabulary, located
+from cepkit.language.expressions.parsing import check_text, check_tree, make_parser, parse
 from cepkit.language.expressions.printing import ITEM, SUM, UNARY, ExpressionPrinter
 from cepkit.language.expressions.trees import text_of
 from cepkit.language.siddhi import query as sp
-from cepkit.language.siddhi.building import Milliseconds
+from cepkit.language.siddhi.building import MIXED_SIGNS, SIDDHI_BUILDER, Milliseconds
 from cepkit.language.siddhi.query import (
+    AbsentState,
     DefinedStream,
+    EventState,
     JoinInput,
     JoinSide,
     PartitionKey,
@@ -19,8 +27,225 @@ from cepkit.language.siddhi.query import (
     SiddhiApp,
     SiddhiPartition,
     SiddhiQuery,
+    StatePattern,
     StreamInput,
 )
+from cepkit.limits import QUERIES, STATES, refuse_beyond
+
+if TYPE_CHECKING:
+    from lark import Lark
+
+
+# Parse SiddhiQL by ``siddhi.lark``, with errors in the user's words.
+
+# The words for syntax errors in SiddhiQL, and statements of Siddhi that do not run here.
+
+# Words that a misspelled one may mean.
+KEYWORDS = (
+    "define", "stream", "partition", "with", "begin", "end", "from", "select", "every", "not", "for",
+    "within", "and", "or", "insert", "into", "group", "by", "having", "order", "limit", "join", "on", "as",
+    "return", "unidirectional", "window",
+)  # fmt: skip
+
+_OPERATORS = frozenset(
+    {"_AND", "_OR", "_IS", "IN", "COMPARISON", "MULTIPLY", "PLUS", "MINUS", "LPAR", "DOT", "LSQB", "COLON"}
+)
+_OPERANDS = frozenset(
+    {"QUOTED", "INT", "LONG", "FLOAT", "STRING", "TRUE", "FALSE", "NULL", "LPAR", "MINUS", "NOT"}
+)
+_CLAUSES = frozenset(
+    {"_GROUP_BY", "_HAVING", "_ORDER_BY", "_LIMIT", "_OFFSET", "RATE", "RETURN", "_AS", "DIRECTION"}
+)
+_OF_STATES = frozenset(
+    {"EVERY", "LPAR", "NOT", "QUOTED", "HASH", "WINDOW", "LSQB", "COUNT", "PLUS", "MULTIPLY", "QUESTION"}
+    | {"_AND", "_OR", "EQUALS", "JOIN", "_AS", "UNIDIRECTIONAL", "WITHIN", "_COMMA"}
+)
+
+SIDDHI_WORDS = Vocabulary(
+    expected=(
+        (
+            "FROM",
+            frozenset({"AT", "DEFINE_STREAM", "PARTITION_WITH", "_SEMI"}),
+            ("'from'", "'define stream'"),
+        ),
+        ("EVERY", _OF_STATES | {"NAME"}, ("a stream", "'every'", "'not'")),
+        ("ARROW", _OF_STATES | _CLAUSES | {"_SELECT", "INSERT"}, ("'->'", "'select'", "'insert into'")),
+        ("NAME", _OPERANDS | {"HASH"}, ("a name",)),
+        ("INSERT", _CLAUSES | _OPERATORS | {"_COMMA"}, ("'insert into'",)),
+        ("_SELECT", frozenset(), ("'select'",)),
+        ("INT", _OPERANDS, ("a number",)),
+        ("COMPARISON", _OPERATORS, ("an operator",)),
+        ("_OR", _OPERATORS | {"_OF", "_AS"}, ("an operator",)),
+        ("STRING", frozenset(), ("a text in quotes",)),
+        ("EQUALS", frozenset(), ("'='",)),
+        ("END", frozenset({"FROM", "_SEMI", "AT"}), ("'end'", "a query")),
+        ("_BEGIN", frozenset(), ("'begin'",)),
+        ("_OF", frozenset(), ("'of'",)),
+        ("NULL", frozenset(), ("'null'",)),
+        ("RSQB", frozenset(), ("']'",)),
+        ("RPAR", frozenset(), ("')'",)),
+        ("LPAR", frozenset(), ("'('",)),
+        ("_COMMA", frozenset(), ("','",)),
+        ("_SEMI", frozenset(), ("';'",)),
+        ("$END", frozenset(), ("the end of the text",)),
+    ),
+    mistakes=(
+        (r"===", "write '=='"),
+        (r"!==", "write '!='"),
+        (r"<>", "write '!='"),
+        (r"=>", "write '>='"),
+        (r"=<", "write '<='"),
+        (r"&&?", "write 'and'"),
+        (r"\|\|?", "write 'or'"),
+        (r"\{\s*[0-9]*\s*,?\s*[0-9]*\s*\}", "write a count as <2:5>"),
+        (r"(?<![=!<>])=(?!=)", "write '==' in a condition; '=' names the event of a state: e1=Stream"),
+        (r"\u2192", "write '->'"),
+    ),
+    reserved="; write a name like this as `{}`",
+)
+
+_WORD = re.compile(
+    r"--[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?|\"\"\"(?:[^\"]|\"(?!\"\"))*+(?:\"\"\")?"
+    r"|'[^'\n]*'|\"[^\"\n]*\"|`[^`]*`|(\w+)|[;(!]"
+)
+_DEFINED = {
+    "table": "a table is state that other programs change; pass its rows as a stream",
+    "window": "a named window does not run; give each query its own #window",
+    "trigger": "a trigger makes events by the clock of the machine; pass a stream of times",
+    "function": "a script does not run; compute its values before",
+    "aggregation": "an aggregation does not run; write windows, or aggregate the result",
+}
+_OUTPUTS = {
+    "delete": "'delete' changes a table, and tables do not run",
+    "update": "'update' changes a table, and tables do not run",
+}
+
+
+_INNER_QUERY = "a query inside 'from' does not run; write it before, with insert into, and read its stream"
+_FAULT_STREAM = (
+    "{} is a fault stream, of events whose processing failed, and none fails here; leave the query out"
+)
+_AMOUNT = r"\s++[0-9]++\s*+[^\W\d]\w*+"
+_WITHIN = re.compile(rf"\bwithin(?:{_AMOUNT})++\s*+\Z", re.IGNORECASE)
+
+
+def early_within(text: str) -> tuple[str, int, int] | None:
+    """Return the error for ``within`` at the end of a text, its place and its length; None without one."""
+    match = _WITHIN.search(text)
+    if match is None:
+        return None
+    message = (
+        "'within' limits a whole pattern in Siddhi 5, so it comes once, after the last state; to limit a "
+        "part of the pattern, compare attributes of times in a filter"
+    )
+    return message, match.start(), len(match[0].rstrip())
+
+
+_OUTPUT_OF_TABLE = re.compile(r"\s+(?:or\s+insert\s+)?(?:into\s+)?\w+\s+(?:on|set|for)\b")
+
+
+def refused_statement(text: str) -> tuple[str, tuple[int, int]] | None:
+    """Return why a statement of Siddhi does not run here, and where it is; None if all can be parsed."""
+    words: list[re.Match[str]] = []
+    signs = ""  # since the last word
+    for token in _WORD.finditer(text):
+        if token[1] is None:
+            words.clear() if token[0] == ";" else None
+            signs += token[0] if token[0] in "(!" else ""
+            continue
+        word, before = token[1].lower(), words[-1] if words else None
+        opened, signs = signs, ""
+        after = before[1].lower() if before is not None else ""
+        if before is not None and after == word == "from" and opened.startswith("("):
+            return _INNER_QUERY, (before.start(), token.end())
+        if before is not None and after in ("from", "into", "join") and opened == "!":
+            return _FAULT_STREAM.format(f"!{token[1]}"), (before.end() + 1, token.end())
+        if before is not None and before[1].lower() == "define" and word in _DEFINED:
+            return f"'define {word}': {_DEFINED[word]}", (before.start(), token.end())
+        if word in _OUTPUTS and len(words) > 2 and _OUTPUT_OF_TABLE.match(text, token.end()):
+            return _OUTPUTS[word], token.span()
+        words.append(token)
+    return None
+
+
+# Parse SiddhiQL by ``siddhi.lark``.
+
+
+def parse_siddhi(text: str) -> SiddhiApp:
+    """Return the tree of a SiddhiQL app: definitions of streams, queries and partitions.
+
+    Keywords ignore case, and names do not. Annotations are read and have no effect, but ``@info(name='…')``
+    names a query.
+    """
+    if not isinstance(text, str):
+        raise WrongTypeError(f"SiddhiQL: expected text, got {type(text).__name__}")
+    return _parse_once(text)
+
+
+@lru_cache(maxsize=32)
+def _parse_once(text: str) -> SiddhiApp:
+    if not text.strip(" \t\n;"):
+        raise PatternSyntaxError("expected a query, as in: from A select x insert into B", text or " ", 0)
+    check_text(text)
+    refused = refused_statement(text)
+    if refused is not None:
+        raise located(refused[0], text, refused[1], None)
+    try:
+        app = parse(text, _parser, SIDDHI_WORDS, None)
+    except PatternSyntaxError as error:
+        raise _with_hint(error, text) from None
+    if not app.elements:
+        raise PatternSyntaxError("expected a query: from … select … insert into …", text, len(text.rstrip()))
+    _check_size(app, text)
+    return replace(app, source=text)
+
+
+def _with_hint(error: PatternSyntaxError, text: str) -> PatternSyntaxError:
+    """Return the error with what the text at its place may mean: a keyword, or another sign."""
+    start, end = error.position, error.position + error.length
+    if (early := early_within(text[:start])) is not None and text[start:end] in (",", "->"):
+        return PatternSyntaxError(early[0], text, early[1], early[2])
+    if text[start:end] in (",", "->") and "'->'" in error.message:
+        return PatternSyntaxError(MIXED_SIGNS, text, start, end - start)
+    if not error.message.startswith("expected"):
+        return error
+    for word in reversed([*re.finditer(r"[^\W\d]\w*", text[:end])][-2:]):
+        is_near = word.end() >= start - 1 and len(word[0]) > 2 and word[0].lower() not in KEYWORDS
+        hint = _meant_keyword(word[0]) if is_near else ""
+        if hint:
+            return PatternSyntaxError(f"{error.message}.{hint}", text, word.start(), len(word[0]))
+    return error
+
+
+def _meant_keyword(word: str) -> str:
+    """Return the hint at a keyword; one with the same letters comes first."""
+    same = [keyword for keyword in KEYWORDS if sorted(keyword) == sorted(word.lower())]
+    return nearest(word, same or KEYWORDS)
+
+
+def _check_size(app: SiddhiApp, text: str) -> None:
+    """Raise if an app has too many queries or states, or trees too deep for the passes that walk them."""
+    refuse_beyond(QUERIES, sum(1 for _ in app.queries()), "queries of the app", "Run it in several apps")
+    for query in app.queries():
+        if isinstance(query.input, PatternInput):
+            pattern = query.input.pattern
+            check_tree(pattern, StatePattern.children, text, None)
+            n_states = sum(isinstance(state, EventState | AbsentState) for state in pattern.walk())
+            refuse_beyond(STATES, n_states, "states of the pattern", "Write a shorter pattern")
+        trees = [column.value for column in query.select]
+        trees += [] if query.having is None else [query.having]
+        for source in query.sources():
+            trees += source.conditions
+        for tree in trees:
+            check_tree(tree, type(tree).children, text, None)
+
+
+@cache
+def _parser() -> Lark:
+    return make_parser(Path(__file__).with_name("siddhi.lark"), SIDDHI_BUILDER)
+
+
+# Convert the trees of SiddhiQL to text, in one canonical spelling.
 
 # Words that a name without backticks cannot be, or should not be.
 _RESERVED = frozenset(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cepkit.datasets.buses import CENTER
+from cepkit.datasets.city import CENTER
 from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.formats.format import Format, delimited, fields_as, integer
 
@@ -61,7 +61,7 @@ _YEAR_2000 = 946_684_800
 
 
 def _distance(lon: Column, lat: Column) -> Column:
-    """Return what `cepkit.datasets.buses.distance_m` returns, as a column."""
+    """Return what `cepkit.datasets.city.distance_m` returns, as a column."""
     middle = F.radians((lat + CENTER[1]) / 2)
     km_lat = 111.13209 - 0.56605 * F.cos(2 * middle) + 0.00120 * F.cos(4 * middle)
     km_lon = 111.41513 * F.cos(middle) - 0.09455 * F.cos(3 * middle) + 0.00012 * F.cos(5 * middle)

@@ -12,10 +12,10 @@ from cepkit.engines.match_recognize.bound import BoundRowQuery
 from cepkit.engines.match_recognize.matching import BUDGET, BUDGET_WITH_LABELS, LABELS, find_row_matches
 from cepkit.engines.match_recognize.row_match_set import SearchedRows
 from cepkit.errors import CepError
+from cepkit.language.cheat_sheet import say_query
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.printing import print_sql, sql_column, sql_key, sql_variable
 from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH, SelectedRows, SortKey
-from cepkit.language.saying import say_query
 from cepkit.results.explanation import say_threads
 
 MEASURED = 2_000  # rows of the sample, about

@@ -29,7 +29,7 @@ from cepkit.language.expressions.functions import RegisteredFunction
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import Engine, choose_engine
-from cepkit.planning.validation import compile_checked
+from cepkit.planning.plans import compile_checked
 from cepkit.results.doors import open_door
 from cepkit.results.spark.found import SparkFound
 from cepkit.results.spark.jobs import collect, refuse, run_job

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cepkit.shedding.simulation.costs import Prices
+from cepkit.shedding.simulation.arrivals import Prices
 from cepkit.shedding.simulation.server import Server, ServerClock
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
 

@@ -20,12 +20,18 @@ from cepkit.errors import UnsupportedQueryError, warn
 from cepkit.events import Events
 from cepkit.frames.building import build_events
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.planning.validation import compile_checked
+from cepkit.planning.plans import compile_checked
 from cepkit.progress import checkpoint
 from cepkit.shedding.live.learning import Latencies, LiveServer, LiveWarmUp, spread_arrivals
-from cepkit.shedding.live.reading import EventReader, KeptRows, pack_values, unpack_values
-from cepkit.shedding.live.report import RecallEstimate, SheddingReport
-from cepkit.shedding.simulation.costs import Prices
+from cepkit.shedding.live.report import (
+    EventReader,
+    KeptRows,
+    RecallEstimate,
+    SheddingReport,
+    pack_values,
+    unpack_values,
+)
+from cepkit.shedding.simulation.arrivals import Prices
 from cepkit.shedding.simulation.scene import choose_bins, sort_with
 from cepkit.shedding.simulation.server import Lane, ServerClock
 from cepkit.shedding.strategies.strategy import Shedder, Strategy, Training

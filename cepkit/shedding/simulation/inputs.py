@@ -23,18 +23,18 @@ from cepkit.events import DURATION, FLOAT, INTEGER, NULL_INTEGER, TIME, Events, 
 from cepkit.frames.building import build_events
 from cepkit.language.expressions.durations import NANOSECONDS, parse_duration
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.planning.validation import compile_checked
+from cepkit.planning.plans import compile_checked
 from cepkit.shedding.simulation.arrivals import (
     Arrivals,
     ColumnArrivals,
     GivenArrivals,
+    Prices,
     as_arrivals,
     check_order,
+    measure_prices,
 )
-from cepkit.shedding.simulation.costs import Prices, measure_prices
 from cepkit.shedding.simulation.scene import Scene
-from cepkit.shedding.strategies.names import as_strategy
-from cepkit.shedding.strategies.strategy import Strategy
+from cepkit.shedding.strategies.strategy import Strategy, as_strategy
 from cepkit.shedding.tree.program import KILLS_IF, TreeProgram, check_reading
 
 WARM_UP = 5_000  # events, as DARLING's authors use

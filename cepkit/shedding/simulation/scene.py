@@ -14,8 +14,7 @@ from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.shared.sequence_set import MatchBlock, joined
 from cepkit.events import Events
 from cepkit.progress import checkpoint
-from cepkit.shedding.simulation.arrivals import Arrivals, schedule
-from cepkit.shedding.simulation.costs import Prices
+from cepkit.shedding.simulation.arrivals import Arrivals, Prices, schedule
 from cepkit.shedding.simulation.server import Lane, Server, VirtualClock, WorkOfEvents, WorkPrices
 from cepkit.shedding.strategies.by_type import NoShedding
 from cepkit.shedding.strategies.strategy import Strategy, Training

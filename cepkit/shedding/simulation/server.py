@@ -11,7 +11,7 @@ import numpy as np
 
 from cepkit.errors import CepError
 from cepkit.kernels.shedding import tree_layout as kernel
-from cepkit.shedding.simulation.costs import Prices
+from cepkit.shedding.simulation.arrivals import Prices
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder
 
 if TYPE_CHECKING:

@@ -1,20 +1,41 @@
-"""What eSPICE and hSPICE share: a table of pairs that the tree skips while too many events wait."""
+"""eSPICE and hSPICE: tables of pairs that the tree skips while too many events wait."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from cepkit.errors import whole_number
-from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training, check_safety, queue_room
-from cepkit.shedding.strategies.warm_up import StreamClock, open_windows, opening_types, present_types
+from cepkit.shedding.strategies.strategy import (
+    SAFETY,
+    Event,
+    Load,
+    Shedder,
+    Training,
+    check_safety,
+    queue_room,
+)
+from cepkit.shedding.strategies.warm_up import (
+    StreamClock,
+    completed,
+    events_by_cell,
+    events_of_matches,
+    open_windows,
+    opening_types,
+    present_types,
+    read_lineage,
+    read_windows,
+)
 
 if TYPE_CHECKING:
-    from cepkit.shedding.tree.machine import TreeMachine
+    from cepkit.shedding.tree.machine import EventOutcome, TreeMachine
 
+
+# What eSPICE and hSPICE share: a table of pairs that the tree skips while too many events wait.
 
 # Tables of utilities from 0 to 100, and the threshold that drops a given number of events or pairs.
 
@@ -245,3 +266,146 @@ class SkippingShedder(Shedder):
         self._share, self._n_lookups = float(saved["share"]), int(saved["lookups"])
         self._windows.restore(saved["windows"])
         self._is_known = False
+
+
+# eSPICE: skip events in windows, by the utility of their type at their position in the window.
+
+
+@dataclass(frozen=True)
+class ESpice:
+    """Skip an event in the windows where its type at its position rarely belongs to a match.
+
+    Source: Slo, Bhowmik, Flaig, Rothermel, "eSPICE: Probabilistic Load Shedding from Input Event Streams in
+    Complex Event Processing", Middleware 2019. Written from knowledge of the published algorithm only.
+    Differs: the published amount to skip does not know the queue, so nothing is skipped after a short peak,
+    however many events wait; ``backlog=False`` keeps that. The amount to drop is a share of the expected
+    events of the pattern's types in each part of a window. Events of other types never wait here. Position
+    bins are the same for all windows, so one mean size of windows scales them. An event whose type must be
+    absent is never skipped.
+    """
+
+    safety: float = SAFETY  # f: share of the queue limit from which the shedder skips
+    interval: int = INTERVAL  # number of events after which thresholds are computed again during an overload
+    # Whether the events that wait beyond the safe share add to the arrival rate, as if they arrived within
+    # one latency bound. False: the arrival rate alone decides how much to skip, as published.
+    backlog: bool = True
+    # Whether to pay for lookups also without an overload. This shows the overhead alone.
+    always: bool = False
+    name: ClassVar[str] = "espice"
+
+    def __post_init__(self) -> None:
+        check_skipping(self.safety, self.interval)
+
+    def begin(self, training: Training) -> Shedder:
+        """Return a shedder that knows utilities and numbers of events by type and position."""
+        table = event_utilities(training, self.safety)
+        return _SkippedEvents(training, table, self)
+
+
+def event_utilities(training: Training, safety: float) -> UtilityTable:
+    """Return UT(T, P) and S(T, P) of a warm-up, with the parts of a window.
+
+    A part has (1 - f) q_max events: what the queue can take in until it is full. The bins of positions are
+    those of the machine.
+    """
+    machine, n_types = training.machine, len(training.program.types)
+    windows, types, partition = read_windows(training)
+    bins, bin_size = machine.considered.shape[1], machine.bin_size
+    share = events_by_cell(windows, types, partition, n_types, bins, bin_size)
+    for number in set(range(n_types)) - present_types(training.program):
+        share[number] = 0.0
+    lineage = read_lineage(machine)
+    events = events_of_matches(lineage)
+    count = np.zeros((n_types, bins))
+    np.add.at(count, (lineage.type[events.row], np.minimum(events.place // bin_size, bins - 1)), 1.0)
+    n_own = max(1, int((types >= 0).sum()))
+    part = (1.0 - safety) * queue_room(training, 1.0) * len(types) / n_own
+    return UtilityTable(
+        to_utilities(count)[:, :, None],
+        share[:, :, None],
+        parts_of_bins(bins, bin_size, part),
+        bin_size,
+        windows.mean_size,
+    )
+
+
+class _SkippedEvents(SkippingShedder):
+    def _look_up(self, n_windows: int) -> None:
+        """Pay for one lookup per window that contains the event."""
+        if self._is_shedding or self._settings.always:
+            self.charged["lookup"] += n_windows
+            self._n_lookups += n_windows
+
+    def _refuses(self, number: int) -> bool:
+        """Return whether events of a type are skipped at every position of all windows."""
+        return bool(self._is_useless[number])
+
+
+# hSPICE: skip pairs of an event and a partial match, by type, position and state.
+
+
+@dataclass(frozen=True)
+class HSpice:
+    """Skip pairs of an event and a partial match that rarely lead to a match.
+
+    Source: Slo, Bhowmik, Rothermel, "hSPICE: State-Aware Event Shedding in Complex Event Processing",
+    DEBS 2020. Written from knowledge of the published algorithm only.
+    Differs: the published amount to skip does not know the queue; see `ESpice`. The table has the probability
+    that the pair makes a partial match that completes, divided by the greatest one. An event that opens a
+    window counts as a pair with state 0. One mean size of windows scales the position bins.
+    """
+
+    safety: float = SAFETY  # f: share of the queue limit from which the shedder skips
+    # Number of events after which the threshold is computed again during an overload.
+    interval: int = INTERVAL
+    # Whether the events that wait beyond the safe share add to the arrival rate, as if they arrived within
+    # one latency bound. False: the arrival rate alone decides how much to skip, as published.
+    backlog: bool = True
+    # Whether to pay for lookups also without an overload. This shows the overhead alone.
+    always: bool = False
+    name: ClassVar[str] = "hspice"
+
+    def __post_init__(self) -> None:
+        check_skipping(self.safety, self.interval)
+
+    def begin(self, training: Training) -> Shedder:
+        """Return a shedder that knows utilities and numbers of pairs by type, position and state."""
+        table = pair_utilities(training)
+        return _SkippedPairs(training, table, self)
+
+
+def pair_utilities(training: Training) -> UtilityTable:
+    """Return UT(T, P, s) of a warm-up, and the expected number of pairs of a window in each cell.
+
+    The bins of positions are those of the machine.
+
+    """
+    machine, windows = training.machine, read_windows(training)[0]
+    lineage = read_lineage(machine)
+    useful = completed(lineage)
+    good = np.zeros(machine.considered.shape)
+    np.add.at(good, (lineage.type[useful], lineage.bin[useful], lineage.state[useful]), 1.0)
+    considered = machine.considered.astype(np.float64)
+    opening = opening_types(training.program)
+    for number in set(range(len(considered))) - opening:
+        considered[number, :, 0] = good[number, :, 0] = 0.0
+    chance = np.divide(good, considered, out=np.zeros(good.shape), where=considered > 0)
+    n_windows = max(1, int(np.isin(machine.types_of_events()[: training.n_events], list(opening)).sum()))
+    return UtilityTable(
+        to_utilities(chance),
+        considered / n_windows,
+        np.zeros(considered.shape[1], np.int64),
+        machine.bin_size,
+        windows.mean_size,
+    )
+
+
+class _SkippedPairs(SkippingShedder):
+    def _look_up(self, n_windows: int) -> None:
+        """Pay after the event, when the number of its pairs is known."""
+
+    def after(self, event: Event, load: Load, outcome: EventOutcome) -> None:
+        """Pay for one lookup per pair."""
+        if self._is_shedding or self._settings.always:
+            self.charged["lookup"] += outcome.pairs
+            self._n_lookups += outcome.pairs

@@ -1,21 +1,25 @@
-"""What a shedding strategy is: settings that begin a shedder, and the shedder that decides event by event."""
+"""What a shedding strategy is: settings, and the shedder that decides event by event; strategies by name."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from math import floor, inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from cepkit.errors import CepError
+from cepkit.errors import CepError, nearest
 
 if TYPE_CHECKING:
     from cepkit.events import Events
     from cepkit.shedding.tree.machine import EventOutcome, TreeMachine
     from cepkit.shedding.tree.program import TreeProgram
+
+
+# What a shedding strategy is: settings that begin a shedder, and the shedder that decides event by event.
 
 
 @dataclass(frozen=True)
@@ -207,3 +211,55 @@ def check_safety(safety: float) -> None:
     """Raise unless a share is above 0 and at most 1."""
     if isinstance(safety, bool) or not isinstance(safety, int | float) or not 0 < safety <= 1:
         raise CepError(f"safety={safety!r}: expected a share above 0 and at most 1")
+
+
+# Strategies by name. A strategy loads when it is first used.
+
+# Name of each strategy: its module in this room, and its class.
+_STRATEGIES: dict[str, tuple[str, str]] = {
+    "none": ("by_type", "NoShedding"),
+    "random": ("by_type", "Random"),
+    "random_input": ("by_type", "RandomInput"),
+    "integral": ("by_type", "IntegralShedding"),
+    "fractional": ("by_type", "FractionalShedding"),
+    "espice": ("skipping", "ESpice"),
+    "hspice": ("skipping", "HSpice"),
+    "pspice": ("pspice", "PSpice"),
+    "zhao": ("zhao", "Zhao"),
+    "darling": ("darling", "Darling"),
+}
+
+
+def strategy_names() -> tuple[str, ...]:
+    """Return the names of all strategies."""
+    return tuple(_STRATEGIES)
+
+
+def class_of_strategy(name: str) -> Any:
+    """Return the class of a strategy by name."""
+    module, class_name = _STRATEGIES[name]
+    return getattr(import_module(f"cepkit.shedding.strategies.{module}"), class_name)
+
+
+def modules_of_strategies() -> dict[str, str]:
+    """Return the module of each class of strategies, below ``cepkit.shedding``."""
+    return {class_name: f"strategies.{module}" for module, class_name in _STRATEGIES.values()}
+
+
+def as_strategy(given: Any) -> Strategy:
+    """Return a strategy for its name or for a value of its own."""
+    if isinstance(given, str):
+        if given not in _STRATEGIES:
+            names = strategy_names()
+            raise CepError(
+                f"shedding={given!r} is not known.{nearest(given, names)} Strategies: {list(names)}"
+            )
+        return class_of_strategy(given)()
+    if isinstance(given, type):
+        raise CepError(f"shedding={given.__name__} is a class. Give a value: {given.__name__}()")
+    if not callable(getattr(given, "begin", None)):
+        raise CepError(
+            f"shedding={given!r}: give a name of {list(strategy_names())}, or a value with a method "
+            "begin(training)"
+        )
+    return given

@@ -22,8 +22,7 @@ from cepkit.frames.spark import tasks
 from cepkit.frames.spark.tasks import EmptySource
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
-from cepkit.planning.queries import Query
+from cepkit.planning.queries import Query, QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.results.doors import open_door
 from cepkit.results.spark.jobs import error_of_task
 from cepkit.streaming.batches import StreamSchema

@@ -8,16 +8,15 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.datasets.abc_stream import poisson_types
+from cepkit.datasets.constant_rate import poisson_types
 from cepkit.datasets.minute_bars import BarParameters, minute_bars
 from cepkit.datasets.smart_home import HomeParameters, smart_home
 from cepkit.errors import CepError
 from cepkit.events import Events
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.planning.arguments import Arguments
-from cepkit.planning.queries import as_query
-from cepkit.planning.validation import compile_checked
+from cepkit.planning.plans import compile_checked
+from cepkit.planning.queries import Arguments, as_query
 from papers.recorded import has_recorded, recorded
 
 PATTERNS = ("SEQ", "Kleene")

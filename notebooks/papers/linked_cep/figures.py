@@ -18,8 +18,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from cepkit.datasets.abc_stream import abc_stream
-from cepkit.datasets.traffic import traffic
+from cepkit.datasets.city import traffic
+from cepkit.datasets.constant_rate import abc_stream
 from cepkit.errors import CepError
 from cepkit.linked.kernel_machine import KernelMachine
 from cepkit.linked.linked_cep import LinkedCEP, SaseRuns, SiddhiLikeRuns

@@ -19,13 +19,19 @@ import pandas as pd
 from cepkit.errors import CepError, nearest, whole_number
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.shedding.simulation.arrivals import ConstantArrivals, OverloadArrivals, PeakArrivals
-from cepkit.shedding.simulation.costs import Prices
+from cepkit.shedding.simulation.arrivals import ConstantArrivals, OverloadArrivals, PeakArrivals, Prices
 from cepkit.shedding.simulation.inputs import check_settings, make_scene
 from cepkit.shedding.simulation.replay import ReplayResult
 from cepkit.shedding.simulation.scene import Scene
-from cepkit.shedding.strategies.names import as_strategy, class_of_strategy
-from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Strategy, Training
+from cepkit.shedding.strategies.strategy import (
+    Event,
+    Load,
+    Shedder,
+    Strategy,
+    Training,
+    as_strategy,
+    class_of_strategy,
+)
 from cepkit.shedding.tree.machine import TreeMachine
 from papers.load_shedding.queries import find_query, generated_stream, recorded_stream
 from papers.tables import sweep as run_sweep

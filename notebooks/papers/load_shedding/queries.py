@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from cepkit.datasets.buses import LINES, bus_positions
+from cepkit.datasets.city import LINES, bus_positions
 from cepkit.datasets.soccer import soccer_sensors
 from cepkit.datasets.stock_bars import stock_bars
 from cepkit.errors import CepError, nearest

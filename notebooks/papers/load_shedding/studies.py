@@ -15,10 +15,17 @@ from cepkit.frames.pandas import PandasSource
 from cepkit.shedding.simulation.inputs import check_settings, make_scene
 from cepkit.shedding.simulation.replay import ReplayResult
 from cepkit.shedding.strategies.darling import Darling, DarlingShedder
-from cepkit.shedding.strategies.espice import ESpice
-from cepkit.shedding.strategies.hspice import HSpice
-from cepkit.shedding.strategies.names import as_strategy
-from cepkit.shedding.strategies.strategy import SAFETY, Event, Load, Shedder, Strategy, Training, queue_room
+from cepkit.shedding.strategies.skipping import ESpice, HSpice
+from cepkit.shedding.strategies.strategy import (
+    SAFETY,
+    Event,
+    Load,
+    Shedder,
+    Strategy,
+    Training,
+    as_strategy,
+    queue_room,
+)
 from cepkit.shedding.tree.machine import EventOutcome
 from cepkit.shedding.tree.program import READINGS, TreeProgram
 from papers.load_shedding.figures import (

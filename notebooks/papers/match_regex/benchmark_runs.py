@@ -19,7 +19,7 @@ from cepkit.errors import CepError, nearest
 from cepkit.events import Events
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.planning.validation import compile_checked
+from cepkit.planning.plans import compile_checked
 from papers.match_regex.benchmarks import BENCHMARKS, VARIANTS, Benchmark, data_named
 from papers.match_regex.benchmarks import PAPER_REPETITIONS as PAPER_REPETITIONS
 from papers.match_regex.benchmarks import benchmark_data as benchmark_data

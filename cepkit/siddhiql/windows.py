@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
 
-from cepkit.siddhiql.runs.states import Event, RunClock
 from cepkit.siddhiql.selecting import CURRENT, EXPIRED, RESET
+from cepkit.siddhiql.states import Event, RunClock
 
 # A kind, an event, and when it is handed over.
 Passed = tuple[str, Event, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cepkit.errors import UnsupportedQueryError
-from cepkit.siddhiql.runs.states import UNSET, Event, LogicalHalf, PartialState, RunClock, WaitingState
+from cepkit.siddhiql.states import UNSET, Event, LogicalHalf, PartialState, RunClock, WaitingState
 
 Report = Callable[[PartialState], None]
 
