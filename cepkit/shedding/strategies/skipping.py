@@ -177,6 +177,12 @@ class SkippingShedder(Shedder):
     def _look_up(self, n_windows: int) -> None:
         """Charge what the table costs for an event in this many windows."""
 
+    def _pay(self, n_lookups: int) -> None:
+        """Charge lookups in the table, unless nothing is skipped and the table rests."""
+        if self._is_shedding or self._settings.always:
+            self.charged["lookup"] += n_lookups
+            self._n_lookups += n_lookups
+
     def before(self, event: Event, load: Load, machine: TreeMachine) -> bool:
         """Set the table of pairs that the machine skips."""
         if event.type not in self._present:
@@ -332,9 +338,7 @@ def event_utilities(training: Training, safety: float) -> UtilityTable:
 class _SkippedEvents(SkippingShedder):
     def _look_up(self, n_windows: int) -> None:
         """Pay for one lookup per window that contains the event."""
-        if self._is_shedding or self._settings.always:
-            self.charged["lookup"] += n_windows
-            self._n_lookups += n_windows
+        self._pay(n_windows)
 
     def _refuses(self, number: int) -> bool:
         """Return whether events of a type are skipped at every position of all windows."""
@@ -406,6 +410,4 @@ class _SkippedPairs(SkippingShedder):
 
     def after(self, event: Event, load: Load, outcome: EventOutcome) -> None:
         """Pay for one lookup per pair."""
-        if self._is_shedding or self._settings.always:
-            self.charged["lookup"] += outcome.pairs
-            self._n_lookups += outcome.pairs
+        self._pay(outcome.pairs)
