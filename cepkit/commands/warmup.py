@@ -19,6 +19,7 @@ from cepkit.engines.interpreted.counting import KERNELS as ANCHORED
 from cepkit.engines.interpreted.regex import KERNELS as REGEX
 from cepkit.engines.interpreted.walk import KERNELS as WALK
 from cepkit.engines.interpreted.walk import ORDERED_KERNELS as ORDERED
+from cepkit.engines.match_recognize.finding import SEARCHING
 from cepkit.engines.match_recognize.found_rows import FINDING
 from cepkit.engines.match_recognize.measuring import MEASURING
 from cepkit.engines.next.engine import CHAIN
@@ -41,7 +42,7 @@ from cepkit.windows.ranges import PARTNERS, RANGES
 # Modules of kernels that serve every query.
 INTERPRETING = (
     REGEX, COUNTING, ANCHORED, ORDERED, WALK, WINDOWS, PATHS, LINEAGE, ELEMENTARY, TREE, QUEUE, FINDING,
-    MEASURING, GROUPS, SUMS, RANGES, PARTNERS, AGENTS, JOINS, BLOCKS, NEXT, CHAIN, ORDER,
+    SEARCHING, MEASURING, GROUPS, SUMS, RANGES, PARTNERS, AGENTS, JOINS, BLOCKS, NEXT, CHAIN, ORDER,
 )  # fmt: skip
 
 

@@ -335,17 +335,25 @@ THREADS = {
 
 
 def _row_pattern(pattern: str, define: str) -> Callable[[pd.DataFrame], Works]:
+    subset = "SUBSET U = (B, C) " if "U." in define else ""
     text = f"""MATCH_RECOGNIZE (PARTITION BY symbol ORDER BY ts MEASURES FIRST(ts) AS start, LAST(ts) AS stop
-      PATTERN ({pattern}) DEFINE {define})"""
+      PATTERN ({pattern}) {subset}DEFINE {define})"""
     return lambda frame: {"frame": lambda: cep.match(frame, text).to_frame()}
 
 
 _DEFINES = {
     "M shape": ("A B+ C+ D", f"B AS {RISE}, C AS {DROP}, D AS price < A.price"),
+    "M shape with FIRST and LAST": (
+        "A B+ C+ D+ E+",
+        f"B AS {DROP}, C AS {RISE}, D AS {DROP} AND price > LAST(B.price), "
+        f"E AS {RISE} AND price < FIRST(B.price)",
+    ),
     "SUM": ("A B+", "B AS SUM(B.price) < 5000"),
     "COUNT": ("A B+ C", f"B AS {RISE}, C AS COUNT(B.price) > 2"),
     "MAX": ("A B+ C", f"B AS {RISE}, C AS price < MAX(B.price) - 1"),
     "AVG": ("A B+ C", f"B AS {RISE}, C AS price < AVG(B.price)"),
+    "SUBSET": ("A B+ C+ D", f"B AS {RISE}, C AS {DROP}, D AS price > AVG(U.price)"),
+    "CLASSIFIER": ("A (B | C)+ D", f"B AS {RISE}, C AS {DROP} AND PREV(CLASSIFIER()) = 'B', D AS {DROP}"),
     "LAST(B, 1)": ("A B+ C", f"B AS {RISE}, C AS price < LAST(B.price, 1)"),
     "LAST(B) and A": ("A B+ C", "B AS price > A.price, C AS price < LAST(B.price) AND price < A.price"),
 }

@@ -48,6 +48,27 @@ CONDITIONS = [
     "gap % INTERVAL '2' SECOND = INTERVAL '0' SECOND", "LEAST(t, DATE '2024-01-02') = t",
     "CASE WHEN flag THEN t ELSE DATE '2024-01-02' END < TIMESTAMP '2024-01-01 00:00:09.5'",
 ]  # fmt: skip
+STATES = [
+    "price > FIRST(price)", "price < FIRST(A.price)", "price < LAST(A.price)", "price >= LAST(U.price, 1)",
+    "price <> FIRST(B.price, 1)", "PREV(LAST(A.price)) < price", "NEXT(FIRST(A.price), 2) IS NULL",
+    "A.size IS NULL OR size > A.size", "NOT (A.size > size)", "size = LAST(size, 1)", "name = LAST(A.name)",
+    "name <> FIRST(U.name) OR flag", "LAST(A.name) = 'a'", "flag = FIRST(A.flag)", "NOT FIRST(flag)",
+    "(LAST(A.price) > 2) IS NOT TRUE", "LAST(A.size) IS DISTINCT FROM size", "COUNT(*) < 4",
+    "COUNT(U.*) < 3", "COUNT(A.size) >= 1", "COUNT(name) <= 3", "COUNT_IF(price > 2) < 2", "SUM(size) < 7",
+    "SUM(U.price) <= 9", "SUM(A.size * 2 - 1) > 1", "MIN(price) = price", "MAX(A.price) > price",
+    "MAX(DISTINCT size) - MIN(size) < 3", "AVG(price) <= 2.5", "AVG(U.size) > size",
+    "MAX(t) - MIN(t) < INTERVAL '9' SECOND",
+    "t - FIRST(t) < INTERVAL '8' SECOND", "LAST(A.t) < TIMESTAMP '2024-01-01 00:00:20'",
+    "SUM(gap) < INTERVAL '15' SECOND",
+    "CLASSIFIER() = 'B'", "PREV(CLASSIFIER()) = 'A'", "PREV(CLASSIFIER(), 2) <> 'A'", "CLASSIFIER(U) = 'A'",
+    "FIRST(CLASSIFIER()) = 'B'", "MATCH_NUMBER() % 2 = 1", "price + LAST(A.price) < 2 * COUNT(*) + 3",
+    "(price - FIRST(price)) / COUNT(*) < 1", "price / LAST(A.size) > 1", "ABS(price - LAST(A.price)) <= 1",
+    "-LAST(A.size) < -1", "LAST(A.size) % 3 = 1", "LAST(A.size) // 2 = 1", "LAST(A.size) IN (1, 2, 3)",
+    "FIRST(A.price) IN (1, 2.5)", "SUM(size * 1000000000000000000) > 5",
+    "size * FIRST(size) * 1000000000000000000 > 5",
+    "LAST(A.price) BETWEEN 2 AND price", "STDDEV(price) < 1", "COUNT(DISTINCT name) < 3",
+    "LOWER(LAST(A.name)) = 'a'",
+]  # fmt: skip
 MEASURES = [
     "FIRST(price)", "LAST(A.price, 1)", "FIRST(U.name)", "LAST(t) - FIRST(t)", "LAST(flag)", "CLASSIFIER()",
     "PREV(CLASSIFIER())", "NEXT(LAST(A.price), 2)", "PREV(FIRST(B.t))", "MATCH_NUMBER() * 10",
@@ -84,12 +105,14 @@ def random_frame(random: Random, n: int) -> pd.DataFrame:
     return frame
 
 
-def random_text(random: Random) -> str:
+def random_text(random: Random, conditions: list[str] = CONDITIONS) -> str:
     """Return a query over the columns of `random_frame`."""
     measures = ", ".join(f"{text} AS m{i}" for i, text in enumerate(random.sample(MEASURES, 4)))
-    chosen = zip("ABC", random.sample(CONDITIONS, 3), strict=True)
+    chosen = zip("ABC", random.sample(conditions, 3), strict=True)
     defined = [f"{name} AS {condition}" for name, condition in chosen if random.random() < 0.8]
     pattern = random.choice([one for one in PATTERNS if "B" in one])
+    if conditions is not CONDITIONS:
+        pattern = random.choice([one for one in PATTERNS if "A" in one and "B" in one])
     subset = "SUBSET U = (A, B)"
     if "A" not in pattern:
         subset = "SUBSET U = (B)"
@@ -152,10 +175,10 @@ def check_equal(switch: Switch, frame: pd.DataFrame, query: str) -> None:
     pd.testing.assert_frame_equal(found, expected, check_exact=True, obj=query)
 
 
-def compare_typed(switch: Switch, seed: int, n_queries: int) -> None:
+def compare_typed(switch: Switch, seed: int, n_queries: int, conditions: list[str] = CONDITIONS) -> None:
     random = Random(seed)
     for _ in range(n_queries):
-        check_equal(switch, random_frame(random, random.randint(1, 40)), random_text(random))
+        check_equal(switch, random_frame(random, random.randint(1, 40)), random_text(random, conditions))
 
 
 def compare_with_oracle(switch: Switch, seed: int, n_queries: int) -> None:
@@ -201,6 +224,22 @@ def test_random_queries_over_all_types(switch, seed):
 
 
 @pytest.mark.parametrize("seed", range(8))
+def test_random_queries_on_the_match_so_far(switch, seed):
+    compare_typed(switch, 2000 + seed, 40, [*STATES, *random_conditions(seed)])
+    assert switch.n_found > 20
+
+
+def random_conditions(seed: int) -> list[str]:
+    """Return conditions on the match so far that are joined with each other and with those on nearby rows."""
+    random = Random(seed)
+    joined = []
+    for _ in range(len(STATES)):
+        first, second = random.choice(STATES), random.choice([*CONDITIONS, *STATES])
+        joined.append(random.choice(["{} AND {}", "{} OR {}", "NOT ({} OR {})"]).format(first, second))
+    return joined
+
+
+@pytest.mark.parametrize("seed", range(8))
 def test_random_queries_on_nearby_rows(switch, seed):
     compare_with_oracle(switch, seed, 30)
     assert switch.n_found > 20
@@ -210,6 +249,7 @@ def test_random_queries_on_nearby_rows(switch, seed):
 def test_thousands_of_random_queries(switch, seed, full):
     compare_typed(switch, 1000 + seed, 100 if full else 20)
     compare_with_oracle(switch, 1000 + seed, 100 if full else 20)
+    compare_typed(switch, 1000 + seed, 100 if full else 20, [*STATES, *random_conditions(seed)])
 
 
 # --- automata and data that are large ----------------------------------------------------------------------
@@ -342,7 +382,7 @@ def test_integers_beyond_64_bits_are_an_error(switch):
 
 
 def test_other_queries_run_in_python(switch):
-    for condition in ("FIRST(price) < price", "LAST(A.price) > 1", "COUNT(*) < 3", "CLASSIFIER() = 'B'"):
+    for condition in ("STDDEV(price) < 3", "COUNT(DISTINCT price) < 3", "NEXT(CLASSIFIER()) = 'B'"):
         text = f"MATCH_RECOGNIZE (ORDER BY t PATTERN (A B+) DEFINE B AS {condition})"
         check_equal(switch, walk(30), text)
     assert switch.n_found == 0

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from cepkit.compile.match_recognize.automaton import build_row_automaton
 from cepkit.compile.match_recognize.compiled import Compiled, reach_of
+from cepkit.compile.match_recognize.registers import reason_without_registers
 from cepkit.compile.match_recognize.values import ColumnScope, column_of, compile_total
 from cepkit.engines.match_recognize.matching import RowProgram, history_needs
 from cepkit.errors import CepError, PredicateError, underline
@@ -99,6 +100,7 @@ def _prepare(
         rows_before=rows_before,
         rows_after=rows_after,
         columns=columns_read(query, schema),
+        reason=reason_without_registers(automaton, define, members, schema, params),
     )
     return program, measures
 

@@ -1,4 +1,4 @@
-"""Find the matches of all partitions with kernels, where conditions depend on nearby rows alone."""
+"""Find the matches of all partitions with kernels."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from cepkit.compile.match_recognize.automaton import (
     SetTables,
     StepTables,
     TooManySetsError,
-    Transitions,
     set_tables,
 )
-from cepkit.compile.match_recognize.compiled import distance_of
-from cepkit.compile.match_recognize.values import column_of
+from cepkit.compile.match_recognize.compiled import Compiled, distance_of
+from cepkit.compile.match_recognize.registers import (
+    NoRegistersError,
+    WrittenRows,
+    write_rows,
+)
+from cepkit.compile.match_recognize.values import column_of, compile_condition
 from cepkit.compile.match_recognize.vectors import (
     NotVectorizedError,
     Vector,
@@ -30,45 +34,62 @@ from cepkit.compile.match_recognize.vectors import (
 )
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.match_recognize.found_rows import FINDING, FoundRows, RowInput, RowOrder
-from cepkit.engines.match_recognize.matching import MatchHistory, RowProgram, Trial, target_error
+from cepkit.engines.match_recognize.matching import (
+    BUDGET,
+    MatchHistory,
+    Needs,
+    RowProgram,
+    Trial,
+    target_error,
+    work_error,
+)
 from cepkit.errors import CepError, PredicateError
 from cepkit.events import INTEGER, NULL_INTEGER, TIME
 from cepkit.kernels.row_patterns.codes import (
+    AFTER,
     ASKS,
     AT_SET,
+    CONDITION,
+    DEPTH,
     DONE,
     IS_FULL,
+    IS_TARGET,
     LOW,
     N_BEGUN,
+    N_CELLS,
     N_ENDED,
     N_MATCHES,
     N_STATES,
     NO_CONDITION,
     NO_TARGET,
+    NUMBER_AT,
     PARTITION,
     PAST_LAST_ROW,
     PLACE,
+    REGISTERS,
+    START_AT,
     TARGET,
     TO_FIRST,
     TO_LAST,
     TO_NEXT_ROW,
+    TOO_MUCH_WORK,
+    UNTIL,
+    WIDTH,
+    WORK_LIMIT,
+    MatchRoom,
+    RowMachine,
+    SearchedPlaces,
+    SearchWork,
+)
+from cepkit.kernels.row_patterns.codes import (
+    BUDGET as BUDGET_LEFT,
 )
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.trees import rebuilt
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 
 # The conditions of a row pattern at all rows of some partitions, if they depend on nearby rows alone.
-
-
-def without_variables(tree: ex.Expression) -> ex.Expression:
-    """Return a condition with columns alone. In a condition on nearby rows, all mean the current row."""
-
-    def change(node: ex.Expression) -> ex.Expression:
-        return ex.Attribute(node.name or "") if isinstance(node, ex.Reference) else node
-
-    return rebuilt(tree, ex.Expression, change)
 
 
 class NearbyRows(VectorReader):
@@ -122,20 +143,18 @@ class NearbyRows(VectorReader):
 
 
 def truths_by_python(
-    program: RowProgram, name: str, plain: Mapping[str, np.ndarray], order: RowOrder, first: int, until: int
+    condition: Compiled, plain: Mapping[str, np.ndarray], order: RowOrder, first: int, until: int
 ) -> np.ndarray:
-    """Return where the condition of a variable holds in some partitions, computed row by row."""
-    condition, truths = program.conditions[name], []
-    history = MatchHistory(program.needs, program.members, program.totals)
+    """Return where a condition on nearby rows holds in some partitions, computed row by row."""
+    truths, history = [], MatchHistory(Needs((), False, ()), {}, {})
     bounds = order.first_place_of_partition[first : until + 1].tolist()
     for start, stop in pairwise(bounds):
         rows = order.rows_between(start, stop)
         columns = {column: values[rows].tolist() for column, values in plain.items()}
         trial = Trial(history, columns, stop - start)
-        trial.variable = name
         for row in range(stop - start):
             trial.start = trial.row = row
-            truths.append(condition(trial, -1) is True)
+            truths.append(condition.call(trial, -1) is True)
     return np.array(truths, bool)
 
 
@@ -239,6 +258,8 @@ def _part(values: Any, low: int, high: int) -> Any:
 _ROWS_OF_BLOCK = 1 << 18  # what conditions compute for them fits into caches
 _CELLS_OF_WAYS, _MOST_CELLS = 1 << 22, 1 << 28
 _MOST_BITS, _PLACES_PER_CALL = 64, 4_000_000
+MOST_WORK = 100 * BUDGET  # partial matches of a partition: kernels try them a hundred times as fast
+SEARCHING = "cepkit.kernels.row_patterns.searching"
 _AFTER = {
     "past_last_row": PAST_LAST_ROW, "to_next_row": TO_NEXT_ROW, "to_first": TO_FIRST, "to_last": TO_LAST,
 }  # fmt: skip
@@ -246,11 +267,9 @@ _AFTER = {
 
 def reason_for_python(program: RowProgram) -> str | None:
     """Return why the kernels cannot run a query, or None."""
-    if program.needs.parts or program.needs.needs_start:
-        return "conditions depend on the rows of the match so far"
     if program.timed_out:
         return "partial matches that ran out of time have rows"
-    return None
+    return program.reason
 
 
 def find_in_partitions(
@@ -259,42 +278,52 @@ def find_in_partitions(
     """Return the matches of all partitions, or None if the search in Python must find them."""
     if reason_for_python(program) is not None or given.order.n_places == 0:
         return None
-    search = _KernelSearch(program, define, given)
-    if len(search.conditions) > _MOST_BITS:
-        return None
     try:
+        longest = int(np.diff(given.order.first_place_of_partition).max())
+        written = write_rows(
+            program.automaton, define, program.members, _FrameValues(given), longest,
+            needs_start=program.within is not None,
+            targets=program.members.get(program.after_match_variable or "", ()),
+        )  # fmt: skip
+        search = _KernelSearch(program, written, given)
+        if len(written.nearby) > _MOST_BITS:
+            return None
+        if len(written.machine.code):
+            return search.by_registers()
         if program.within is None:
-            tables = set_tables(search.transitions, len(search.conditions))
+            tables = set_tables(written.transitions, len(written.nearby))
             if tables is not None:
                 try:
                     return search.by_sets(tables)
                 except TooManySetsError:
                     pass
         return search.by_ways()
-    except PredicateError:  # a row that no match needs may have no value
-        return None
+    except (PredicateError, NoRegistersError, NotVectorizedError):
+        return None  # a row that no match needs may have no value, and integers may be too large
+
+
+class _FrameValues:
+    """Reads what depends on nearby rows alone, at all places of a frame."""
+
+    def __init__(self, given: RowInput):
+        self._rows = NearbyRows(given, given.order, (0, given.order.n_partitions))
+
+    def value(self, tree: ex.Expression) -> Vector:
+        return self._rows.value(tree)
+
+    def holds(self, tree: ex.Expression) -> np.ndarray:
+        return self._rows.holds(tree)
 
 
 class _KernelSearch:
     """The search in all partitions of a frame."""
 
-    def __init__(self, program: RowProgram, define: Mapping[str, ex.Expression], given: RowInput):
-        self.program, self.given, self.order = program, given, given.order
+    def __init__(self, program: RowProgram, written: WrittenRows, given: RowInput):
+        self.program, self.given, self.order, self.written = program, given, given.order, written
         self.kernels = load_kernels(FINDING)
-        states = program.automaton.variable_of_state
-        number_of_name = dict.fromkeys(states, NO_CONDITION)
-        number_of_text: dict[str, int] = {}
-        self.conditions: list[tuple[str, ex.Expression]] = []  # equal ones are computed once
-        for name in number_of_name:
-            if name in define:
-                tree = without_variables(define[name])
-                number_of_name[name] = number_of_text.setdefault(repr(tree), len(self.conditions))
-                if number_of_name[name] == len(self.conditions):
-                    self.conditions.append((name, tree))
-        self.transitions = Transitions(program.automaton, tuple(number_of_name[name] for name in states))
+        self.conditions, self.transitions = written.nearby, written.transitions
         self.plain: dict[str, np.ndarray] = {}
-        target = program.members.get(program.after_match_variable or "", frozenset())
-        self.is_target = np.array([name in target for name in states], np.uint8)
+        self.is_target = written.machine.states[:-3, IS_TARGET].astype(np.uint8)
         self.after = _AFTER[program.after_match]
 
     # --- conditions
@@ -313,7 +342,7 @@ class _KernelSearch:
         low, high = (int(self.order.first_place_of_partition[p]) for p in (first, until))
         dtype = np.uint8 if len(self.conditions) <= MOST_CONDITIONS else np.uint64
         rows, bits = None, None
-        for bit, ((name, tree), test) in enumerate(zip(self.conditions, self._tests, strict=True)):
+        for bit, (tree, test) in enumerate(zip(self.conditions, self._tests, strict=True)):
             if test is not None:
                 held = test.holds(low, high)
             else:
@@ -321,7 +350,7 @@ class _KernelSearch:
                 try:
                     held = rows.holds(tree)
                 except NotVectorizedError:
-                    held = self._by_python(name, tree, first, until)
+                    held = self._by_python(tree, first, until)
             held = held.view(np.uint8).astype(dtype, copy=False)
             if bits is None:
                 bits = held
@@ -333,15 +362,16 @@ class _KernelSearch:
     def _tests(self) -> list[BlockTest | None]:
         """The conditions that blocks need not read again."""
         rows = NearbyRows(self.given, self.order, (0, self.order.n_partitions))
-        return [block_test(rows, tree) for _, tree in self.conditions]
+        return [block_test(rows, tree) for tree in self.conditions]
 
-    def _by_python(self, name: str, tree: ex.Expression, first: int, until: int) -> np.ndarray:
+    def _by_python(self, tree: ex.Expression, first: int, until: int) -> np.ndarray:
         for node in tree.walk():
             if isinstance(node, ex.Attribute):
                 column = column_of(node.name, self.given.schema)
                 if column not in self.plain:
                     self.plain[column] = self.given.plain(column)
-        return truths_by_python(self.program, name, self.plain, self.order, first, until)
+        condition = compile_condition(tree, self.given.schema, self.given.params)
+        return truths_by_python(condition, self.plain, self.order, first, until)
 
     # --- matches
 
@@ -401,20 +431,10 @@ class _KernelSearch:
     def by_ways(self) -> FoundRows | None:
         """Return the matches by the fewest rows from each row and state to the end of a match."""
         bounds, transitions = self.order.first_place_of_partition, self.transitions
-        n_states, width = len(transitions.condition_of_state), 0
+        n_states = len(transitions.condition_of_state)
         if int(np.diff(bounds).max()) * n_states > _MOST_CELLS:
             return None
-        clock = np.empty(0, np.int64)
-        if self.program.within is not None:
-            name, width = self.program.within
-            column = self.given.column_of(name)
-            if column.type.kind not in (INTEGER, TIME):
-                return None
-            clock = np.empty(len(column.values), column.values.dtype)
-            self.order.place(column.values, clock)
-            clock = clock.astype(np.int64, copy=False)
-            if (clock == NULL_INTEGER).any():
-                return None
+        clock, width = self._clock()
         lists = transitions.first_follower, transitions.followers
         matches = _Matches(self)
         for first, until in self.blocks(max(1, _CELLS_OF_WAYS // max(1, n_states))):
@@ -430,19 +450,86 @@ class _KernelSearch:
             matches.run(lambda *rest, find=find, arguments=arguments: find(*arguments, *rest))
         return matches.result()
 
+    def _clock(self) -> tuple[np.ndarray, int]:
+        """Return the times of all places and the number of ticks of WITHIN; no times without it."""
+        clock = np.empty(0, np.int64)
+        if self.program.within is None:
+            return clock, 0
+        name, width = self.program.within
+        column = self.given.column_of(name)
+        if column.type.kind not in (INTEGER, TIME):
+            raise NotVectorizedError
+        clock = np.empty(len(column.values), column.values.dtype)
+        self.order.place(column.values, clock)
+        clock = clock.astype(np.int64, copy=False)
+        if (clock == NULL_INTEGER).any():
+            raise NotVectorizedError
+        return clock, width
 
-def _beginning() -> np.ndarray:
-    at = np.zeros(5, np.int64)
-    at[PLACE] = -1
-    return at
+    def by_registers(self) -> FoundRows:
+        """Return the matches by a search with registers, for conditions on the rows of the match so far.
+
+        The states that lead to a match by the conditions on nearby rows alone are known before.
+
+        """
+        bounds, n, written, transitions = (
+            self.order.first_place_of_partition, self.order.n_places, self.written, self.transitions,
+        )  # fmt: skip
+        holds = np.empty(n, np.uint64)
+        for first, until in self.blocks(_ROWS_OF_BLOCK):
+            checkpoint()
+            holds[bounds[first] : bounds[until]] = self.truths(first, until)
+        n_conditions = len(self.conditions)
+        tables = None if len(transitions.condition_of_state) > 64 else set_tables(transitions, n_conditions)
+        mark, sets = np.zeros(n, np.uint16), np.array([2**64 - 1], np.uint64)
+        first_choice, machine = np.zeros(2, np.int16), written.machine
+        if tables is not None:
+            try:
+                symbol = holds.astype(np.uint8)
+                symbol[bounds[1:] - 1] |= np.uint8(tables.last_place)
+                for first, until in self.blocks(_PLACES_PER_CALL):
+                    checkpoint()
+                    self.mark(symbol, tables, bounds[first : until + 1], mark)
+                mark[bounds[:-1]] |= 1
+                sets, first_choice = tables.states_of_sets(), tables.first_choice
+                states = machine.states.copy()
+                states[:, CONDITION] = NO_CONDITION
+                machine = machine._replace(states=states)
+            except TooManySetsError:
+                mark[:] = 0
+        clock, width = self._clock()
+        longest, n_registers = int(np.diff(bounds).max()), len(machine.registers)
+        size = 1 << min(18, (longest * len(transitions.condition_of_state)).bit_length())
+        check_memory(8 * (longest + size) * (n_registers + 2), "the search")
+        memo = np.full((size, 1 + n_registers), -1, np.int64)
+        stack = np.empty((longest + 2, REGISTERS + n_registers), np.int64)
+        matches = _Matches(self, N_CELLS)
+        at = matches.at
+        at[DEPTH], at[WORK_LIMIT], at[BUDGET_LEFT] = -1, _PLACES_PER_CALL, max(MOST_WORK, 50 * longest)
+        at[UNTIL], at[WIDTH], at[AFTER] = self.order.n_partitions, width, self.after
+        at[NUMBER_AT], at[START_AT] = written.number_at, written.start_at
+        parts = bounds, mark, sets, first_choice, holds, written.floats, written.integers, clock
+        places, machine = SearchedPlaces(*map(_read_only, parts)), RowMachine(*map(_read_only, machine))
+        work = SearchWork(stack, written.slots, memo, at)
+        search_rows = load_kernels(SEARCHING).search_rows
+        matches.run(lambda _limit, _at, *room: search_rows(machine, places, work, MatchRoom(*room)))
+        return matches.result()
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """Return an array in the type that kernels declare in tuples."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 class _Matches:
     """The matches that a kernel has found so far."""
 
-    def __init__(self, search: _KernelSearch):
+    def __init__(self, search: _KernelSearch, n_cells: int = 5):
         n_places = search.order.n_places
-        self.search, self.at = search, _beginning()
+        self.search, self.at = search, np.zeros(n_cells, np.int64)
+        self.at[PLACE] = -1
         self.first_match_of_partition = np.zeros(search.order.n_partitions + 1, np.int64)
         self.start_of_match, self.end_of_match = np.empty(n_places, np.int64), np.empty(n_places, np.int64)
         self.states = np.empty(n_places, np.int16)
@@ -456,6 +543,9 @@ class _Matches:
                 return
             if result == NO_TARGET:
                 raise self._error()
+            if result == TOO_MUCH_WORK:
+                first_place = self.search.order.first_place_of_partition[self.at[PARTITION]]
+                raise work_error(self.search.program, int(self.at[PLACE] - first_place))
             if result == IS_FULL:
                 check_memory(3 * self.states.nbytes, "the matched rows")
                 self.states = np.concatenate([self.states, np.empty_like(self.states)])

@@ -226,7 +226,7 @@ class RowProgram:
     as in `RowPatternQuery`. ``within`` has the column of the clock and the number of ticks. ``timed_out``
     says whether partial matches that ran out of time have rows. Conditions look at most ``rows_before`` rows
     back and ``rows_after`` rows ahead of the rows of a match. ``columns`` are those that conditions and
-    measures read, in this order, and then the clock.
+    measures read, in this order, and then the clock. ``reason`` says why no kernel tests the conditions.
 
     """
 
@@ -242,6 +242,7 @@ class RowProgram:
     rows_before: int = 0
     rows_after: int = 0
     columns: tuple[str, ...] = ()
+    reason: str | None = None
 
 
 def find_row_matches(
@@ -290,6 +291,16 @@ def target_error(name: str, number: int, target: int | None) -> CepError:
         return CepError(f"AFTER MATCH SKIP TO {name}: match {number} has no row of {name}")
     message = f"row {target} is the first row of match {number}, which would be found again"
     return CepError(f"AFTER MATCH SKIP TO {name}: {message}")
+
+
+def work_error(program: RowProgram, start: int) -> CepError:
+    """Return the error of a partition that takes too much work, the last of it from row ``start``."""
+    names = ", ".join(program.needs.variables)
+    reason = f" The conditions of {names} depend on the rows of the match so far." if names else ""
+    return UnsupportedQueryError(
+        f"MATCH_RECOGNIZE: too many partial matches, the last of them from row {start} of a "
+        f"partition.{reason} Compare with the row before, by PREV, or partition the rows"
+    )
 
 
 class RowSearch:
@@ -402,9 +413,4 @@ class RowSearch:
     def _pay(self, start: int) -> None:
         self.budget -= 1
         if self.budget < 0:
-            names = ", ".join(self.program.needs.variables)
-            reason = f" The conditions of {names} depend on the rows of the match so far." if names else ""
-            raise UnsupportedQueryError(
-                f"MATCH_RECOGNIZE: too many partial matches, the last of them from row {start} of a "
-                f"partition.{reason} Compare with the row before, by PREV, or partition the rows"
-            )
+            raise work_error(self.program, start)

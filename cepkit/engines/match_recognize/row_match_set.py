@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from cepkit.compile.match_recognize.compiled import reach_of
+from cepkit.compile.match_recognize.registers import without_variables
 from cepkit.compile.match_recognize.vectors import NotVectorizedError
 from cepkit.engines.match_recognize.bound import BoundRowQuery
 from cepkit.engines.match_recognize.finding import (
     NearbyRows,
     find_in_partitions,
     reason_for_python,
-    without_variables,
 )
 from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FoundRows, RowInput, RowOrder
 from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, find_row_matches

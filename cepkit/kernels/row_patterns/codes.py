@@ -1,5 +1,9 @@
 """Codes that the kernels of row patterns and their callers share. This module has no kernels."""
 
+from typing import NamedTuple
+
+import numpy as np
+
 # Instead of a state.
 MATCH, NO_STATE = -1, -2  # the match is complete, nothing can follow
 NO_CONDITION = -1  # of a state that takes every row
@@ -16,3 +20,79 @@ STATE, N_BEGUN, N_ENDED = range(3)
 DONE, ASKS, IS_FULL, WORKED, NO_TARGET = range(5)
 # Aggregates.
 COUNT, SUM, SUM_FROM_ZERO, MIN, MAX = range(5)
+
+# Conditions on the rows of a match so far, for the kernel `search_rows`.
+#
+# A *register* belongs to a partial match: the place or the label of a row, or a running total. A float has
+# its bits as an integer. Null is NULL, and NaN among floats. These are columns of the table of registers.
+RULE, ARGUMENT = range(2)
+# What a row of its variables does to a register: nothing; the place or the label of the row, or what the
+# register of the argument had before, if there is one; or one more value from the column of the argument.
+STAYS, FIRST_PLACE, FIRST_LABEL, LAST_PLACE, LAST_LABEL, COUNT_ROWS = range(6)
+COUNT_INTEGERS, SUM_INTEGERS, MIN_INTEGERS, MAX_INTEGERS = range(6, 10)
+COUNT_FLOATS, SUM_FLOATS, MIN_FLOATS, MAX_FLOATS = range(10, 14)
+# Columns of the table of states. TAKES and LIVE are masks of registers.
+FIRST_FOLLOWER, CAN_END, CONDITION, CODE, CODE_END, LABEL, IS_TARGET, TAKES, LIVE = range(9)
+# Columns of the stack of a partial match. The registers follow.
+NEXT_CHOICE, TAKEN, REGISTERS = range(3)
+# Cells of ``at`` in `search_rows`, after the first ones above.
+DEPTH, LIMIT, WORK, WORK_LIMIT, BUDGET, UNTIL, BASE, WIDTH, AFTER, NUMBER_AT, START_AT, N_CELLS = range(5, 17)
+TOO_MUCH_WORK = 5  # what the kernel returns, beside those above
+
+# Instructions: operation, target, left, right, more. The target is a slot, or REQUIRED: the value must be
+# true. Left and right are slots, except in the first ones.
+OPERATION, SLOT, LEFT, RIGHT, MORE = range(5)
+REQUIRED = -1
+LOAD_FLOAT, LOAD_INTEGER = 0, 1  # column ``right`` at the place of register ``left``, ``more`` places away
+LOAD_REGISTER, LOAD_BIT = 2, 3  # register ``left``, or the bit ``left`` of the conditions on nearby rows
+HERE = -1  # instead of a register: the current place
+# 4 to 9 and 10 to 15 compare floats and integers by ==, !=, <, <=, >, >=. Null makes them false.
+COMPARE_FLOATS, COMPARE_INTEGERS = 4, 10
+AND, OR, NOT, IS_NULL_FLOAT, IS_NULL_INTEGER = range(16, 21)
+ADD_FLOATS, SUBTRACT_FLOATS, MULTIPLY_FLOATS, DIVIDE_FLOATS, REMAINDER_OF_FLOATS = range(21, 26)
+ADD_INTEGERS, SUBTRACT_INTEGERS, MULTIPLY_INTEGERS, DIVIDE_INTEGERS, REMAINDER_OF_INTEGERS = range(26, 31)
+NEGATE_FLOAT, ABS_FLOAT, NEGATE_INTEGER, ABS_INTEGER, TO_FLOAT = range(31, 36)
+
+
+# What `search_rows` takes.
+
+
+class RowMachine(NamedTuple):
+    """An automaton with registers."""
+
+    states: np.ndarray  # int64, (n_states + 3, 9): then the start, the start at a first row, and the end
+    followers: np.ndarray  # int64: what can follow each of them, and MATCH, the preferred one first
+    code: np.ndarray  # int64, (n_instructions, 5)
+    registers: np.ndarray  # int64, (n_registers, 2)
+    start_values: np.ndarray  # int64, (n_registers,): before the first row
+
+
+class SearchedPlaces(NamedTuple):
+    """What the search knows of each place."""
+
+    bounds: np.ndarray  # int64, (n_partitions + 1,): the first place of each partition
+    mark: np.ndarray  # uint16, (n_places,): as `mark_places` writes it, plus 1 at a first place; or empty
+    sets: np.ndarray  # uint64, (n_sets,): the states of each set as bits
+    first_choice: np.ndarray  # int16, (2 * n_sets,): NO_STATE if no match begins at a place with this mark
+    holds: np.ndarray  # uint64, (n_places,): the conditions on nearby rows that hold, as bits
+    floats: np.ndarray  # float64, (n_columns, n_places)
+    integers: np.ndarray  # int64, (n_columns, n_places)
+    clock: np.ndarray  # int64, (n_places,), nondecreasing in a partition; or empty
+
+
+class SearchWork(NamedTuple):
+    """Room for the work, and the state between calls."""
+
+    stack: np.ndarray  # int64, (rows of the longest partition + 2, 2 + n_registers)
+    slots: np.ndarray  # int64: values of instructions, with the constants
+    memo: np.ndarray  # int64, (a power of two, 1 + n_registers): partial matches that lead to no match
+    at: np.ndarray  # int64, (N_CELLS,)
+
+
+class MatchRoom(NamedTuple):
+    """Room for the matches, as `FoundRows` has them."""
+
+    first_match_of_partition: np.ndarray
+    start_of_match: np.ndarray
+    end_of_match: np.ndarray
+    states: np.ndarray

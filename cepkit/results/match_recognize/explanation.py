@@ -9,6 +9,7 @@ from typing import Any
 from cepkit.compile.match_recognize.automaton import ACCEPT as MATCH
 from cepkit.compile.regex.automaton import States
 from cepkit.engines.match_recognize.bound import BoundRowQuery
+from cepkit.engines.match_recognize.finding import MOST_WORK, reason_for_python
 from cepkit.engines.match_recognize.matching import BUDGET, BUDGET_WITH_LABELS, LABELS, find_row_matches
 from cepkit.engines.match_recognize.row_match_set import SearchedRows
 from cepkit.errors import CepError
@@ -232,7 +233,10 @@ def _cost_lines(bound: BoundRowQuery, measured: MeasuredRows | None) -> Iterator
     else:
         kept = list(_kept(bound))
         yield f"history      per partial match: {', '.join(kept)}"
+        reason = reason_for_python(bound.program)
         budget = BUDGET_WITH_LABELS if LABELS in needs.parts else BUDGET
+        budget = MOST_WORK if reason is None else budget
+        yield f"search       {'by kernels' if reason is None else f'in Python: {reason}'}"
         yield (
             f"cost         a partition may try {budget:,} partial matches, or 50 for each row; "
             "partial matches with equal history are tried once"

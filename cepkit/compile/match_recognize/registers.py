@@ -1,0 +1,653 @@
+"""Conditions on the rows of a match so far as instructions on registers, for the kernel `search_rows`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from cepkit.compile.match_recognize.arithmetic import type_of_arithmetic
+from cepkit.compile.match_recognize.automaton import RowAutomaton, Transitions
+from cepkit.compile.match_recognize.compiled import row_read_by
+from cepkit.compile.match_recognize.values import compile_value, variable_of
+from cepkit.compile.match_recognize.vectors import (
+    EXACT,
+    LARGEST,
+    NotVectorizedError,
+    Vector,
+    check_bound,
+    converted,
+)
+from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NULL_INTEGER, TEXT, TIME, ColumnType
+from cepkit.kernels.row_patterns import codes as op
+from cepkit.kernels.row_patterns.codes import (
+    FIRST_LABEL,
+    FIRST_PLACE,
+    HERE,
+    LAST_LABEL,
+    LAST_PLACE,
+    MATCH,
+    RowMachine,
+)
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.trees import rebuilt
+from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize.printing import print_sql
+
+MOST_REGISTERS = 48
+_SIGNS = ("==", "!=", "<", "<=", ">", ">=")
+_NOT = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_OF_FLOATS = {"+": op.ADD_FLOATS, "-": op.SUBTRACT_FLOATS, "*": op.MULTIPLY_FLOATS, "/": op.DIVIDE_FLOATS,
+              "%": op.REMAINDER_OF_FLOATS}  # fmt: skip
+_OF_INTEGERS = {"+": op.ADD_INTEGERS, "-": op.SUBTRACT_INTEGERS, "*": op.MULTIPLY_INTEGERS,
+                "//": op.DIVIDE_INTEGERS, "%": op.REMAINDER_OF_INTEGERS}  # fmt: skip
+_TOTALS = {"sum": (op.SUM_INTEGERS, op.SUM_FLOATS), "min": (op.MIN_INTEGERS, op.MIN_FLOATS),
+           "max": (op.MAX_INTEGERS, op.MAX_FLOATS)}  # fmt: skip
+_MOST_FLOAT = 1e300  # sums and products up to here are numbers, neither infinite nor NaN
+Members = Mapping[str, frozenset[str]]
+
+
+class NoRegistersError(Exception):
+    """A condition has no instructions; the message says what it does."""
+
+
+def without_variables(tree: ex.Expression) -> ex.Expression:
+    """Return a condition with columns alone. In a condition on nearby rows, all mean the current row."""
+
+    def change(node: ex.Expression) -> ex.Expression:
+        return ex.Attribute(node.name or "") if isinstance(node, ex.Reference) else node
+
+    return rebuilt(tree, ex.Expression, change)
+
+
+def is_nearby(tree: ex.Expression, name: str, members: Members) -> bool:
+    """Return whether a part of the condition of a variable depends on nearby rows alone."""
+    match tree:
+        case ex.Reference(variable=variable):
+            return variable is None or name in members[variable]
+        case rp.Navigation(function="first") | rp.RowAggregate() | rp.Classifier() | rp.MatchNumber():
+            return False
+        case rp.Navigation(function="last", offset=offset) if offset:
+            return False
+    return all(is_nearby(part, name, members) for part in tree.children())
+
+
+class NearbyValues(Protocol):
+    """Reads what depends on nearby rows alone, at all places."""
+
+    def value(self, tree: ex.Expression) -> Vector:
+        """Return the values of an expression."""
+        ...
+
+    def holds(self, tree: ex.Expression) -> np.ndarray:
+        """Return where a condition holds."""
+        ...
+
+
+@dataclass(frozen=True)
+class TypesOnly:
+    """Reads no rows: the vectors have types and no values."""
+
+    schema: Mapping[str, ColumnType]
+    params: Mapping[str, Any] | None
+
+    def value(self, tree: ex.Expression) -> Vector:
+        """Return a constant, or no values of the type of an expression."""
+        compiled = compile_value(tree, self.schema, self.params, inside=True)
+        if compiled.is_constant:
+            return Vector(compiled.call(None, -1), compiled.type, text=compiled.text)
+        dtype = {FLOAT: np.float64, BOOLEAN: np.bool_}.get(compiled.type.kind, np.int64)
+        return Vector(np.empty(0, dtype), compiled.type, texts=np.empty(0, object))
+
+    def holds(self, tree: ex.Expression) -> np.ndarray:
+        """Return no truths."""
+        return np.empty(0, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """A value of instructions. The vector has its type, its texts and a bound, or its constant."""
+
+    number: int
+    vector: Vector
+
+    @property
+    def is_float(self) -> bool:
+        return self.vector.type.kind == FLOAT
+
+
+@dataclass(frozen=True, slots=True)
+class _Register:
+    rule: int
+    argument: int  # the register before it, or -1; the number of a column for totals
+    names: frozenset[str] | None  # the variables whose rows change it; None: all
+
+
+@dataclass
+class RegisterWriter:
+    """Writes the conditions of a query as instructions, and collects what they read.
+
+    ``nearby`` has the conditions on nearby rows, whose bits the kernel reads.
+
+    """
+
+    members: Members
+    names: tuple[str, ...]  # the variables
+    rows: NearbyValues
+    longest: int  # the most rows of a partition
+    nearby: dict[str, ex.Expression] = field(default_factory=dict)
+    registers: dict[_Register, None] = field(default_factory=dict)
+    floats: dict[str, np.ndarray] = field(default_factory=dict)
+    integers: dict[str, np.ndarray] = field(default_factory=dict)
+    constants: dict[int, int] = field(default_factory=dict)  # the bits of a slot
+    _vectors: dict[str, Vector] = field(default_factory=dict)
+    _code: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    _slots: dict[tuple, int] = field(default_factory=dict)  # of equal instructions of a condition
+    _n_slots: int = 0
+    _variable: str = ""
+
+    def __post_init__(self) -> None:
+        self._labels = np.array(self.names, object)
+
+    # --- conditions
+
+    def condition(self, name: str, tree: ex.Expression) -> tuple[int | None, list[tuple]]:
+        """Return the number of the part of a condition on nearby rows, if any, and instructions."""
+        parts = tree.operands if isinstance(tree, ex.And) else (tree,)
+        near = tuple(part for part in parts if is_nearby(part, name, self.members))
+        self._variable, self._code, self._slots = name, [], {}
+        bit = None
+        if near:
+            bit = self._bit(near[0] if len(near) == 1 else ex.And(near))
+        for part in parts:
+            if part not in near:
+                self._require(part)
+        return bit, self._code
+
+    def _bit(self, tree: ex.Expression) -> int:
+        tree = without_variables(tree)
+        self.nearby.setdefault(repr(tree), tree)
+        return [*self.nearby].index(repr(tree))
+
+    def _require(self, tree: ex.Expression) -> None:
+        if isinstance(tree, ex.And):
+            for part in tree.operands:
+                self._require(part)
+            return
+        slot = self._truth(tree, True)
+        if self._code and self._code[-1][op.SLOT] == slot:
+            last = self._code.pop()
+            self._code.append((last[0], op.REQUIRED, *last[2:]))
+            self._slots = {key: number for key, number in self._slots.items() if number != slot}
+        else:
+            self._code.append((op.AND, op.REQUIRED, slot, slot, 0))
+
+    def _truth(self, tree: ex.Expression, wanted: bool) -> int:
+        """Return the slot of whether a condition is ``wanted``, and not unknown."""
+        if is_nearby(tree, self._variable, self.members):
+            return self._write(op.LOAD_BIT, self._bit(tree if wanted else ex.Not(tree)), 0)
+        match tree:
+            case ex.And(operands=operands) | ex.Or(operands=operands):
+                join = op.AND if isinstance(tree, ex.And) is wanted else op.OR
+                return self._joined(join, [self._truth(operand, wanted) for operand in operands])
+            case ex.Not(operand=operand):
+                return self._truth(operand, not wanted)
+            case rp.IsTruth(operand=operand, truth=truth):
+                return self._unless(wanted, self._truth(operand, truth))
+            case ex.IsNull(operand=operand):
+                return self._unless(wanted, self._is_null(self._value(operand)))
+            case ex.Comparison(operator=sign, left=left, right=right):
+                return self._compared(sign if wanted else _NOT[sign], self._value(left), self._value(right))
+            case rp.IsDistinct(left=left, right=right):
+                first, second = self._value(left), self._value(right)
+                nulls = [self._is_null(side) for side in (first, second)]
+                differs = self._write(op.COMPARE_INTEGERS + 1, *nulls)
+                either = self._joined(op.OR, [differs, self._compared("!=", first, second)])
+                return self._unless(wanted, either)
+            case ex.In(operand=operand, options=options):
+                item, sign = self._value(operand), "==" if wanted else "!="
+                truths = [self._compared(sign, item, self._value(option)) for option in options]
+                return self._joined(op.OR if wanted else op.AND, truths)
+        value = self._value(tree)
+        if value.vector.type.kind != BOOLEAN:
+            raise self._refused(tree)
+        return self._write(op.COMPARE_INTEGERS, value.number, self._constant(int(wanted)))
+
+    def _joined(self, join: int, truths: Sequence[int]) -> int:
+        whole, *others = truths
+        for other in others:
+            whole = self._write(join, whole, other)
+        return whole
+
+    def _unless(self, wanted: bool, truth: int) -> int:
+        return truth if wanted else self._write(op.NOT, truth, truth)
+
+    def _is_null(self, value: _Slot) -> int:
+        code = op.IS_NULL_FLOAT if value.is_float else op.IS_NULL_INTEGER
+        return self._write(code, value.number, value.number)
+
+    def _compared(self, sign: str, left: _Slot, right: _Slot) -> int:
+        left, right = self._alike(left, right)
+        kinds = {left.vector.type.kind, right.vector.type.kind}
+        code = op.COMPARE_INTEGERS
+        if TEXT in kinds or BOOLEAN in kinds:
+            if len(kinds) > 1 or sign not in ("==", "!="):
+                raise NotVectorizedError
+            if TEXT in kinds:
+                left, right = self._in_codes(left, right)
+        elif FLOAT in kinds:
+            left, right, code = self._as_float(left), self._as_float(right), op.COMPARE_FLOATS
+        elif not (left.vector.is_whole and right.vector.is_whole):
+            raise NotVectorizedError
+        return self._write(code + _SIGNS.index(sign), left.number, right.number)
+
+    def _in_codes(self, left: _Slot, right: _Slot) -> tuple[_Slot, _Slot]:
+        """Return two texts as codes of the same texts; -2 is a text that is not among them."""
+        if left.vector.is_one and not right.vector.is_one:
+            right, left = self._in_codes(right, left)
+            return left, right
+        texts = left.vector.texts
+        if left.vector.is_one or texts is None or len(set(texts)) < len(texts):
+            raise NotVectorizedError
+        if right.vector.is_one:
+            code = [*texts].index(right.vector.values) if right.vector.values in set(texts) else -2
+            return left, _Slot(self._constant(code), left.vector)
+        if right.vector.texts is not texts:
+            raise NotVectorizedError
+        return left, right
+
+    # --- values
+
+    def _value(self, tree: ex.Expression) -> _Slot:
+        if is_nearby(tree, self._variable, self.members):
+            return self._loaded(without_variables(tree), HERE, 0)
+        match tree:
+            case ex.Reference() | rp.Classifier():
+                return self._value(rp.Navigation("last", tree, 0))
+            case rp.Navigation():
+                return self._navigated(tree)
+            case rp.RowAggregate():
+                return self._total(tree)
+            case rp.MatchNumber():
+                return self._read(
+                    _Register(op.STAYS, op.NUMBER_AT, frozenset()), ColumnType(INTEGER), LARGEST
+                )
+            case ex.Arithmetic(operator=sign, left=left, right=right):
+                return self._computed(tree, sign, self._value(left), self._value(right))
+            case ex.Negative(operand=operand):
+                return self._of_sign(tree, self._value(operand), op.NEGATE_INTEGER, op.NEGATE_FLOAT)
+            case ex.Call(function=function, arguments=(operand,)) if function.lower() == "abs":
+                return self._of_sign(tree, self._value(operand), op.ABS_INTEGER, op.ABS_FLOAT)
+        raise self._refused(tree)
+
+    def _refused(self, tree: ex.Expression) -> NoRegistersError:
+        return NoRegistersError(f"the kernels have no {print_sql(tree)} of the rows of the match so far")
+
+    def _navigated(self, tree: rp.Navigation) -> _Slot:
+        read = row_read_by(tree)
+        operand, variable, distance = read.operand, variable_of([read.operand]), read.distance
+        offset, first = read.offset, read.from_first
+        if read.final or any(isinstance(n, rp.Navigation | rp.RowAggregate) for n in operand.walk()):
+            raise self._refused(tree)
+        is_here = not first and (variable is None or self._variable in self.members[variable])
+        if isinstance(operand, rp.Classifier):
+            if distance:
+                if distance > 0 or not is_here or (variable is not None and offset):
+                    raise self._refused(tree)
+                variable, offset = None, offset - distance
+            register = self._nth(FIRST_LABEL if first else LAST_LABEL, variable, offset)
+            return self._read(register, ColumnType(TEXT), texts=self._labels)
+        if any(isinstance(node, rp.Classifier | rp.MatchNumber) for node in operand.walk()):
+            raise self._refused(tree)
+        register = HERE
+        if not is_here or offset:
+            register = self._number(self._nth(FIRST_PLACE if first else LAST_PLACE, variable, offset))
+        slot = self._loaded(without_variables(operand), register, distance)
+        if slot.vector.is_one:
+            raise self._refused(tree)
+        return slot
+
+    def _nth(self, rule: int, variable: str | None, offset: int) -> _Register:
+        """Return the register of the first or last place or label of a variable, or of one some rows away."""
+        names = None if variable is None else self.members[variable]
+        register = _Register(rule, -1, names)
+        for _ in range(offset):
+            register = _Register(rule, self._number(register), names)
+        return register
+
+    def _total(self, tree: rp.RowAggregate) -> _Slot:
+        function, arguments = tree.function, tree.arguments
+        variable = variable_of(arguments) if arguments else tree.variable
+        names = None if variable is None else self.members[variable]
+        of_rows = (rp.Navigation, rp.RowAggregate, rp.Classifier, rp.MatchNumber)
+        is_single = len(arguments) < 2 and not any(
+            isinstance(node, of_rows) for part in arguments for node in part.walk()
+        )
+        if not is_single or (tree.distinct and function not in ("min", "max")) or tree.final:
+            raise self._refused(tree)
+        if function == "count" and not arguments:
+            return self._count(None, names)
+        if function == "count_if":
+            truths = self.rows.holds(without_variables(arguments[0]))
+            counted = Vector(np.where(truths, 1, 0), ColumnType(INTEGER), (~truths,))
+            return self._count((f"truth {arguments[0]!r}", counted), names)
+        if function not in ("count", "avg", *_TOTALS):
+            raise self._refused(tree)
+        argument = without_variables(arguments[0])
+        vector = self._vector(argument)
+        if vector.is_one:
+            raise self._refused(tree)
+        if function == "count":
+            return self._count((repr(argument), vector) if vector.missing else None, names)
+        if not vector.is_number or (function == "avg" and vector.type.kind in (TIME, DURATION)):
+            raise self._refused(tree)
+        bound = _bound_of(vector) if function in ("sum", "avg") else 0
+        if function in ("sum", "avg"):
+            bound = bound * max(1, self.longest)
+            check_bound(
+                bound, _MOST_FLOAT if not vector.is_whole else EXACT if function == "avg" else LARGEST
+            )
+        rules = _TOTALS["sum" if function == "avg" else function]
+        rule, column = rules[not vector.is_whole], self._column(repr(argument), vector)
+        bound = bound if function in ("sum", "avg") else _bound_of(vector)
+        total = self._read(_Register(rule, column, names), vector.type, bound)
+        if function != "avg":
+            return total
+        count = self._count((repr(argument), vector), names)
+        parts = (self._as_float(part).number for part in (total, count))
+        return self._made(op.DIVIDE_FLOATS, *parts, ColumnType(FLOAT), bound)
+
+    def _count(self, counted: tuple[str, Vector] | None, names: frozenset[str] | None) -> _Slot:
+        register = _Register(op.COUNT_ROWS, 0, names)
+        if counted is not None:
+            key, vector = counted
+            rule = op.COUNT_FLOATS if vector.type.kind == FLOAT else op.COUNT_INTEGERS
+            register = _Register(rule, self._column(key, vector), names)
+        return self._read(register, ColumnType(INTEGER), max(1, self.longest))
+
+    def _computed(self, tree: ex.Expression, sign: str, left: _Slot, right: _Slot) -> _Slot:
+        left, right = self._alike(left, right)
+        kind = type_of_arithmetic(sign, left.vector.type, right.vector.type)
+        if kind is None or not (left.vector.is_number and right.vector.is_number):
+            raise self._refused(tree)
+        is_whole, bounds = (
+            left.vector.is_whole and right.vector.is_whole,
+            [_bound_of(s.vector) for s in (left, right)],
+        )
+        first, second = bounds
+        bound = {"+": first + second, "-": first + second, "*": first * second}.get(sign, first)
+        if is_whole and sign != "/":
+            check_bound(bound)
+            if kind.kind == FLOAT:
+                raise NotVectorizedError
+            return self._made(_OF_INTEGERS[sign], left.number, right.number, kind, bound)
+        if kind.kind != FLOAT or sign not in _OF_FLOATS:
+            raise self._refused(tree)
+        left, right = self._as_float(left), self._as_float(right)
+        check_bound(max(first, second, bound), _MOST_FLOAT)
+        bound = np.inf if sign == "/" else bound
+        return self._made(_OF_FLOATS[sign], left.number, right.number, kind, bound)
+
+    def _of_sign(self, tree: ex.Expression, value: _Slot, of_integers: int, of_floats: int) -> _Slot:
+        if not value.vector.is_number:
+            raise self._refused(tree)
+        code = of_floats if value.is_float else of_integers
+        bound = _bound_of(value.vector)
+        return self._made(code, value.number, value.number, value.vector.type, bound)
+
+    def _alike(self, left: _Slot, right: _Slot) -> tuple[_Slot, _Slot]:
+        """Return two values in one unit. Only constants change."""
+        vectors = converted([left.vector, right.vector])
+        sides = []
+        for side, vector in zip((left, right), vectors, strict=True):
+            if vector.is_one and vector is not side.vector:
+                side = self._constant_slot(vector)
+            elif vector.values is not side.vector.values:
+                raise NotVectorizedError
+            sides.append(side)
+        return sides[0], sides[1]
+
+    def _as_float(self, value: _Slot) -> _Slot:
+        if value.is_float:
+            return value
+        check_bound(value.vector.bound(), EXACT)
+        return self._made(op.TO_FLOAT, value.number, value.number, ColumnType(FLOAT), value.vector.bound())
+
+    # --- what instructions read
+
+    def _vector(self, tree: ex.Expression) -> Vector:
+        if repr(tree) not in self._vectors:
+            self._vectors[repr(tree)] = self.rows.value(tree)
+        return self._vectors[repr(tree)]
+
+    def _column(self, key: str, vector: Vector) -> int:
+        """Return the number of a column of floats or integers, in which null has its special value."""
+        columns = self.floats if vector.type.kind == FLOAT else self.integers
+        if key not in columns:
+            values, n = vector.values, len(vector.values)
+            if vector.type.kind != FLOAT:
+                values = values.astype(np.int64, copy=False)
+                columns[key] = np.where(vector.is_null(n), NULL_INTEGER, values) if vector.missing else values
+            else:
+                is_null = vector.is_null(n)
+                if (np.isnan(values) & ~is_null).any():  # NaN is a value for Python
+                    raise NotVectorizedError
+                columns[key] = np.where(is_null, np.nan, values) if vector.missing else values
+        return [*columns].index(key)
+
+    def _loaded(self, tree: ex.Expression, register: int, distance: int) -> _Slot:
+        vector = self._vector(tree)
+        if vector.is_one:
+            return self._constant_slot(vector)
+        kinds = (INTEGER, FLOAT, TIME, DURATION, BOOLEAN, TEXT)
+        if vector.type.kind not in kinds:
+            raise self._refused(tree)
+        code = op.LOAD_FLOAT if vector.type.kind == FLOAT else op.LOAD_INTEGER
+        return _Slot(self._write(code, register, self._column(repr(tree), vector), distance), vector)
+
+    def _read(self, register: _Register, kind: ColumnType, bound: float = 0, texts: Any = None) -> _Slot:
+        number = self._write(op.LOAD_REGISTER, self._number(register), 0)
+        return _Slot(number, Vector(_bounded(bound, kind), kind, texts=texts))
+
+    def _number(self, register: _Register) -> int:
+        self.registers.setdefault(register)
+        if len(self.registers) > MOST_REGISTERS:
+            raise NoRegistersError(f"conditions read more than {MOST_REGISTERS} rows and totals")
+        return [*self.registers].index(register)
+
+    def _constant_slot(self, vector: Vector) -> _Slot:
+        value = vector.values
+        if isinstance(value, str):
+            return _Slot(-1, vector)  # it is compared by its code, see `_in_codes`
+        if value is None or (not isinstance(value, float) and abs(int(value)) > LARGEST):
+            raise NotVectorizedError
+        bits = np.float64(value).view(np.int64) if vector.type.kind == FLOAT else value
+        return _Slot(self._constant(int(bits)), vector)
+
+    def _constant(self, bits: int) -> int:
+        for slot, constant in self.constants.items():
+            if constant == bits:
+                return slot
+        self._n_slots += 1
+        self.constants[self._n_slots - 1] = bits
+        return self._n_slots - 1
+
+    def _made(self, code: int, left: int, right: int, kind: ColumnType, bound: float) -> _Slot:
+        return _Slot(self._write(code, left, right), Vector(_bounded(bound, kind), kind))
+
+    def _write(self, code: int, left: int, right: int, more: int = 0) -> int:
+        """Write an instruction, and return the slot of its value."""
+        key = code, left, right, more
+        if key not in self._slots:
+            self._slots[key] = self._n_slots
+            self._code.append((code, self._n_slots, left, right, more))
+            self._n_slots += 1
+        return self._slots[key]
+
+
+def _bound_of(vector: Vector) -> float:
+    """Return the largest absolute value of numbers."""
+    if vector.type.kind != FLOAT:
+        return vector.bound()
+    return float(np.nanmax(np.abs(vector.values), initial=0.0)) if np.size(vector.values) else 0.0
+
+
+def _bounded(bound: float, kind: ColumnType) -> np.ndarray:
+    """Return values that have a bound, in place of those of an instruction."""
+    return np.array([bound], np.float64 if kind.kind == FLOAT else object)
+
+
+@dataclass(frozen=True)
+class WrittenRows:
+    """The conditions of a query for `search_rows`, and the vectors and conditions that they read."""
+
+    machine: RowMachine
+    transitions: Transitions
+    nearby: tuple[ex.Expression, ...]  # conditions on nearby rows, by their bits
+    floats: np.ndarray
+    integers: np.ndarray
+    slots: np.ndarray
+    number_at: int
+    start_at: int
+
+
+def reason_without_registers(
+    automaton: RowAutomaton,
+    define: Mapping[str, ex.Expression],
+    members: Members,
+    schema: Mapping[str, ColumnType],
+    params: Mapping[str, Any] | None,
+) -> str | None:
+    """Return why the conditions of a query have no instructions, or None."""
+    try:
+        write_rows(automaton, define, members, TypesOnly(schema, params))
+    except NoRegistersError as error:
+        return str(error)
+    except NotVectorizedError:
+        return "conditions compare values of different columns or units"
+    return None
+
+
+def write_rows(
+    automaton: RowAutomaton,
+    define: Mapping[str, ex.Expression],
+    members: Members,
+    rows: NearbyValues,
+    longest: int = 0,
+    *,
+    needs_start: bool = False,
+    targets: Iterable[str] = (),
+) -> WrittenRows:
+    """Return the conditions of a query as a machine.
+
+    ``longest`` is the most rows of a partition. With ``needs_start``, partial matches with different first
+    rows never have the same future. ``targets`` are the variables to which AFTER MATCH skips.
+
+    """
+    writer = RegisterWriter(members, tuple(dict.fromkeys(automaton.variable_of_state)), rows, longest)
+    code: list[tuple] = []
+    bits: dict[str, int] = {}
+    spans: dict[str, tuple[int, int]] = {}
+    for name in writer.names:
+        spans[name] = len(code), len(code)
+        if name in define:
+            bit, lines = writer.condition(name, define[name])
+            bits |= {} if bit is None else {name: bit}
+            code += lines
+            spans[name] = spans[name][0], len(code)
+    if needs_start:
+        writer.registers[_Register(op.STAYS, op.START_AT, frozenset())] = None
+    registers, names = [*writer.registers], automaton.variable_of_state
+    transitions = Transitions(automaton, tuple(bits.get(name, op.NO_CONDITION) for name in names))
+    states = np.zeros((len(names) + 3, op.LIVE + 1), np.int64)
+    states[:, op.FIRST_FOLLOWER] = transitions.first_follower
+    reads = {name: _reads(code[slice(*spans[name])]) for name in spans}
+    takes = [
+        sum(1 << r for r, reg in enumerate(registers) if reg.names is None or n in reg.names) for n in names
+    ]
+    if names:
+        inner = states[: len(names)]
+        inner[:, op.CAN_END], inner[:, op.CONDITION] = transitions.can_end, transitions.conditions
+        inner[:, op.CODE : op.CODE_END + 1] = [spans[name] for name in names]
+        inner[:, op.LABEL] = [writer.names.index(name) for name in names]
+        inner[:, op.IS_TARGET] = [name in targets for name in names]
+        inner[:, op.TAKES] = takes
+        inner[:, op.LIVE] = _live(transitions, registers, takes, [reads[name] for name in names])
+    slots = np.zeros(writer._n_slots + 1, np.int64)
+    for slot, constant in writer.constants.items():
+        slots[slot] = constant
+    rules = np.array([(register.rule, register.argument) for register in registers], np.int64).reshape(-1, 2)
+    start = [_start_value(register.rule) for register in registers]
+    machine = RowMachine(
+        states,
+        transitions.followers,
+        np.array(code, np.int64).reshape(-1, 5),
+        rules,
+        np.array(start, np.int64),
+    )
+    stays = {r.argument: i for i, r in enumerate(registers) if r.rule == op.STAYS}
+    return WrittenRows(
+        machine, transitions, tuple(writer.nearby.values()), _stacked(writer.floats, np.float64),
+        _stacked(writer.integers, np.int64), slots, stays.get(op.NUMBER_AT, -1), stays.get(op.START_AT, -1),
+    )  # fmt: skip
+
+
+def _stacked(columns: Mapping[str, np.ndarray], dtype: type) -> np.ndarray:
+    arrays = [*columns.values()]
+    if len(arrays) == 1:
+        return np.ascontiguousarray(arrays[0], dtype).reshape(1, -1)
+    return np.stack(arrays).astype(dtype, copy=False) if arrays else np.empty((0, 0), dtype)
+
+
+def _start_value(rule: int) -> int:
+    if rule in (op.COUNT_ROWS, op.COUNT_INTEGERS, op.COUNT_FLOATS):
+        return 0
+    return int(np.float64(np.nan).view(np.int64)) if rule > op.COUNT_FLOATS else NULL_INTEGER
+
+
+def _reads(code: Sequence[tuple]) -> int:
+    """Return the registers that instructions read, as bits."""
+    kinds = (op.LOAD_FLOAT, op.LOAD_INTEGER, op.LOAD_REGISTER)
+    return sum({1 << line[op.LEFT] for line in code if line[0] in kinds and line[op.LEFT] != HERE})
+
+
+def _live(
+    transitions: Transitions, registers: Sequence[_Register], takes: Sequence[int], reads: Sequence[int]
+) -> list[int]:
+    """Return for each state the registers on which the rest of a match depends after its row, as bits."""
+    n_states = len(takes)
+    always = sum(
+        1 << r for r, reg in enumerate(registers) if (reg.rule, reg.argument) == (op.STAYS, op.START_AT)
+    )
+    after = [[t for t in states if t != MATCH] for states in transitions.lists[:n_states]]
+    before_states: list[list[int]] = [[] for _ in range(n_states)]
+    for state, targets in enumerate(after):
+        for target in targets:
+            before_states[target].append(state)
+    live = [always] * n_states
+    waiting = [*range(n_states)]
+    while waiting:
+        state = waiting.pop()
+        wanted = reads[state] | live[state]
+        needed = _sources(registers, takes[state], wanted)
+        for other in before_states[state]:
+            if needed & ~live[other]:
+                live[other] |= needed
+                waiting.append(other)
+    return live
+
+
+def _sources(registers: Sequence[_Register], takes: int, wanted: int) -> int:
+    """Return the registers before a row that decide those in ``wanted`` after it."""
+    sources = 0
+    for r, register in enumerate(registers):
+        if not wanted >> r & 1:
+            continue
+        is_last = register.rule in (LAST_PLACE, LAST_LABEL)
+        if not takes >> r & 1 or not is_last:
+            sources |= 1 << r
+        if takes >> r & 1 and register.rule <= LAST_LABEL and register.rule and register.argument >= 0:
+            sources |= 1 << register.argument
+    return sources
