@@ -154,7 +154,8 @@ SEQUENCES = [
     ("SEQ(A a, B b, !C c) WHERE c.x > a.x WITHIN 9", {"engine": "tree"}),  # waits for the end of its window
 ]
 ROWS = """MATCH_RECOGNIZE ({} ORDER BY t MEASURES FIRST(a.x) AS first, SUM(b.x) AS sum, MAX(b.y) AS most,
-    LAST(b.t, 1) AS before PATTERN (a b+ c) {} DEFINE b AS x < PREV(x), c AS y > 0.5)"""
+    LAST(b.t, 1) AS before PATTERN (a b+ c) {} DEFINE b AS {}, c AS y > 0.5)"""
+ON_ROWS = ("x < PREV(x)", "x < a.x AND SUM(b.y) < 3 * COUNT(*)")
 AGGREGATES = {
     "sum": "sum(x)", "average": "avg(y)", "spread": "std(x)", "most": "max(x)", "kinds": "distinct(kind)",
 }  # fmt: skip
@@ -177,7 +178,8 @@ def answers(frame: pd.DataFrame) -> list:
     timed = frame.assign(t=frame["t"].astype("datetime64[s]"))
     for partition_by in ("", "PARTITION BY k"):
         for within in ("", "WITHIN INTERVAL '9' SECOND"):
-            found.append(cep.match(timed, ROWS.format(partition_by, within)).to_frame())
+            for condition in ON_ROWS:
+                found.append(cep.match(timed, ROWS.format(partition_by, within, condition)).to_frame())
     for frame_of_values in (frame, frame.assign(x=frame["x"] / 3)):
         for size in ({"time": 9}, {"length": 9}):
             found.append(

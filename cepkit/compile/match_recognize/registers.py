@@ -495,7 +495,7 @@ def _bound_of(vector: Vector) -> float:
 
 
 def _bounded(bound: float, kind: ColumnType) -> np.ndarray:
-    """Return values that have a bound, in place of those of an instruction."""
+    """Return an array whose bound is the bound of a value."""
     return np.array([bound], np.float64 if kind.kind == FLOAT else object)
 
 
