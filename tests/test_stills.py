@@ -92,7 +92,7 @@ def notebook(browser, server):
     ran = browser.run_all()
     errors = [one for cell in ran for one in cell["outputs"] if one["output_type"] == "error"]
     assert not errors, errors
-    browser.page.wait_for_selector(".cepkit-utility_view")
+    browser.page.wait_for_function("document.querySelectorAll('.cepkit-scene_view').length === 4")
     return path
 
 
@@ -186,7 +186,7 @@ def test_notebook_7_shows_pictures_until_the_cells_run(browser, server, notebook
     check_pictures(seen)
     assert not any("model not found" in of["text"] or "Loading" in of["text"] for of in seen)
     browser.run_all()
-    browser.page.wait_for_selector(".cepkit-utility_view")
+    browser.page.wait_for_function("document.querySelectorAll('.cepkit-scene_view').length === 4")
     browser.page.wait_for_timeout(1500)
     test_a_live_widget_hides_its_still(browser.page.evaluate(SEEN))
 

@@ -12,14 +12,7 @@ from cepkit.plots.stills.png import Picture
 
 FONT_SIZE = 12
 ADVANCE = 0.56  # average width of a sans-serif character, as a share of the font size
-_PATTERNS = {
-    "partials": '<path d="M0,6L6,0" stroke="{0}" stroke-width="2.2"/>',
-    "removal": '<path d="M0,0L6,6M0,6L6,0" stroke="{0}" stroke-width="1.1"/>',
-    "source": '<circle cx="3" cy="3" r="1.2" fill="{0}"/>',
-}
-_GROUND = {"partials": 0.35, "removal": 0.12, "source": 0.3}
 MOST_COLUMNS = 600  # pixel columns; a longer line is drawn by the extremes of each column
-DASHES = ("", "7 4", "2 3", "8 3 2 3", "11 4", "11 3 2 3")
 
 
 def document(width: float, height: float, label: str, parts: Iterable[str]) -> Picture:
@@ -56,11 +49,6 @@ def element(tag: str, **attributes: object) -> str:
     return f"<{tag}{_written(attributes)}/>"
 
 
-def titled(part: str, words: object) -> str:
-    """Return a part with a tooltip."""
-    return f"<g><title>{html.escape(str(words), quote=False)}</title>{part}</g>"
-
-
 def rectangles(x0: Sequence[float], y0: Sequence[float], x1: Sequence[float], y1: Sequence[float]) -> str:
     """Return one path of all rectangles."""
     boxes = zip(*(np.round(coordinates, 2).tolist() for coordinates in (x0, y0, x1, y1)), strict=True)
@@ -92,17 +80,6 @@ def extremes(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if not np.isnan(part).all():
             is_drawn[[first + int(np.nanargmin(part)), first + int(np.nanargmax(part))]] = True
     return x[is_drawn], y[is_drawn]
-
-
-def work_pattern(name: str, action: str, colour: str) -> str:
-    """Return the SVG pattern of a kind of work; "events" has none and is drawn solid."""
-    if action not in _PATTERNS:
-        return ""
-    ground = f'<rect width="6" height="6" fill="{colour}" fill-opacity="{_GROUND[action]}"/>'
-    return (
-        f'<pattern id="{name}" width="6" height="6" patternUnits="userSpaceOnUse">{ground}'
-        f"{_PATTERNS[action].format(colour)}</pattern>"
-    )
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:

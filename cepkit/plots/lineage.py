@@ -1,34 +1,24 @@
-"""Matches with their events and the events that they share, as a page, a plotly figure, or SVG text."""
+"""Matches with their events and the events that they share, and the chains of partial matches."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from cepkit.compile.regex.automaton import ANY
 from cepkit.errors import require_columns
-from cepkit.plots import drawing, theme
-from cepkit.plots.theme import cut, escaped
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
+from cepkit.plots.automata.automaton import shown_name
+from cepkit.plots.scene import Item, Look, PlotAxis, PlotPanel, PlotScene, lanes, look_of, span
 
 COLUMNS = ("match", "variable", "position", "index")
 MOST_EVENTS = 300  # largest number of columns of a page
-_ROW, _LEFT, _WIDTH = 18, 104, 900
-# Outlines of the marks of variables around (0, 0), in the order of theme.SYMBOLS.
-MARKS = (
-    "M-4,0A4,4 0 1 0 4,0A4,4 0 1 0 -4,0Z",
-    "M-3.6,-3.6H3.6V3.6H-3.6Z",
-    "M0,-4.8L4.8,0L0,4.8L-4.8,0Z",
-    "M0,-4.6L4.4,3.4H-4.4Z",
-    "M-1.5,-4.4h3v2.9h2.9v3h-2.9v2.9h-3v-2.9h-2.9v-3h2.9Z",
-    "M0,4.6L4.4,-3.4H-4.4Z",
-    "M0,-5L1.3,-1.6L4.8,-1.5L2,0.7L3,4.2L0,2.1L-3,4.2L-2,0.7L-4.8,-1.5L-1.3,-1.6Z",
-    "M-4.2,-3L-3,-4.2L0,-1.2L3,-4.2L4.2,-3L1.2,0L4.2,3L3,4.2L0,1.2L-3,4.2L-4.2,3L-1.2,0Z",
-)
+MOST_CHAINS = 80  # largest number of drawn chains
+_ROW, _BARS, _DIM = 18, 46, 0.22
+_DASHED = "Dashed: from the first event of a chain to the last event that it shares with the chain before."
 
 
 class LineagePage(NamedTuple):
@@ -107,161 +97,235 @@ def lineage_page(
     )
 
 
-def lineage_figure(page: LineagePage, *, title: str | None = None) -> go.Figure:
-    """Draw the matches in rows; bars above them show in how many matches each event is."""
-    from plotly.subplots import make_subplots
+class PageChain(NamedTuple):
+    """A chain of partial matches of LinkedCEP on a page."""
 
-    from cepkit.plots.lean import LeanFigure
+    number: int
+    variable: str
+    lane: int
+    events: tuple[int, ...]  # columns
+    before: int  # number of the chain that it continues; -1: none
+    shared: int  # how many events of the chain before it continues
+    tail: int | None  # column of the last of them
+    matches: tuple[int, ...] | None  # rows, for chains of the last component
 
-    styles = theme.style_of_variables(sorted(page.variables))
-    heights = [70, max(60, _ROW * len(page.numbers))]
-    figure = make_subplots(
-        rows=2, cols=1, shared_xaxes=True, row_heights=heights, vertical_spacing=20 / sum(heights),
-        figure=LeanFigure(),
-    )  # fmt: skip
-    labels = [escaped(cut(label)) for label in page.labels]
-    figure.add_bar(
-        x=np.arange(len(labels)), y=page.n_matches_of_event, marker={"color": theme.INK}, text=labels,
-        textposition="none",
-        hovertemplate="%{text}: in %{y} of the matches shown<extra></extra>",
-        showlegend=False, row=1, col=1,
-    )  # fmt: skip
-    lines_x, lines_y = [], []
+
+def chains_of_page(page: LineagePage, chains: pd.DataFrame | None) -> tuple[list[PageChain], list[str], int]:
+    """Return the first chains with all events on the page, the variables of their lanes, and their number."""
+    if chains is None or not len(page.positions):
+        return [], [], 0
+    column = {at: e for e, at in enumerate(page.positions.tolist())}
+    is_whole = chains.groupby("chain")["position"].transform(lambda places: places.isin(column).all())
+    numbers = chains.loc[is_whole.astype(bool), "chain"].unique()
+    shown = chains[chains["chain"].isin(numbers[:MOST_CHAINS])]
+    last = int(chains["component"].max())
+    lane_names: list[str] = []
+    until: list[int] = []  # last used column of each lane
+    drawn = []
+    ordered = shown.sort_values(["component", "chain", "position"])
+    for (component, number), rows in ordered.groupby(["component", "chain"], sort=True):
+        events = tuple(column[at] for at in rows["position"].tolist())
+        name = str(rows["variable"].iloc[0])
+        lane = next(
+            (k for k, other in enumerate(lane_names) if other == name and until[k] < events[0]),
+            len(lane_names),
+        )
+        if lane == len(lane_names):
+            lane_names.append(name)
+            until.append(-1)
+        until[lane] = events[-1]
+        before, shared = int(rows["before"].iloc[0]), int(rows["shared"].iloc[0])
+        tail = chains.loc[chains["chain"] == before, "position"].tolist()[:shared]
+        matches = _matches_of(page, chains, int(number)) if int(component) == last else None
+        drawn.append(
+            PageChain(
+                int(number),
+                name,
+                lane,
+                events,
+                before,
+                shared,
+                column.get(tail[-1]) if tail else None,
+                matches,
+            )
+        )
+    return drawn, lane_names, len(numbers)
+
+
+def _matches_of(page: LineagePage, chains: pd.DataFrame, chain: int) -> tuple[int, ...]:
+    """Return the rows of the matches that have one event of each level of a chain."""
+    levels = [events for _, events in levels_of(chains, chain)]
+    rows = []
     for row in range(len(page.numbers)):
-        row_events = page.event_of_item[page.match_of_item == row].tolist()
-        lines_x += [*row_events, None]
-        lines_y += [row] * len(row_events) + [None]
-    figure.add_scatter(
-        x=lines_x, y=lines_y, mode="lines", line={"color": theme.INK, "width": 1}, hoverinfo="skip",
-        showlegend=False, row=2, col=1,
+        items = page.positions[page.event_of_item[page.match_of_item == row]].tolist()
+        if len(items) == len(levels) and all(at in events for at, events in zip(items, levels, strict=True)):
+            rows.append(row)
+    return tuple(rows)
+
+
+class Lit(NamedTuple):
+    """What belongs to the selection: rows of matches, columns of events, and numbers of chains."""
+
+    rows: frozenset[int]
+    columns: frozenset[int]
+    chains: frozenset[int]
+
+
+def lit_by(page: LineagePage, chains: Sequence[PageChain], chosen: dict) -> Lit:
+    """Return what belongs to a selected match, event or chain."""
+    rows, columns, numbers = set(), set(), set()
+    chain_of = {chain.number: chain for chain in chains}
+
+    def follow(chain: PageChain | None) -> None:
+        while chain is not None and chain.number not in numbers:
+            numbers.add(chain.number)
+            chain = chain_of.get(chain.before)
+
+    if "match" in chosen:
+        rows = {row for row, number in enumerate(page.numbers) if str(number) == chosen["match"]}
+        columns = {e for row in rows for e in page.event_of_item[page.match_of_item == row].tolist()}
+        for chain in chains:
+            if rows & set(chain.matches or ()):
+                follow(chain)
+    elif "event" in chosen:
+        columns = set(np.flatnonzero(page.positions == chosen["event"]).tolist())
+        rows = {int(r) for r, e in zip(page.match_of_item, page.event_of_item, strict=True) if e in columns}
+    else:
+        chain, n_shared = chain_of.get(chosen["chain"]), None
+        rows = set(chain.matches or ()) if chain is not None else set()
+        follow(chain)
+        while chain is not None:  # of a chain that is continued, only the shared events belong to it
+            columns |= set(chain.events[:n_shared])
+            n_shared, chain = chain.shared, chain_of.get(chain.before)
+    return Lit(frozenset(rows), frozenset(columns), frozenset(numbers))
+
+
+def lineage_scene(
+    page: LineagePage, *, title: str = "", note: str = "", chains: Sequence[PageChain] = (),
+    lane_names: Sequence[str] = (), variables: Sequence[str] = (), n_rows: int = 0, lit: Lit | None = None,
+) -> PlotScene:  # fmt: skip
+    """Return the matches in rows; bars above them show in how many matches each event is."""
+    names = list(dict.fromkeys([*variables, *page.variables, *lane_names]))
+    named = [name for name in names if name != ANY]
+    looks = {name: look_of(name, named.index(name) if name in named else -1) for name in names}
+    n, labels = len(page.positions), list(page.labels)
+    axis = PlotAxis(
+        -0.5, max(n, 12) - 0.5, " · ".join(name for name, _ in page.axes) or "event",
+        names=tuple(map("\n".join, zip(*(texts for _, texts in page.axes), strict=True))) or tuple(labels),
     )  # fmt: skip
+    place = np.arange(n, dtype=float)
+    counts = page.n_matches_of_event.astype(float)
+    bars = Item(
+        kind="bars", look=Look(), x=place - 0.3, x1=place + 0.3, y=np.zeros(n), y1=counts,
+        opacity=np.array([1.0 if lit is None or e in lit.columns else _DIM for e in range(n)]),
+        words="event {label}: in {n} of the {all} matches shown",
+        fields={"label": labels, "n": counts, "all": str(len(page.numbers))},
+        pick=lambda e: {"event": int(page.positions[e])},
+    )  # fmt: skip
+    low, high = span(counts)
+    panels = [
+        PlotPanel(x=axis, y=PlotAxis(low, high), height=_BARS, items=(bars,), label="in how many matches")
+    ]
+    of_row = [page.event_of_item[page.match_of_item == row] for row in range(len(page.numbers))]
+    shade = [1.0 if lit is None or row in lit.rows else _DIM for row in range(len(page.numbers))]
+    items = [_line(events.tolist(), row, shade[row]) for row, events in enumerate(of_row) if len(events)]
     variable_of_item = np.array(page.variable_of_item, dtype=object)
     for variable in page.variables:
-        items = np.flatnonzero(variable_of_item == variable)
-        events, rows = page.event_of_item[items].tolist(), page.match_of_item[items].tolist()
-        figure.add_scatter(
-            x=events,
-            y=rows,
-            mode="markers",
-            name=escaped(cut(variable)),
-            marker={"color": styles[variable].colour, "symbol": styles[variable].symbol, "size": 9},
-            text=[f"match {page.numbers[row]}: {labels[e]}" for row, e in zip(rows, events, strict=True)],
-            hovertemplate="%{text}<extra>" + escaped(cut(variable)) + "</extra>",
-            row=2,
-            col=1,
-        )
-    n = len(labels)
-    every = max(1, -(-n // 20))
-    axis = {"gridcolor": theme.GRID, "zeroline": False}
-    figure.update_xaxes(range=[-0.5, max(n, 1) - 0.5], **axis)
-    figure.update_xaxes(
-        tickvals=list(range(0, n, every)), ticktext=labels[::every],
-        title={"text": " · ".join(name for name, _ in page.axes) or "event"}, row=2, col=1,
-    )  # fmt: skip
-    figure.update_yaxes(
-        title={"text": "in matches"}, rangemode="tozero", tickformat="d", nticks=4, row=1, col=1, **axis
-    )
-    figure.update_yaxes(
-        title={"text": "match"}, range=[max(len(page.numbers), 1) - 0.5, -0.5], row=2, col=1, **axis,
-        tickvals=list(range(len(page.numbers))), ticktext=[str(number) for number in page.numbers],
-    )  # fmt: skip
-    figure.update_layout(
-        title=theme.title_at_left([escaped(title)] if title else [""]),
-        margin={"l": 60, "r": 20, "t": 50, "b": 60},
-        **theme.layout(sum(heights) + 130),
-    )
-    if not page.numbers:
-        figure.add_annotation(text="no match", showarrow=False, x=0.5, y=0.4, xref="paper", yref="paper")
-    return figure
-
-
-def lineage_svg(
-    page: LineagePage, heading: str, chains: Sequence[Mapping] = (), lanes: Sequence[Mapping] = ()
-) -> str:
-    """Return the matches of a page, with the chains of `LineageView` below them, as SVG text."""
-    styles = theme.style_of_variables(sorted(page.variables))
-    mark_of = marks_of_variables(page.variables)
-    step = min(56.0, (_WIDTH - _LEFT - 20) / max(1, len(page.positions)))
-    top = 96
-    parts = [drawing.text(0, 18, drawing.fitting(heading, _WIDTH, 14), size=14)]
-    most = max(1, int(page.n_matches_of_event.max(initial=0)))
-    parts.append(drawing.text(_LEFT - 10, 66, f"in matches, ≤ {most}", anchor="end", size=10))
-    for e, count in enumerate(page.n_matches_of_event.tolist()):
-        x = _LEFT + (e + 0.5) * step
-        bar = drawing.element(
-            "rect", x=f"{x - min(5, step * 0.35):.1f}", y=f"{82 - 46 * count / most:.1f}",
-            width=f"{2 * min(5, step * 0.35):.1f}", height=f"{46 * count / most:.1f}", fill=theme.INK,
+        members = np.flatnonzero(variable_of_item == variable)
+        rows = page.match_of_item[members]
+        items.append(
+            Item(
+                kind="points", look=looks[variable], x=page.event_of_item[members].astype(float),
+                y=rows.astype(float), opacity=np.array([shade[row] for row in rows.tolist()]),
+            )
         )  # fmt: skip
-        parts.append(drawing.titled(bar, f"{page.labels[e]}: in {count} of the matches shown"))
-    for row, number in enumerate(page.numbers):
-        y, row_events = top + (row + 0.5) * _ROW, page.event_of_item[page.match_of_item == row]
-        parts.append(drawing.text(_LEFT - 10, y + 4, f"match {number}", anchor="end", size=11))
-        if len(row_events):
-            ends = [_LEFT + (e + 0.5) * step for e in (row_events.min(), row_events.max())]
-            parts.append(drawing.path(f"M{ends[0]:.1f},{y}H{ends[1]:.1f}", stroke=theme.INK))
-    for row, e, variable in zip(page.match_of_item, page.event_of_item, page.variable_of_item, strict=True):
-        x, y = _LEFT + (e + 0.5) * step, top + (row + 0.5) * _ROW
-        d, colour = MARKS[mark_of[variable] % len(MARKS)], styles[variable].colour
-        place = f"translate({drawing.number(x)},{drawing.number(y)})"
-        parts.append(
-            drawing.titled(drawing.path(d, fill=colour, transform=place), f"{variable}: {page.labels[e]}")
+    words = [
+        ", ".join(
+            f"{page.variable_of_item[i]} = {labels[page.event_of_item[i]]}"
+            for i in np.flatnonzero(page.match_of_item == row).tolist()
         )
-    bottom = top + _ROW * max(1, len(page.numbers))
-    if not page.numbers:
-        parts.append(drawing.text(_LEFT, top + 12, "no match"))
-    if lanes:
-        parts.append(drawing.text(_LEFT - 10, bottom + 20, "chains", anchor="end", size=10))
-        parts += _draw_chains(chains, lanes, bottom + 26, step)
-        bottom += 26 + _ROW * len(lanes)
-    for name, texts in page.axes:
-        bottom += 14
-        parts.append(drawing.text(_LEFT - 10, bottom, name, anchor="end", size=10))
-        free = _LEFT - 8.0
-        for e, words in enumerate(texts):
-            x, half = _LEFT + (e + 0.5) * step, 3.1 * len(words) + 3
-            if words and x - half >= free and x + half <= _WIDTH:
-                parts.append(drawing.text(x, bottom, words, anchor="middle", size=10))
-                free = x + half
-    x = _LEFT
-    for variable in page.variables:
-        place = f"translate({x + 6},{bottom + 22})"
-        d = MARKS[mark_of[variable] % len(MARKS)]
-        parts.append(drawing.path(d, fill=styles[variable].colour, transform=place))
-        parts.append(drawing.text(x + 16, bottom + 26, drawing.fitting(variable, 110)))
-        x += 36 + min(len(variable), 16) * 8
-    return drawing.document(_WIDTH, bottom + 38, heading, parts)
-
-
-def _draw_chains(chains: Sequence[Mapping], lanes: Sequence[Mapping], top: float, step: float) -> list[str]:
-    """Return a bar per chain with its events, dashed lines to shared chains, and the names of lanes."""
-    names = [lane["variable"] for lane in lanes]
-    colour = {name: theme.PALETTE[v % len(theme.PALETTE)] for v, name in enumerate(sorted(set(names)))}
-    parts = [
-        drawing.text(_LEFT - 10, top + (k + 0.5) * _ROW + 4, name, anchor="end", size=11)
-        for k, name in enumerate(names)
-        if not k or names[k - 1] != name
+        for row in range(len(page.numbers))
     ]
-    chain_of_number = {chain["chain"]: chain for chain in chains}
-    for chain in chains:
-        xs, y = [_LEFT + (e + 0.5) * step for e in chain["events"]], top + (chain["lane"] + 0.5) * _ROW
-        hue, before = colour[chain["variable"]], chain_of_number.get(chain["before"])
-        if before is not None and chain["tail"] is not None:
-            x0, y0 = _LEFT + (chain["tail"] + 0.5) * step, top + (before["lane"] + 0.5) * _ROW
-            middle = drawing.number((y + y0) / 2)
-            d = f"M{xs[0]:.1f},{y:.1f}C{xs[0]:.1f},{middle} {x0:.1f},{middle} {x0:.1f},{y0:.1f}"
-            parts.append(drawing.path(d, fill="none", stroke=theme.INK, stroke_dasharray="3 3"))
-        bar = f"M{xs[0]:.1f},{y:.1f}H{xs[-1]:.1f}"
-        parts.append(
-            drawing.path(bar, stroke=hue, stroke_width=6, stroke_opacity=0.45, stroke_linecap="round")
+    matches = [str(number) for number in page.numbers]
+    items.append(
+        _strip(np.arange(len(matches)), -0.5, max(n, 1) - 0.5, "{match}", {"match": [
+            f"match {number}: {text}" for number, text in zip(matches, words, strict=True)
+        ]}, lambda row: {"match": matches[row]})
+    )  # fmt: skip
+    rows = [f"match {number}" for number in matches] + [""] * (n_rows - len(matches))
+    panels.append(
+        PlotPanel(
+            x=axis, y=lanes(rows), height=_ROW * max(1, len(rows)), items=tuple(items),
+            pick_lane=lambda row: {"match": matches[row]},
         )
-        dots = [drawing.element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=4, fill=hue) for x in xs]
-        parts.append(drawing.titled("".join(dots), f"chain {chain['chain']} of {chain['variable']}"))
-    return parts
+    )  # fmt: skip
+    if lane_names:
+        panels.append(_chains_panel(chains, lane_names, axis, looks, lit))
+    parts = "a match, an event or a chain" if lane_names else "a match or an event"
+    return PlotScene(
+        title=title, note=note, panels=tuple(panels),
+        hint=f"Point at {parts}, or click it, to see what belongs to it.",
+        about=f"{len(matches)} matches and their {n} events", empty="" if matches else "no match",
+        legend=tuple(("points", replace(look, name=shown_name(name))) for name, look in looks.items()),
+        below=_DASHED if lane_names else "",
+    )  # fmt: skip
 
 
-def marks_of_variables(variables: tuple[str, ...]) -> dict[str, int]:
-    """Return each variable's index in MARKS and in the palette, by alphabetical order of the names."""
-    return {name: v for v, name in enumerate(sorted(variables))}
+def _line(columns: Sequence[int], lane: float, opacity: float) -> Item:
+    """Return a line from the first to the last event of a row."""
+    ends = np.array([min(columns), max(columns)], float)
+    return Item(kind="line", look=Look(), x=ends, y=np.full(2, float(lane)), width=1.0, opacity=opacity)
+
+
+def _strip(lane: np.ndarray, low, high, words: str, fields: dict, pick) -> Item:
+    """Return invisible bars in lanes that can be pointed at."""
+    n = len(lane)
+    return Item(
+        kind="bars", look=Look(), x=np.broadcast_to(np.asarray(low, float), n), y=lane + 0.45, y1=lane - 0.45,
+        x1=np.broadcast_to(np.asarray(high, float), n), opacity=0.0, words=words, fields=fields, pick=pick,
+    )  # fmt: skip
+
+
+def _chains_panel(
+    chains: Sequence[PageChain],
+    lane_names: Sequence[str],
+    axis: PlotAxis,
+    looks: dict[str, Look],
+    lit: Lit | None,
+) -> PlotPanel:
+    items, chain_of = [], {chain.number: chain for chain in chains}
+    for chain in chains:
+        shade = 1.0 if lit is None or chain.number in lit.chains else _DIM
+        before, places = chain_of.get(chain.before), np.array(chain.events, float)
+        if before is not None and chain.tail is not None:
+            ends, levels = (chain.events[0], chain.tail), (chain.lane, before.lane)
+            items.append(
+                Item(
+                    kind="line", look=Look(dash="dash"), x=np.array(ends, float), y=np.array(levels, float),
+                    width=1.0, opacity=shade,
+                )
+            )  # fmt: skip
+        bar = _line(chain.events, chain.lane, 0.45 * shade)
+        items.append(replace(bar, look=looks[chain.variable], width=6.0))
+        level = np.full(len(places), float(chain.lane))
+        items.append(Item(kind="points", look=looks[chain.variable], x=places, y=level, opacity=shade))
+    words = [
+        f"chain {chain.number} of {chain.variable}: {len(chain.events)} events"
+        + (f", after the first {chain.shared} of chain {chain.before}" if chain.before >= 0 else "")
+        + (f", in {len(chain.matches)} of the matches shown" if chain.matches is not None else "")
+        for chain in chains
+    ]
+    first, last = ([chain.events[end] for chain in chains] for end in (0, -1))
+    items.append(
+        _strip(
+            np.array([chain.lane for chain in chains], float), np.array(first) - 0.4, np.array(last) + 0.4,
+            "{chain}", {"chain": words}, lambda k: {"chain": chains[k].number},
+        )
+    )  # fmt: skip
+    shown = [name if not k or lane_names[k - 1] != name else "" for k, name in enumerate(lane_names)]
+    return PlotPanel(
+        x=axis, y=lanes(shown), height=_ROW * len(lane_names), items=tuple(items), label="chains"
+    )  # fmt: skip
 
 
 def levels_of(chains: pd.DataFrame, chain: int) -> list[tuple[int, frozenset[int]]]:

@@ -13,13 +13,13 @@ import pandas as pd
 
 from cepkit.errors import CepError, column_not_found, whole_number
 from cepkit.plots import theme
+from cepkit.plots.scene import DASHES
 from cepkit.plots.theme import cut, escaped
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 PANEL_PIXELS = 230
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MOST_POINT_TICKS = 8
 PRINTED_COLOUR = "#767b84"  # a grey that light and dark pages show
 TICK_DISTANCE = 0.07  # least distance as a share of the axis, so that numbers do not touch

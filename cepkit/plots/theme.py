@@ -5,9 +5,11 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cepkit.compile.regex.automaton import ANY
+from cepkit.language.match_recognize.patterns import row_variables
+from cepkit.language.regex.patterns import variables
 
 # Colours and symbols of all pictures. They suit light and dark paper; symbols differ where colours do.
 
@@ -80,10 +82,20 @@ def title_at_left(lines: Sequence[str]) -> dict:
     }  # fmt: skip
 
 
-def style_of_variables(variables: Sequence[str]) -> dict[str, Style]:
+def variables_of(query: Any) -> tuple[str, ...]:
+    """Return the variables of a query in the order of its pattern, which is the order of their colours."""
+    if (names := getattr(query, "variables", None)) is not None:
+        return tuple(names)
+    if (rows := getattr(query, "rows", None)) is not None:
+        return variables_of(rows)
+    walk = variables if hasattr(query.pattern, "children") else row_variables
+    return tuple(dict.fromkeys(variable.name for variable in walk(query.pattern)))
+
+
+def style_of_variables(names: Sequence[str]) -> dict[str, Style]:
     """Return a colour and a symbol for each name, in the given order; ``"."`` has a hollow grey circle."""
     styles, n_named = {}, 0
-    for name in dict.fromkeys(variables):
+    for name in dict.fromkeys(names):
         if name == ANY:
             styles[name] = Style(INK, "circle-open")
             continue

@@ -19,6 +19,7 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.branches import branches
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.wings import load_wings
+from cepkit.plots.theme import variables_of
 from cepkit.results.explanation import Explanation
 from cepkit.results.match_recognize.explanation import RowExplanation
 from cepkit.results.match_recognize.memory import RowsInMemory
@@ -208,7 +209,7 @@ def _lineage(matches: Matches, settings: dict) -> View:
     if getattr(run, "engine", "") == "linked":
         with contextlib.suppress(ResultTooLargeError):
             chains = run.chains_frame()
-    settings = {"title": str(matches.query.pattern), **settings}
+    settings = {"title": str(matches.query.pattern), "variables": variables_of(matches.query), **settings}
     return LineageView(rows, n_matches=matches.count(), chains=chains, **settings)
 
 
@@ -236,6 +237,7 @@ def compare(found: Mapping[str, Matches | RowPatternMatches], *, title: str | No
         _labels(next(iter(found.values())), first, stop),
         {name: _between(rows, first, stop) for name, rows in shown.items()},
         totals={name: matches.count() for name, matches in found.items()},
+        variables=[name for matches in found.values() for name in variables_of(matches.query)],
         title=title,
     )
 

@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import traitlets
 
 from cepkit.errors import CepError
-from cepkit.shedding.plots.load import (
-    ARRIVALS,
-    BINS,
-    ROWS,
-    TIME,
-    LoadHistory,
-    load_figure,
-    load_in_bins,
-    load_svg,
-)
-from cepkit.shedding.plots.utility import ONE_COLUMN, share_up_to, utilities, utility_figure, utility_svg
+from cepkit.plots.scene import PlotScene
+from cepkit.shedding.plots.load import ARRIVALS, TIME, LoadHistory, load_scene
+from cepkit.shedding.plots.utility import share_up_to, utilities, utility_scene
 from cepkit.shedding.simulation.replay import ReplayResult
-from cepkit.widgets.base import Floats, View, browser_half
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
+from cepkit.widgets.scene_view import SceneView
 
 # The Python half of the load view: latency and backlog over time, and the drops of each event type.
 
 
-class LoadView(View):
+class LoadView(SceneView):
     """Latency, waiting events and partial matches over a replay, and below them the drops of each type.
 
     Peaks of the arrivals are shaded. A solid line shows the mean of each bin, and a dotted line the greatest
@@ -46,86 +33,28 @@ class LoadView(View):
     ``dropped``.
     """
 
-    _esm, _css = browser_half("load_view", "time_window.js")
-    # Python -> browser
-    title = traitlets.Unicode("").tag(sync=True)
-    x_label = traitlets.Unicode("").tag(sync=True)
-    unit = traitlets.Unicode("ns").tag(sync=True)
-    unit_ns = traitlets.Float(1.0).tag(sync=True)  # size of the unit
-    extent = traitlets.List(traitlets.Float()).tag(sync=True)  # start and end of the run
-    shown = traitlets.List(traitlets.Float()).tag(sync=True)  # the part of the time in the columns
-    lines = traitlets.List(traitlets.Dict()).tag(sync=True)  # row, label, most, bound
-    types = traitlets.List(traitlets.Dict()).tag(sync=True)  # row, arrived, dropped
-    peaks = traitlets.List(traitlets.List(traitlets.Float())).tag(sync=True)  # start and end of each
-    n_bins = traitlets.Int(BINS).tag(sync=True)
-    mean = Floats().tag(sync=True)  # (lines, n_bins); NaN: nothing to show
-    greatest = Floats().tag(sync=True)  # (lines, n_bins)
-    arrived = Floats().tag(sync=True)  # (types, n_bins)
-    dropped = Floats().tag(sync=True)  # (types, n_bins)
-    version = traitlets.Int(0).tag(sync=True)  # counts changes of the columns
-    # browser -> Python
-    window = traitlets.List(traitlets.Float()).tag(sync=True)
-    selected = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
-
     def __init__(self, result: ReplayResult, *, by: str = TIME, title: str | None = None):
         if not isinstance(result, ReplayResult):
             raise CepError(f"LoadView: expected the result of replay, got {type(result).__name__}")
         self._result, self._history = result, history_of(result, by)
-        history = self._history
-        unit, size = history.unit
-        bound = history.latency_bound if isfinite(history.latency_bound) else None
-        super().__init__(
-            title=repr(result).partition("\n")[0] if title is None else title, x_label=history.label,
-            unit=unit, unit_ns=size, extent=list(history.extent), window=list(history.extent),
-            lines=[
-                {
-                    "row": name, "label": label, "most": float(np.max(history.values[name], initial=0.0)),
-                    "bound": bound if name == "latency" else None,
-                }
-                for name, label in ROWS.items()
-            ],
-            types=[
-                {"row": name, "arrived": len(at), "dropped": len(history.dropped[name])}
-                for name, at in history.arrived.items()
-            ],
-            peaks=[list(map(float, peak)) for peak in history.peaks],
-            **self._columns(*history.extent),
-        )  # fmt: skip
-        self.observe(self._look_closer, "window")
+        title = repr(result).partition("\n")[0] if title is None else title
+        super().__init__(title, self._history.extent)
 
-    def _columns(self, low: float, high: float) -> dict[str, Any]:
-        bins = load_in_bins(self._history, low, high)
-        columns = {name: getattr(bins, name) for name in ("mean", "greatest", "arrived", "dropped")}
-        return {**columns, "shown": [low, high], "n_bins": bins.mean.shape[-1]}
+    def _draw(self, window: Sequence[float], chosen: dict | None, *, is_fine: bool) -> PlotScene:
+        return load_scene(self._history, window, title=self.title)
 
-    def _look_closer(self, change) -> None:
-        low, high = change["new"] if len(change["new"]) == 2 else self.extent
-        low, high = max(low, self.extent[0]), min(high, self.extent[1])
-        if not high > low:
-            return
-        with self.hold_sync():
-            for name, value in self._columns(low, high).items():
-                setattr(self, name, value)
-            self.version += 1
-
-    def figure(self) -> go.Figure:
-        """Return the whole run as a plotly figure."""
-        return load_figure(self._history, title=self.title)
+    def _frames(self, chosen: dict) -> list[list]:
+        middle = (chosen["start"] + chosen["end"]) / 2
+        panels = enumerate(self._shown.panels)
+        return [[p, middle, middle, panel.y.low, panel.y.high, "cursor"] for p, panel in panels]
 
     def to_frame(self) -> pd.DataFrame:
         """Return the state after each event that left the buffers; see `ReplayResult.series`."""
         return self._result.series()
 
-    def svg(self) -> str:
-        """Return the whole run as SVG text."""
-        return load_svg(self._history, title=self.title)
-
-    def _still(self) -> str:
-        return self.svg()
-
     def _summary(self) -> str:
         n = sum(len(at) for at in self._history.arrived.values())
-        return f"{n:,} events, {self._result.n_dropped:,} dropped, {len(self.peaks)} peaks"
+        return f"{n:,} events, {self._result.n_dropped:,} dropped, {len(self._history.peaks)} peaks"
 
 
 def history_of(result: ReplayResult, by: str = TIME) -> LoadHistory:
@@ -174,7 +103,7 @@ def history_of(result: ReplayResult, by: str = TIME) -> LoadHistory:
 # The Python half of the utility view: utilities as a shaded table and a distribution.
 
 
-class UtilityView(View):
+class UtilityView(SceneView):
     """The utility of events by type and position in the window, or of partial matches by state.
 
     The table has a row per type or state and a cell per position. A higher utility is darker, and the cell
@@ -189,62 +118,48 @@ class UtilityView(View):
     bar: ``utility`` ([from, to]) and ``n``.
     """
 
-    _esm, _css = browser_half("utility_view")
-    # Python -> browser
-    title = traitlets.Unicode("").tag(sync=True)
-    rows = traitlets.List(traitlets.Dict()).tag(sync=True)  # label, state, event_type
-    position_edges = traitlets.List(traitlets.Float()).tag(sync=True)
-    position_label = traitlets.Unicode("").tag(sync=True)
-    has_position = traitlets.Bool(True).tag(sync=True)
-    utility_edges = traitlets.List(traitlets.Float()).tag(sync=True)
-    mean = Floats().tag(sync=True)  # (rows, positions); NaN: no such cell
-    n = Floats().tag(sync=True)  # (rows, positions)
-    n_of_utility = Floats().tag(sync=True)  # (rows, utilities)
-    n_dropped = Floats().tag(sync=True)  # (rows, utilities); all 0: nothing was dropped
-    threshold = traitlets.Float(None, allow_none=True).tag(sync=True)
-    share = traitlets.Float(0.0).tag(sync=True)  # events with a utility up to the threshold, 0 to 1
-    note = traitlets.Unicode("").tag(sync=True)
-    version = traitlets.Int(0).tag(sync=True)  # counts changes of the columns
-    # browser -> Python
-    selected = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
+    threshold = traitlets.Float(None, allow_none=True)
 
     def __init__(self, frame: pd.DataFrame, *, threshold: float | None = None, title: str = "Utilities"):
-        table = utilities(frame)
-        self._made, self._frame = table, frame
-        left_out = ""
-        if table.n_rows_left_out:
-            left_out = f"{table.n_rows_left_out:,} rows with the smallest counts are left out"
-        super().__init__(
-            title=title, rows=list(table.rows), position_edges=table.edges.tolist(),
-            position_label="position in the window" if table.has_position else ONE_COLUMN,
-            has_position=table.has_position, utility_edges=table.utility_edges.tolist(), mean=table.mean,
-            n=table.n, n_of_utility=table.n_of_utility, n_dropped=table.n_dropped,
-            threshold=None if threshold is None else float(threshold),
-            share=0.0 if threshold is None else share_up_to(table, threshold), note=left_out,
-        )  # fmt: skip
-        self.observe(self._shed, "threshold")
+        self._table, self._frame = utilities(frame), frame
+        super().__init__(title, threshold=None if threshold is None else float(threshold))
+        self.observe(self._redraw, "threshold")
 
-    def figure(self) -> go.Figure:
-        """Return the table and the distribution as a plotly figure."""
-        return utility_figure(self._made, threshold=self.threshold, title=self.title)
+    @property
+    def share(self) -> float:
+        """The share of events or partial matches with a utility up to the threshold."""
+        return 0.0 if self.threshold is None else share_up_to(self._table, self.threshold)
+
+    def _lit(self, chosen: dict | None) -> int | None:
+        labels = [entry["label"] for entry in self._table.rows]
+        return labels.index(chosen["row"]) if chosen is not None and "row" in chosen else None
+
+    def _draw(self, window: Sequence[float], chosen: dict | None, *, is_fine: bool) -> PlotScene:
+        row = self._lit(chosen)
+        return utility_scene(self._table, threshold=self.threshold, title=self.title, row=row)
+
+    def _frames(self, chosen: dict) -> list[list]:
+        row, table = self._lit(chosen), self._table
+        if "position" in chosen:
+            return [[0, *chosen["position"], row + 0.46, row - 0.46, "on"]]
+        if row is not None:
+            return []
+        low, high = chosen["utility"]
+        inside = (table.mean >= low) & ((table.mean < high) | (high >= table.utility_edges[-1]))
+        cells = [
+            [0, *table.edges[c : c + 2].tolist(), r + 0.46, r - 0.46, "on"]
+            for r, c in zip(*(places.tolist() for places in np.nonzero(inside)), strict=True)
+        ]
+        return [[1, low, high, 0.0, chosen["n"], "on"], *cells]
 
     def to_frame(self) -> pd.DataFrame:
         """Return the frame that the view shows."""
         return self._frame
 
-    def _still(self) -> str:
-        return self.svg()
-
-    def svg(self) -> str:
-        """Return the table and the distribution of all utilities as SVG text."""
-        return utility_svg(self._made, threshold=self.threshold, title=self.title)
-
     def _summary(self) -> str:
-        positions = f"{len(self.position_edges) - 1} positions" if self.has_position else "no positions"
-        return f"{len(self.rows)} rows, {positions}, {self._made.n_total:,g} seen"
-
-    def _shed(self, change) -> None:
-        self.share = 0.0 if change["new"] is None else share_up_to(self._made, change["new"])
+        table = self._table
+        positions = f"{len(table.edges) - 1} positions" if table.has_position else "no positions"
+        return f"{len(table.rows)} rows, {positions}, {table.n_total:,g} seen"
 
 
 def utility_view_of(result: ReplayResult, *, title: str | None = None, pattern: int = 0) -> UtilityView:

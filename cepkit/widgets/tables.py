@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,21 +11,11 @@ import traitlets
 
 from cepkit.errors import CepError, column_not_found, whole_number
 from cepkit.language.expressions.durations import count_text
-from cepkit.plots.lineage import (
-    MARKS,
-    LineagePage,
-    levels_of,
-    lineage_figure,
-    lineage_page,
-    lineage_svg,
-    marks_of_variables,
-)
+from cepkit.plots.lineage import MOST_CHAINS, Lit, chains_of_page, lineage_page, lineage_scene, lit_by
+from cepkit.plots.scene import PlotScene
 from cepkit.plots.stills.tables import lines_svg, table_svg
 from cepkit.widgets.base import View, browser_half, counted
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
+from cepkit.widgets.scene_view import SceneView
 
 # A page of matches as a table. The number of matches may exceed 64 bits.
 
@@ -167,11 +157,10 @@ def _grouped(number: str) -> str:
 
 # Matches with their events, the events that they share, and the chains of LinkedCEP: the Python half.
 
-MOST_CHAINS = 80  # largest number of drawn chains
 PAGE = 24  # matches on a page
 
 
-class LineageView(View):
+class LineageView(SceneView):
     """Matches in rows and their events in columns, with the events that matches share.
 
     The bars at the top show how many of the shown matches have an event. Click an event to highlight all
@@ -196,6 +185,8 @@ class LineageView(View):
         Heading of the view.
     part : str
         Source of the matches as a text, if these are not all matches.
+    variables : sequence of str
+        Variables in the order of the pattern, which chooses their colours.
 
     Notes
     -----
@@ -203,29 +194,13 @@ class LineageView(View):
     the stream) or ``chain`` (its number).
     """
 
-    _esm, _css = browser_half("lineage_view")
-    # Python -> browser
-    title = traitlets.Unicode("").tag(sync=True)
-    variables = traitlets.List(traitlets.Dict()).tag(sync=True)  # name, look, path
-    events = traitlets.List(traitlets.Dict()).tag(sync=True)  # position, label, n
-    axes = traitlets.List(traitlets.Dict()).tag(sync=True)  # name, texts: the lines below the events
-    matches = traitlets.List(traitlets.Dict()).tag(sync=True)  # number (text), events, variables
-    chains = traitlets.List(traitlets.Dict()).tag(sync=True)  # chain, lane, events, before, tail, …
-    lanes = traitlets.List(traitlets.Dict()).tag(sync=True)  # of chains: variable
-    total = traitlets.Unicode("0").tag(sync=True)
-    first = traitlets.Unicode("0").tag(sync=True)  # number of the first match shown
-    size = traitlets.Int(PAGE).tag(sync=True)
-    n_rows = traitlets.Int(0).tag(sync=True)  # on every page, even on a shorter last one
-    has_more = traitlets.Bool(False).tag(sync=True)
-    note = traitlets.Unicode("").tag(sync=True)
-    version = traitlets.Int(0).tag(sync=True)  # counts changes of the page
-    # browser -> Python
-    wanted = traitlets.Unicode("0").tag(sync=True)  # number of the first match
-    selected = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
+    wanted = traitlets.Unicode("0")  # number of the first match
+    first = traitlets.Unicode("0")  # number of the first match shown
 
     def __init__(
         self, rows: pd.DataFrame | Callable[[int, int], pd.DataFrame], *, n_matches: int | None = None,
         chains: pd.DataFrame | None = None, size: int = PAGE, title: str = "", part: str = "",
+        variables: Sequence[str] = (),
     ):  # fmt: skip
         if isinstance(rows, pd.DataFrame):
             lineage_page(rows.head(0))  # raises if a column is missing
@@ -241,31 +216,30 @@ class LineageView(View):
             if chains is not None and name not in chains.columns:
                 raise column_not_found("LineageView: chains", name, chains.columns)
         self._rows, self._n, self._chains, self.part = rows, n_matches, chains, part
-        size = whole_number("LineageView: size", size, 1)
-        super().__init__(
-            title=title,
-            total=f"{n_matches:,}",
-            size=size,
-            n_rows=min(size, n_matches),
-            **self._page(0, size),
-        )
+        self._variables, self._size = variables, whole_number("LineageView: size", size, 1)
+        self._read(0)
+        super().__init__(title, can_turn=self._turns())
         self.observe(lambda change: self._turn(change["new"]), "wanted")
+        self.observe(lambda change: self._turn_by(change["new"].get("by", 0)), "turned")
 
-    def figure(self) -> go.Figure:
-        """Return the shown matches as a plotly figure."""
-        return lineage_figure(self._shown, title=self.title or None)
+    @property
+    def note(self) -> str:
+        """Which matches are shown, and how many events they share."""
+        page, first = self._page, int(self.first)
+        last = first + len(page.numbers)
+        if not page.numbers:
+            return "no match" + (f", in {self.part}" if self.part else "")
+        note = f"matches {first:,} to {last - 1:,} of {count_text(self._n)}"
+        note += f", {page.n_shared:,} of {len(page.positions):,} events shared"
+        if page.n_left_out:
+            note += f", {page.n_left_out:,} matched events left out, since there are too many columns"
+        if self._n_chains > MOST_CHAINS:
+            note += f", the first {MOST_CHAINS} of {self._n_chains:,} chains"
+        return note + (f", in {self.part}" if self.part else "")
 
     def to_frame(self) -> pd.DataFrame:
         """Return the rows of the shown matches, in the form of ``matches.lineage()``."""
         return self._shown_rows
-
-    def _still(self) -> str:
-        return self.svg()
-
-    def svg(self) -> str:
-        """Return the shown matches as SVG text."""
-        heading = ": ".join(part for part in (self.title, self.note) if part)
-        return lineage_svg(self._shown, heading, self.chains, self.lanes)
 
     def _summary(self) -> str:
         of_chains = "" if self._chains is None else f", {self._chains['chain'].nunique()} chains"
@@ -273,102 +247,38 @@ class LineageView(View):
 
     # --- parts
 
+    def _turns(self) -> list[bool]:
+        return [int(self.first) > 0, int(self.first) + self._size < self._n]
+
+    def _turn_by(self, n_pages: int) -> None:
+        self.wanted = str(max(0, int(self.first) + n_pages * self._size))
+
     def _turn(self, wanted: str) -> None:
         first = int(wanted) if wanted.isdigit() else 0
-        first = max(0, min(first, self._n - 1))
         with self.hold_sync():
-            for name, value in self._page(first, self.size).items():
-                setattr(self, name, value)
+            self.first = str(max(0, min(first, self._n - 1)))
+            self._read(int(self.first))
+            self.can_turn = self._turns()
             self.selected = None
-            self.version += 1
+            self._redraw()
 
-    def _page(self, first: int, size: int) -> dict:
-        last = min(first + size, self._n)
-        rows = self._rows(first, last)
-        page = lineage_page(rows, self._chains)
-        self._shown, self._shown_rows = page, rows.reset_index(drop=True)
-        place = marks_of_variables(page.variables)
-        variable_place = {name: v for v, name in enumerate(page.variables)}
-        items = [([], []) for _ in page.numbers]
-        for row, event, variable in zip(
-            page.match_of_item.tolist(), page.event_of_item.tolist(), page.variable_of_item, strict=True
-        ):
-            items[row][0].append(event)
-            items[row][1].append(variable_place[variable])
-        drawn, lanes, cut = self._draw_chains(page)
-        note = f"matches {first:,} to {last - 1:,} of {count_text(self._n)}" if last > first else "no match"
-        note += f", {page.n_shared:,} of {len(page.positions):,} events shared" if last > first else ""
-        if page.n_left_out:
-            note += f", {page.n_left_out:,} matched events left out, since there are too many columns"
-        return {
-            "variables": [
-                {"name": name, "look": place[name], "path": MARKS[place[name] % len(MARKS)]}
-                for name in page.variables
-            ],
-            "events": [
-                {"position": at, "label": label, "n": n}
-                for at, label, n in zip(
-                    page.positions.tolist(), page.labels, page.n_matches_of_event.tolist(), strict=True
-                )
-            ],
-            "axes": [{"name": name, "texts": list(texts)} for name, texts in page.axes],
-            "matches": [
-                {"number": str(number), "events": events, "variables": variables}
-                for number, (events, variables) in zip(page.numbers, items, strict=True)
-            ],
-            "chains": drawn,
-            "lanes": lanes,
-            "first": str(first),
-            "has_more": last < self._n,
-            "note": note + cut + (f", in {self.part}" if self.part else ""),
-        }
+    def _read(self, first: int) -> None:
+        rows = self._rows(first, min(first + self._size, self._n))
+        self._page, self._shown_rows = lineage_page(rows, self._chains), rows.reset_index(drop=True)
+        self._drawn_chains, self._lanes, self._n_chains = chains_of_page(self._page, self._chains)
 
-    def _draw_chains(self, page: LineagePage) -> tuple[list[dict], list[dict], str]:
-        """Return the chains with all their events on the page, their lanes, and a note about the others."""
-        if self._chains is None or not len(page.positions):
-            return [], [], ""
-        column = {at: e for e, at in enumerate(page.positions.tolist())}
-        whole = self._chains.groupby("chain")["position"].transform(lambda places: places.isin(column).all())
-        numbers = self._chains.loc[whole.astype(bool), "chain"].unique()
-        shown = self._chains[self._chains["chain"].isin(numbers[:MOST_CHAINS])]
-        last = int(self._chains["component"].max())
-        lanes: list[dict] = []
-        until: list[int] = []  # last used column of each lane
-        drawn = []
-        for number, rows in shown.sort_values(["component", "chain", "position"]).groupby(
-            ["component", "chain"], sort=True
-        ):
-            component, chain = map(int, number)
-            events = [column[at] for at in rows["position"].tolist()]
-            name = str(rows["variable"].iloc[0])
-            lane = next(
-                (i for i, other in enumerate(lanes) if other["variable"] == name and until[i] < events[0]),
-                len(lanes),
-            )
-            if lane == len(lanes):
-                lanes.append({"variable": name})
-                until.append(-1)
-            until[lane] = events[-1]
-            before, shared = int(rows["before"].iloc[0]), int(rows["shared"].iloc[0])
-            tail = self._chains.loc[self._chains["chain"] == before, "position"].tolist()[:shared]
-            drawn.append(
-                {
-                    "chain": chain, "variable": name, "lane": lane, "events": events, "before": before,
-                    "tail": column.get(tail[-1]) if tail else None, "shared": shared,
-                    "matches": self._matches_of(page, chain) if component == last else None,
-                }
-            )  # fmt: skip
-        cut = f", the first {MOST_CHAINS} of {len(numbers):,} chains" if len(numbers) > MOST_CHAINS else ""
-        return drawn, lanes, cut
+    def _lit(self, chosen: dict | None) -> Lit | None:
+        return None if chosen is None else lit_by(self._page, self._drawn_chains, chosen)
 
-    def _matches_of(self, page: LineagePage, chain: int) -> list[int]:
-        """Return the rows of the matches that have one event of each level of a chain."""
-        levels = [events for _, events in levels_of(self._chains, chain)]
-        matching_rows = []
-        for row in range(len(page.numbers)):
-            items = page.positions[page.event_of_item[page.match_of_item == row]].tolist()
-            if len(items) == len(levels) and all(
-                at in events for at, events in zip(items, levels, strict=True)
-            ):
-                matching_rows.append(row)
-        return matching_rows
+    def _draw(self, window: Sequence[float], chosen: dict | None, *, is_fine: bool) -> PlotScene:
+        return lineage_scene(
+            self._page, title=self.title, note=self.note, chains=self._drawn_chains, lane_names=self._lanes,
+            variables=self._variables, n_rows=min(self._size, self._n), lit=self._lit(chosen),
+        )  # fmt: skip
+
+    def _frames(self, chosen: dict) -> list[list]:
+        columns = sorted(self._lit(chosen).columns)
+        return [
+            [p, e - 0.5, e + 0.5, panel.y.low, panel.y.high, "column"]
+            for p, panel in enumerate(self._shown.panels) for e in columns
+        ]  # fmt: skip

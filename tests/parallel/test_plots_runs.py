@@ -2,26 +2,27 @@
 
 import json
 import random
-import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import cepkit as cep
 from cepkit.errors import CepError, ColumnNotFoundError
-from cepkit.parallel.plots import lengths as lengths_module
-from cepkit.parallel.plots.lengths import length_lines
-from cepkit.parallel.plots.runs import MOST_ACTIONS, draw_busy, draw_lengths, draw_threads
-from cepkit.parallel.plots.threads import LANE, action_lanes, busy_bars, state_lanes
-from cepkit.parallel.trace import IDLE, LENGTHS, clock_unit
+from cepkit.parallel.plots.lengths import lengths_scene, occupancy, run_end
+from cepkit.parallel.plots.threads import MOST_ACTIONS, busy_scene, threads_scene
+from cepkit.parallel.trace import LENGTHS
+from cepkit.plots import theme
+from cepkit.plots.scene import LANE, scene_figure, scene_svg
 from cepkit.plots.sweeps import PRINTED_COLOUR, SweepPanel, facets, sweep_figure
 from cepkit.plots.theme import PALETTE
 from tests.support.traces import EXAMPLE, busy_trace, drawn, trace_of
 from tests.support.traces import row as row_of
 
 
-def bars(figure) -> list:
-    return [trace for trace in figure.data if trace.type == "bar" and trace.x[0] is not None]
+def scene_bars(scene) -> list:
+    return [item for item in scene.panels[0].items if item.kind == "bars"]
 
 
 def subtitle(figure) -> str:
@@ -34,259 +35,139 @@ def subtitle(figure) -> str:
 @pytest.mark.parametrize("seed", range(8))
 def test_every_action_is_a_bar(seed):
     trace, rows, _ = drawn(seed)
-    _, size = clock_unit(trace.makespan)
-    figure = action_lanes(trace.actions(), n_threads=trace.n_threads)
-    found = [
-        (int(y), round(base, 9), round(x, 9))
-        for bar in bars(figure)
-        for y, base, x in zip(bar.y, bar.base, bar.x, strict=True)
+    kinds = {"source": -1} | {agent: a for a, agent in enumerate(trace.agents)}
+    shown = [
+        (int(name) if name != "source" else -1, kinds[kind.partition(",")[0]], start, end)
+        for item in scene_bars(threads_scene(trace, most=10**6))
+        for kind in [item.look.name]
+        for name, start, end in zip(item.fields["thread"], item.x, item.x1, strict=True)
     ]
-    wanted = [
-        (row["thread"], round(row["start"] / size, 9), round((row["end"] - row["start"]) / size, 9))
-        for row in rows
-    ]
-    assert np.allclose(sorted(found), sorted(wanted)) and len(found) == len(rows)
-    assert all(np.array_equal(bar.customdata[:, 3], bar.x) for bar in bars(figure))
+    wanted = [(row["thread"], row["agent"], row["start"], row["end"]) for row in rows]
+    wanted = [row for row in wanted if row[3] > 0.0 and row[2] < trace.makespan]  # the others have no width
+    assert np.allclose(sorted(shown), sorted(wanted)) and len(shown) == len(wanted)
 
 
 def test_bars_have_the_colour_of_the_agent_and_the_pattern_of_the_work():
-    figure = action_lanes(EXAMPLE.actions())
-    looks = {(bar.legendgroup, bar.marker.pattern.shape): bar.marker.color for bar in bars(figure)}
-    assert set(looks) == {
-        ("source", "."),
-        ("agent b", ""),
-        ("agent b", "x"),
-        ("agent c+", ""),
-        ("agent c+", "/"),
+    scene = threads_scene(EXAMPLE)
+    looks = {
+        (item.look.name.partition(",")[0], item.look.pattern): item.look.colour for item in scene_bars(scene)
     }
-    assert looks["agent b", ""] == looks["agent b", "x"] != looks["agent c+", ""] == looks["agent c+", "/"]
-    in_legend = [trace.name for trace in figure.data if trace.name]
-    assert in_legend == [
-        "b",
-        "c+",
-        "delivers events",
-        "takes events",
-        "takes partial matches",
-        "removes old items",
-    ]
+    assert looks == {("source", "."): -1, ("b", ""): 0, ("b", "x"): 0, ("c+", ""): 1, ("c+", "/"): 1}
+    assert [look.name for _, look in scene.legend] == [
+        "b", "c+", "delivers events", "takes events", "takes partial matches", "removes old items",
+    ]  # fmt: skip
+    figure = scene_figure(scene)
     assert list(figure.layout.yaxis.ticktext) == ["source", "0 · b", "1 · c+"]
-
-
-def area(trace) -> float:
-    """Return the area of closed outlines with gaps between."""
-    total, x, y = 0.0, np.asarray(trace.x, float), np.asarray(trace.y, float)
-    for run in np.split(np.arange(len(x)), np.flatnonzero(np.isnan(x))):
-        run = run[~np.isnan(x[run])]
-        if len(run):
-            # From point to point along x, then along y.
-            over = np.append(x[run][0], np.repeat(x[run][1:], 2))
-            up = np.append(np.repeat(y[run][:-1], 2), y[run][-1])
-            total += abs(np.sum(over[:-1] * up[1:] - over[1:] * up[:-1])) / 2
-    return total
+    drawn_bars = [trace for trace in figure.data if trace.type == "bar" and trace.base is not None]
+    colours = [bar.marker.color for bar in drawn_bars]
+    assert colours == [theme.INK, *[PALETTE[0]] * 2, *[PALETTE[1]] * 2]
+    assert drawn_bars[1].hovertemplate.startswith("thread %{hovertext}: b, takes events, from ")
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_areas_in_lanes_are_the_time_spent(seed):
     trace, rows, _ = drawn(seed)
-    _, size = clock_unit(trace.makespan)
-    figure = state_lanes(trace.states(random.Random(seed).choice([1, 3, 40])))
-    spent = {}
+    scene = threads_scene(trace, most=0, n_bins=random.Random(seed).choice([1, 3, 40]))
+    spent, areas = {}, {}
     for row in rows:
-        group = "source" if row["agent"] < 0 else f"agent {trace.agents[row['agent']]}"
-        spent[group] = spent.get(group, 0.0) + (row["end"] - row["start"]) / size
-    drawn_areas = {}
-    for of in figure.data:
-        if of.type == "scatter" and of.fill:
-            drawn_areas[of.legendgroup] = drawn_areas.get(of.legendgroup, 0.0) + area(of) / LANE
-    for group, time in spent.items():
-        assert drawn_areas.get(group, 0.0) == pytest.approx(time, rel=1e-3, abs=1e-3)
-    assert set(drawn_areas) <= set(spent)
-
-
-def test_outlines_stay_in_their_lane():
-    trace = busy_trace(4, 200, 3)
-    for of in state_lanes(trace.states(20)).data:
-        if of.type == "scatter" and of.fill:
-            y = np.asarray(of.y, float)
-            assert of.line.shape == "hv"
-            assert np.nanmax(np.abs(y - np.round(y))) <= LANE / 2 + 1e-4
-
-
-def test_hints_of_bins():
-    hints = [trace for trace in state_lanes(EXAMPLE.states(2)).data if trace.type == "heatmap"]
-    assert [of.y[0] for of in hints] == [-1, 0, 1] and {(of.x0, of.dx) for of in hints} == {(25, 50)}
-
-    def told(of, number):
-        words = re.findall(r"%\{customdata\[(\d)]\} % ([^<]+)", of.hovertemplate)
-        shares = {word: int(of.customdata[0][number][int(k)]) for k, word in words}
-        return {word: share for word, share in shares.items() if share}
-
-    assert told(hints[1], 0) == {"b, takes events": 40, "idle": 40, "b, removes old items": 20}
-    assert told(hints[0], 0) == {"idle": 80, "source, delivers events": 20}
+        name = "source" if row["agent"] < 0 else trace.agents[row["agent"]]
+        spent[name] = spent.get(name, 0.0) + row["end"] - row["start"]
+    for item in scene_bars(scene):
+        name = item.look.name.partition(",")[0]
+        areas[name] = areas.get(name, 0.0) + float(((item.x1 - item.x) * (item.y - item.y1)).sum()) / LANE
+        middle = np.round((item.y + item.y1) / 2)
+        assert (np.maximum(item.y - middle, middle - item.y1) <= LANE / 2 + 1e-5).all()
+    for name, time in spent.items():
+        assert areas.get(name, 0.0) == pytest.approx(time, rel=1e-3, abs=1e-3)
+    assert set(areas) <= set(spent)
 
 
 def test_a_source_that_takes_no_time_has_no_lane():
     at_once = trace_of([row_of(-1, -1, 0, 0.0, 0.0), row_of(0, 0, 1, 0.0, 90.0)])
-    assert list(state_lanes(at_once.states(3), n_threads=2).layout.yaxis.ticktext) == ["0 · b", "1"]
-    assert state_lanes(EXAMPLE.states(2)).layout.yaxis.ticktext[0] == "source"
+    assert threads_scene(at_once, most=0, n_bins=3).panels[0].y.names == ("0 · b", "1")
+    assert threads_scene(EXAMPLE).panels[0].y.names[0] == "source"
 
 
 def test_many_actions_are_drawn_in_bins_and_stay_small():
     few, many = busy_trace(4, 50, 3), busy_trace(24, 600, 6)
     assert len(many.done.start) > MOST_ACTIONS >= len(few.done.start)
-    assert bars(draw_threads(few)) and not bars(draw_threads(many))
-    figure = draw_threads(many, title="24 threads")
+    assert threads_scene(few).note == "simulated"
+    figure = scene_figure(threads_scene(many, title="24 threads"))
     assert len(figure.to_json()) < 2_000_000
     assert subtitle(figure).startswith("simulated, height: part of the time, in ")
-    assert figure.to_json() == draw_threads(many, title="24 threads").to_json()
+    assert figure.to_json() == scene_figure(threads_scene(many, title="24 threads")).to_json()
 
 
 def test_clocks_of_measured_and_simulated_runs():
-    figure = action_lanes(EXAMPLE.actions(), measured=False, title="<b>x</b>")
+    figure = scene_figure(threads_scene(EXAMPLE, title="<b>x</b>"))
     assert figure.layout.xaxis.title.text == "virtual time since the start of the run (ns)"
     assert (figure.layout.title.text, subtitle(figure)) == ("&lt;b&gt;x&lt;/b&gt;", "simulated")
-    figure = action_lanes(EXAMPLE.actions(), measured=True)
+    figure = scene_figure(threads_scene(replace(EXAMPLE, measured=True)))
     assert figure.layout.xaxis.title.text == "time since the start of the run (ns)"
-    assert figure.layout.title.text == "measured"
+    assert subtitle(figure) == "measured"
 
 
 def test_runs_in_which_nothing_was_done():
     nothing = trace_of([], n_threads=3)
-    for figure in (draw_threads(nothing), state_lanes(nothing.states(), n_threads=3)):
-        assert list(figure.layout.yaxis.ticktext) == ["0", "1", "2"]
-        assert figure.layout.annotations[0].text == "no thread did anything"
-    assert list(draw_busy(nothing).layout.yaxis.ticktext) == ["0", "1", "2"]
-    assert "no readings" in [of.text for of in draw_lengths(nothing).layout.annotations]
+    assert (
+        threads_scene(nothing).panels[0].y.names == busy_scene(nothing).panels[0].y.names == ("0", "1", "2")
+    )
+    assert threads_scene(nothing).empty == "no thread did anything"
+    assert lengths_scene(nothing).empty == "All queues and buffers were empty."
+    for scene in (threads_scene(nothing), busy_scene(nothing), lengths_scene(nothing)):
+        assert scene_figure(scene).svg().startswith("<svg")
 
 
 def test_names_are_shown_as_they_are():
     trace = trace_of([{"thread": 0, "agent": 0, "action": 1, "start": 0, "end": 1}], agents=("<i>",))
-    for figure in (draw_threads(trace), state_lanes(trace.states(2)), draw_busy(trace)):
-        assert "&lt;i&gt;" in [of.name for of in figure.data]
+    for scene in (threads_scene(trace), busy_scene(trace), lengths_scene(trace)):
+        assert "&lt;i&gt;" in [drawn_trace.name for drawn_trace in scene_figure(scene).data]
+        assert "<i>" not in scene_figure(scene).to_json() + scene_svg(scene)
 
 
 def test_busy_shares():
-    figure = busy_bars(EXAMPLE.threads(), measured=True)
-    shares = {
-        int(y): (x, text) for bar in bars(figure) for y, x, text in zip(bar.y, bar.x, bar.text, strict=True)
-    }
-    assert shares == {-1: (10.0, "10 %"), 0: (40.0, "40 %"), 1: (50.0, "50 %")}
-    assert "mean of the threads 45 %" in figure.layout.xaxis.title.text
-    assert figure.layout.shapes[0].x0 == 45.0
+    scene = busy_scene(EXAMPLE)
+    assert [item.x1.tolist() for item in scene_bars(scene)] == [[10.0], [40.0], [50.0]]
+    assert scene.panels[0].notes == ("10 %", "40 %", "50 %")
+    assert "mean of the threads 45 %" in scene.panels[0].x.label
+    assert scene.panels[0].items[-1].x.tolist() == [45.0, 45.0]
 
 
-@pytest.mark.parametrize(
-    ("draw", "frame"),
-    [
-        (action_lanes, EXAMPLE.actions()),
-        (state_lanes, EXAMPLE.states(3)),
-        (busy_bars, EXAMPLE.threads()),
-        (length_lines, EXAMPLE.lengths()),
-    ],
-)
-def test_errors_of_missing_columns(draw, frame):
-    for name in ("agent", {action_lanes: "sent"}.get(draw, frame.columns[-1])):
-        with pytest.raises(ColumnNotFoundError, match=f"{draw.__name__}: column '{name}' not found"):
-            draw(frame.drop(columns=name))
-
-
-def test_error_of_an_unknown_action():
-    actions = EXAMPLE.actions().assign(action="sleep")
-    with pytest.raises(CepError, match=r"action 'sleep' is not known\. There are "):
-        action_lanes(actions)
-    assert IDLE not in action_lanes(EXAMPLE.actions()).to_json()
+def test_a_run_has_the_pictures_of_its_trace():
+    events = pd.DataFrame({"kind": list("abcabcab") * 4})
+    run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
+    titles = [run.plot(what).layout.title.text for what in ("threads", "busy", "lengths")]
+    assert titles == [run.engine] * 3
+    with pytest.raises(CepError, match=r"plot: 'thread' is not known\. Did you mean 'threads'"):
+        run.plot("thread")
 
 
 # --- lengths
 
 
-def lines_of(figure, name: str) -> dict[str, object]:
-    """Return the lines of the panel of a length, by agent."""
-    panel = LENGTHS.index(name)
-    axis = "x" if panel == 0 else f"x{panel + 1}"
-    return {
-        of.legendgroup.removeprefix("agent "): of
-        for of in figure.data
-        if of.xaxis == axis and of.legendgroup and not of.fill and len(of.x) > 1 and "agent" in of.legendgroup
-    }
-
-
-def test_few_readings_are_steps_to_the_end_of_the_run():
-    figure = draw_lengths(EXAMPLE)
-    lines = lines_of(figure, "event_queue")
-    assert set(lines) == {"b", "c+"}
-    assert lines["b"].line.shape == "hv"
-    assert (lines["b"].x.tolist(), lines["b"].y.tolist()) == ([20, 70, 100], [4, 1, 1])
-    assert [of.name for of in figure.data if of.showlegend is not False and of.name] == ["b", "c+"]
-    dashes = {of.legendgroup: of.line.dash for of in lines.values()}
-    assert len(set(dashes.values())) == 2
+@pytest.mark.parametrize("seed", range(10))
+def test_lines_of_lengths_are_those_of_their_bins(seed):
+    trace, *_ = drawn(seed)
+    end = run_end(trace) or 1.0
+    low, high = (0.1 * end, 0.7 * end) if seed % 2 else (0.0, end)
+    occupied = occupancy(trace, low, high, 7)
+    scene = lengths_scene(trace, (low, high), n_bins=7)
+    for k in range(len(LENGTHS)):
+        for a, line in enumerate(scene.panels[k].items):
+            for name in ("mean", "least", "greatest"):
+                values = line.y if name == "mean" else getattr(line, name)
+                assert np.array_equal(values, getattr(occupied, name)[k, a])
+            assert np.allclose(line.x, (occupied.edges[1:] + occupied.edges[:-1]) / 2)
+            assert scene.panels[k].y.high >= line.greatest.max()
 
 
 def test_many_readings_are_means_with_the_same_total():
     trace = busy_trace(3, 2000, 2, seed=4)
-    figure = draw_lengths(trace)
-    mean = trace.agents_frame().set_index("agent")["mean_partial_buffer"]
-    for agent, line in lines_of(figure, "partial_buffer").items():
-        assert len(line.x) == lengths_module.BINS
-        assert np.mean(line.y) == pytest.approx(mean[agent], rel=1e-5)
-    assert subtitle(figure) == "" and figure.layout.title.text == "simulated, mean and range in 150 bins"
-    assert len(figure.to_json()) < 200_000
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_bins_of_lengths_agree_with_their_definition(seed, monkeypatch):
-    monkeypatch.setattr(lengths_module, "MOST_READINGS", 0)
-    monkeypatch.setattr(lengths_module, "BINS", 7)
-    draw = random.Random(seed)
-    time = sorted(
-        draw.choice([draw.uniform(0, 100), 10.0 * draw.randint(0, 10)]) for _ in range(draw.randint(1, 30))
-    )
-    values = [draw.randint(0, 9) for _ in time]
-    line = lengths_module._line(np.array(time), np.array(values), 105.0)
-    width = 105.0 / 7
-    for b in range(7):
-        low, high = b * width, (b + 1) * width
-        held = [0, *values][sum(t <= low for t in time)]
-        within = [value for t, value in zip(time, values, strict=True) if low < t < high]
-        spans = zip([0.0, *time], [*time, 105.0], [0, *values], strict=True)
-        integral = sum(value * max(0.0, min(end, high) - max(start, low)) for start, end, value in spans)
-        assert line.values[b] == pytest.approx(integral / width)
-        assert (line.least[b], line.greatest[b]) == (min([held, *within]), max([held, *within]))
-
-
-def test_models_are_level_lines():
-    models = pd.DataFrame(
-        {
-            "model": ["e·W", "e·d", "e·W"],
-            "length": ["event_buffer", "event_buffer", "partial_buffer"],
-            "agent": ["b", "b", "c+"],
-            "value": [5.0, 2.0, 3.5],
-        }
-    )
-    figure = draw_lengths(EXAMPLE, models=models)
-    level = [of for of in figure.data if (of.legendgroup or "").startswith("model") and len(of.x) > 1]
-    assert [(of.legendgroup, of.xaxis, set(of.y)) for of in level] == [
-        ("model e·W", "x3", {5.0}), ("model e·d", "x3", {2.0}), ("model e·W", "x4", {3.5}),
-    ]  # fmt: skip
-    colour_of_b = lines_of(figure, "event_queue")["b"].line.color
-    assert level[0].line.color == level[1].line.color == colour_of_b != level[2].line.color
-    assert level[0].marker.symbol == level[2].marker.symbol != level[1].marker.symbol
-    assert [of.name for of in figure.data if of.name] == [
-        "b",
-        "c+",
-        "b",
-        "c+",
-        "b",
-        "c+",
-        "b",
-        "c+",
-        "e·W",
-        "e·d",
-    ]
-    with pytest.raises(CepError, match=r"length 'event_bufer' is not known. Did you mean 'event_buffer'"):
-        draw_lengths(EXAMPLE, models=models.assign(length="event_bufer"))
-    with pytest.raises(ColumnNotFoundError, match="models: column 'value' not found"):
-        draw_lengths(EXAMPLE, models=models.drop(columns="value"))
+    scene = lengths_scene(trace)
+    mean = trace.agents_frame()["mean_partial_buffer"].tolist()
+    assert [line.y.mean() for line in scene.panels[3].items] == pytest.approx(mean, rel=1e-5)
+    assert len({look.dash for _, look in scene.legend}) == 2
+    assert len(scene_figure(scene).to_json()) < 200_000
 
 
 # --- sweeps

@@ -58,16 +58,17 @@ def test_the_load_view_has_a_still_a_figure_and_a_frame():
     assert isinstance(view, LoadView) and repr(view).startswith("LoadView(640 events, ")
     assert view.title.startswith("random_input: ") and "of 800 events were dropped" in view.title
     still = view._still()
-    assert still.startswith("<svg") and "bound" in still and still.count("peak of arrivals") == 4
+    assert still.startswith("<svg") and "bound" in still and "peak of arrivals" in still
+    assert all(len(panel.items[0].x) == 4 for panel in view._shown.panels)  # the peaks
     for label in ROWS.values():
         assert label in still
-    assert len(view.figure().data) == 2 * len(ROWS) + 1 and view.figure().svg().startswith("<svg")
+    assert len(view.figure().data) == 3 * len(ROWS) + 1 + 2 + 5 and view.figure().svg().startswith("<svg")
     pd.testing.assert_frame_equal(view.to_frame(), result.series())
     other = cep.view(result, "load", by="arrivals", title="another")
-    assert other.unit == "events" and other.title == "another"
-    before, version = view.mean, view.version
+    assert other._shown.panels[0].x.label == "events that have arrived" and other.title == "another"
+    before = view.scene
     view.window = [view.extent[0], (view.extent[0] + view.extent[1]) / 2]
-    assert view.version == version + 1 and view.mean != before and view.shown == view.window
+    assert view.scene != before and view._shown.panels[0].x.high == view.window[1]
     with pytest.raises(CepError, match=r"by='clock' is not known\. There are 'time' and 'arrivals'"):
         cep.view(result, by="clock")
     with pytest.raises(CepError, match=r"unknown view 'loads' of the result of replay"):
@@ -80,7 +81,7 @@ def test_without_a_bound_the_view_has_no_line():
     frame = pd.DataFrame({"kind": list("ab") * 100, "ts": range(200)})
     result = cep.replay(frame, "PATTERN SEQ(a x, b y) WITHIN 20", event_type="kind", order_by="ts")
     view = cep.view(result)
-    assert view.lines[0]["bound"] is None and "bound" not in view.svg() and len(view.figure().data) == 7
+    assert "bound" not in view.svg() and len(view._shown.panels[0].items) == 3
 
 
 def test_the_utilities_of_darling_are_those_of_its_report():
@@ -90,11 +91,10 @@ def test_the_utilities_of_darling_are_those_of_its_report():
     assert isinstance(view, UtilityView) and view.title == "darling"
     seen = sum(np.maximum(one["seen"], one["dropped"]).sum() for one in of_type.values())
     assert repr(view).endswith(f"{seen:,} seen)")
-    dropped = np.frombuffer(view.n_dropped).sum()
-    assert dropped == sum(np.sum(one["dropped"]) for one in of_type.values()) > 0
+    dropped = next(item for item in view._shown.panels[1].items if item.look.name == "dropped")
+    assert dropped.y1.sum() == sum(np.sum(one["dropped"]) for one in of_type.values()) > 0
     assert view.threshold is not None and 0 <= view.threshold <= 1
-    assert "orange: how many were dropped" in view.svg() or "in orange how many were dropped" in view.svg()
-    assert "dropped" in {trace.name for trace in view.figure().data}
+    assert "dropped" in view.svg() and "dropped" in {trace.name for trace in view.figure().data}
 
 
 def test_a_strategy_without_utilities_has_no_such_view():
@@ -108,9 +108,11 @@ def test_a_strategy_without_utilities_has_no_such_view():
 def test_the_utilities_of_tables_have_positions(name):
     result = replayed(name)
     view = cep.view(result, "utility")
-    assert view.has_position and view.title == name and view.to_frame()["utility"].between(0, 100).all()
-    assert {row["event_type"] for row in view.rows} <= {"a", "b"}
-    assert ("state" in view.rows[0]) is (name == "hspice")
+    assert (
+        view._table.has_position and view.title == name and view.to_frame()["utility"].between(0, 100).all()
+    )
+    assert {row["event_type"] for row in view._table.rows} <= {"a", "b"}
+    assert ("state" in view._table.rows[0]) is (name == "hspice")
     last = max(result.report()["last_thresholds"])
     assert view.threshold == (last if last >= 0 else None) and view._still().startswith("<svg")
 

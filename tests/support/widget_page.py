@@ -57,7 +57,10 @@ HOST = """
     };
   }
   window.revived = (value) => {
-    if (!value?.bytes_of_float64 && value?.bytes_of_float64 !== "") return value;
+    if (Array.isArray(value)) return value.map(revived);
+    if (value === null || typeof value !== "object") return value;
+    if (!value.bytes_of_float64 && value.bytes_of_float64 !== "")
+      return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, revived(part)]));
     const raw = Uint8Array.from(atob(value.bytes_of_float64), (c) => c.charCodeAt(0));
     const longer = new Uint8Array(raw.length + 7);  // as in a message: behind other bytes, aligned to nothing
     longer.set(raw, 3);
@@ -156,9 +159,12 @@ def mount(page, widget, name="widget"):
 def state_of(widget):
     """Return the traits that travel, as the browser gets them."""
     state = widget.get_state()
-    return {key: _as_json(value) for key, value in state.items() if key[0] != "_" and key not in OF_JUPYTER}
+    return {key: as_json(value) for key, value in state.items() if key[0] != "_" and key not in OF_JUPYTER}
 
 
-def _as_json(value):
-    is_bytes = isinstance(value, (bytes, memoryview))
-    return {"bytes_of_float64": base64.b64encode(value).decode()} if is_bytes else value
+def as_json(value):
+    if isinstance(value, (bytes, memoryview)):
+        return {"bytes_of_float64": base64.b64encode(value).decode()}
+    if isinstance(value, dict):
+        return {name: as_json(part) for name, part in value.items()}
+    return [as_json(part) for part in value] if isinstance(value, list) else value

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from cepkit._shipped import shipped
 from cepkit.parallel.views import BufferView, ThreadView
+from cepkit.shedding.plots.load import ROWS
 from cepkit.shedding.views import LoadView, UtilityView
 from cepkit.widgets.tables import LineageView
 from tests.support.traces import EXAMPLE, trace_of
 from tests.support.view_cases import GOOD, RATES, replayed
-from tests.support.widget_page import blank_page, mount, set_theme
+from tests.support.widget_page import as_json, blank_page, mount, set_theme
 
 pytestmark = pytest.mark.browser
 
@@ -40,7 +43,10 @@ FULL = {
 def without_events() -> LoadView:
     """Return a view of a run in which nothing arrived."""
     view = LoadView(replayed())
-    view.types = [one | {"arrived": 0, "dropped": 0} for one in view.types]
+    nothing = {name: np.empty(0) for name in ROWS}
+    types = {name: np.empty(0) for name in view._history.arrived}
+    view._history = replace(view._history, at=nothing, values=nothing, arrived=types, dropped=types)
+    view._redraw()
     return view
 
 
@@ -83,7 +89,7 @@ def show(page):
 
     def show(stem, view=None):
         mount(page, view or FULL[stem]())
-        return page.locator(f".cepkit-{stem}")
+        return page.locator(".cepkit-scene_view")
 
     return show
 
@@ -92,7 +98,7 @@ def receive(page, **values):
     page.evaluate("(values) => hosts.widget.receive(values)", values)
 
 
-def saved(page, name="selected"):
+def saved(page, name):
     return page.evaluate(f"hosts.widget.saved.filter((one) => '{name}' in one).map((one) => one.{name})")
 
 
@@ -112,21 +118,17 @@ def click(root, x, y):
 # --- all of them ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stem", STEMS)
-def test_modules_and_sheets_keep_the_rules(stem):
-    view = FULL[stem]()
+def test_the_module_and_the_sheet_keep_the_rules():
+    view = FULL["load_view"]()
     module, sheet = str(view._esm), str(view._css)
     assert module.count("export ") == 1 and module.endswith("export default { render };\n")
     code = re.sub(r"//.*", "", module.replace("http://www.w3.org", ""))
     assert not re.search(r"\bimport\b|https?:|fetch\(|innerHTML", code)
-    own = shipped("widgets", f"{stem}.css").read_text()
+    own = shipped("widgets", "scene_view.css").read_text()
     rules = re.sub(r"\{[^}]*\}", "", re.sub(r"/\*.*?\*/", "", own, flags=re.S))
-    selectors = [one.strip() for one in re.split(r"[,\n]", rules) if one.strip()]
-    themes = ('body[data-jp-theme-light="false"] ', ".vscode-dark ")
-    for selector in selectors:
-        plain = selector.removeprefix(themes[0]).removeprefix(themes[1])
-        assert plain.startswith(f".cepkit-{stem}"), selector
-    assert selectors and "url(" not in sheet and "--jp-content-font-color1" in sheet
+    selectors = [one.strip() for one in re.split(r",\s*\n|\n", rules) if one.strip()]
+    assert selectors and all(selector.startswith(".cepkit-scene_view") for selector in selectors)
+    assert "url(" not in sheet and "--jp-content-font-color1" in sheet
 
 
 @pytest.mark.parametrize("stem", STEMS)
@@ -161,10 +163,10 @@ def test_keys_select_and_escape_selects_nothing(page, show, stem):
     drawing(root).focus()
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp"):
         drawing(root).press(key)
-    chosen = saved(page)
+    chosen = saved(page, "picked")
     assert chosen and all(one for one in chosen) and said(root)
     drawing(root).press("Escape")
-    assert saved(page)[-1] is None
+    assert saved(page, "picked")[-1] == []
     outline = drawing(root).evaluate("(one) => getComputedStyle(one).outlineStyle")
     assert outline == "solid"
     # JupyterLab would take the keys of others in its command mode.
@@ -175,56 +177,85 @@ def test_keys_select_and_escape_selects_nothing(page, show, stem):
 # --- each -------------------------------------------------------------------------------------------------
 
 
+def boxes(page, selector):
+    """Return class, left and width of drawn shapes, in pixels of the drawing."""
+    return page.evaluate(
+        """(selector) => [...document.querySelectorAll(selector)].map((shape) => {
+          const box = shape.getBBox();
+          return [shape.getAttribute("class"), box.x, box.width];
+        })""",
+        selector,
+    )
+
+
+def middle(root, selector, n=0):
+    """Return the middle of a drawn shape, in pixels of the drawing."""
+    box, whole = root.locator(selector).nth(n).bounding_box(), drawing(root).bounding_box()
+    return box["x"] - whole["x"] + box["width"] / 2, box["y"] - whole["y"] + box["height"] / 2
+
+
 def test_lanes_are_drawn_where_the_time_was_spent(page, show):
     root = show("thread_view")
-    lanes = [f"{of['label']}{of['note']}" for of in FULL["thread_view"]().lanes]  # the note is a title
-    assert root.locator("text.lane").all_text_contents() == lanes
-    drawn = page.evaluate(
-        """() => [...document.querySelectorAll("g[clip-path] path")].map((path) => {
-          const box = path.getBBox();
-          return [path.getAttribute("class"), box.x, box.width];
-        })"""
-    )
-    width = drawing(root).bounding_box()["width"] - 132 - 12
-    by_class = {name: (x, w) for name, x, w in drawn}
-    assert set(by_class) == {"an k0", "a0 k1", "a0 k3", "a1 k1", "a1 k2"}
-    for name, (start, end) in {"a0 k1": (10, 30), "a1 k2": (40, 90), "a1 k1": (90, 100)}.items():
-        x, w = by_class[name]
-        assert x == pytest.approx(132 + start / 100 * width, abs=1)
-        assert w == pytest.approx((end - start) / 100 * width, abs=1)
-    assert root.locator("text.mark").all_text_contents()[0] == "b"
+    lanes = root.locator("text.side").all_text_contents()
+    assert lanes[0].startswith("source") and "mostly agent b, takes events" in lanes[1]
+    drawn = boxes(page, "g[clip-path] path.bar")
+    left, width = drawn[0][1], drawn[0][2] * 10  # the source works for a tenth of the time
+    assert [name for name, *_ in drawn] == ["bar an", "bar a0", "bar a0", "bar a1", "bar a1"]
+    for k, (start, end) in {0: (0, 10), 1: (10, 30), 4: (40, 90), 3: (90, 100)}.items():
+        assert drawn[k][1] == pytest.approx(left + start / 100 * width, abs=1)
+        assert drawn[k][2] == pytest.approx((end - start) / 100 * width, abs=1)
+    assert root.locator("text.letter").all_text_contents()[0] == "b"
     assert root.locator("table tr").count() == 4 and "cost model" in root.locator("table").inner_text()
+    patterns = root.locator("pattern").all()
+    assert len({one.get_attribute("id") for one in patterns}) == len(patterns) > 2
 
 
 def test_a_segment_or_an_agent_is_selected(page, show):
-    root = show("thread_view")
-    width = drawing(root).bounding_box()["width"] - 132 - 12
-    click(root, 132 + 0.6 * width, 6 + 2.5 * 22)
+    view = FULL["thread_view"]()
+    root = show("thread_view", view)
+    click(root, *middle(root, "g[clip-path] path.bar", 4))
+    assert said(root) == "thread 1: c+, takes partial matches, from 40 ns for 50 ns, 2 taken"
+    view.picked = saved(page, "picked")[-1]
     wanted = {"thread": 1, "agent": "c+", "action": "partials", "start": 40, "end": 90}
-    assert saved(page) == [wanted] and root.locator("rect.chosen").count() == 1
-    assert said(root) == "thread 1: agent c+, takes partial matches, from 40 ns for 50 ns, 2 taken"
+    assert view.selected == wanted and view.frames[0][:3] == [0, 40, 90]
+    receive(page, frames=view.frames)
+    assert root.locator("path.chosen.on").count() == 1
     root.locator("button.agent").first.click()
-    assert saved(page)[-1] == {"agent": "b"} and root.locator("path.dim").count() == 3
+    view.picked = saved(page, "picked")[-1]
+    assert view.selected == {"agent": "b"} and view.frames == []
+    receive(page, scene=as_json(view.scene))
+    assert root.locator("g[clip-path] path.bar[opacity='0.14']").count() == 3
     assert root.locator("button.agent").first.get_attribute("aria-pressed") == "true"
-    receive(page, selected=wanted)
-    assert root.locator("rect.chosen").count() == 1 and root.locator("path.dim").count() == 0
+    view.selected = wanted
+    assert view.picked == [] and view.frames[0][:3] == [0, 40, 90]
+
+
+def test_two_views_in_a_page_have_their_own_ids(page):
+    for name in ("widget", "other"):
+        mount(page, FULL["thread_view"](), name)
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map((one) => one.id)")
+    assert len(ids) == len(set(ids)) > 2
 
 
 def test_latency_backlog_and_drops_are_drawn(page, show):
-    root = show("load_view")
     view = FULL["load_view"]()
-    assert root.locator("rect.peak").count() == 4 and root.locator("path.line").count() == 6
-    assert root.locator("path.bound").count() == 1 and root.locator("rect.drop").count() >= 1
-    assert root.locator("text.name").all_text_contents() == ["a", "b"]
-    sides = root.locator("text.side").all_text_contents()
-    for one in view.types:
-        assert f"{one['dropped']} of {one['arrived']} dropped" in sides
+    root = show("load_view", view)
+    assert root.locator("g[clip-path] path.bar").count() == 4 and root.locator("rect.cell").count() >= 1
+    assert root.locator("g[clip-path] path.line").count() == 7
+    notes = root.locator("text.noted").all_text_contents()
+    for name, at in view._history.arrived.items():
+        assert f"{len(view._history.dropped[name])} of {len(at)} dropped" in notes
+    assert "bound 0.0001" in notes
     drawing(root).focus()
+    rows = []
     for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown"):
         drawing(root).press(key)
-    assert [one["row"] for one in saved(page)] == ["latency", "waiting", "partial_matches", "a"]
-    assert set(saved(page)[-1]) == {"row", "start", "end", "arrived", "dropped"}
+        view.picked = saved(page, "picked")[-1]
+        rows.append(view.selected["row"])
+    assert rows == ["latency", "waiting", "partial_matches", "a"]
+    assert set(view.selected) == {"row", "start", "end", "arrived", "dropped"}
     assert said(root).startswith("type a: ")
+    assert [frame[-1] for frame in view.frames] == ["cursor"] * 4
 
 
 @pytest.mark.parametrize("stem", ["thread_view", "buffer_view"])
@@ -238,7 +269,7 @@ def test_a_part_of_the_time_is_asked_for(page, show, stem):
     page.mouse.up()
     page.wait_for_function("hosts.widget.saved.some((one) => 'window' in one)", timeout=3000)
     low, high = saved(page, "window")[-1]
-    assert 0 < low < high < 100 and saved(page) == []
+    assert 0 < low < high < 100 and saved(page, "picked") == []
     root.get_by_role("button", name="show all of the time").click()
     page.wait_for_function("hosts.widget.saved.filter((one) => 'window' in one).length > 1", timeout=3000)
     assert saved(page, "window")[-1] == [0, 100]
@@ -250,85 +281,99 @@ def test_a_part_of_the_time_is_asked_for(page, show, stem):
 
 def test_lines_of_lengths_and_levels_of_models(page, show):
     root = show("buffer_view")
-    assert root.locator("path.line").count() == 4 * 3 + 3 and root.locator("path.range").count() == 12
-    assert root.locator("path.model").count() >= 1  # those that fit the panel
-    dashes = {one.get_attribute("stroke-dasharray") for one in root.locator("g path.line").all()}
+    assert root.locator("g[clip-path] path.line").count() == 4 * 3 + 6
+    assert root.locator("path.area").count() == 12
+    dashes = {one.get_attribute("stroke-dasharray") for one in root.locator(".legend path.line").all()}
     assert len(dashes) == 3
-    heads = root.locator("text.level").all_text_contents()
-    assert heads[0] == "e·W: b 10, c+ 20 (above), d 2.5"
+    notes = root.locator("text.noted").all_text_contents()
+    assert notes[:4] == ["e·W:", "b 10", "c+ 20 (above)", "d 2.5"]
     assert "events in buffers" in root.locator("text.label").all_text_contents()
-    assert "e·W: events arrive at rate e" in root.locator(".note").text_content()
+    assert "e·W: events arrive at rate e" in root.locator(".below").text_content()
     assert "1.4, 3 (e·W 10)" in root.locator("table").inner_text()
 
 
 def test_a_length_at_a_time_is_selected(page, show):
-    root = show("buffer_view")
+    view = FULL["buffer_view"]()
+    root = show("buffer_view", view)
     root.locator("button.agent").nth(1).click()
-    (one,) = saved(page)
-    assert (one["length"], one["agent"], one["start"]) == ("event_buffer", "c+", 0)
-    receive(page, selected={**one, "agent": "b", "start": 24.7, "end": 24.9})  # in bin 59 of 240
+    view.picked = saved(page, "picked")[-1]
+    assert view.selected == {"agent": "c+"}
     drawing(root).focus()
-    for key in ("ArrowRight", "p", "p"):
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown"):
         drawing(root).press(key)
-    one = saved(page)[-1]
-    assert one["start"] == pytest.approx(25) and one["end"] == pytest.approx(25 + 100 / 240)
-    assert (one["length"], one["agent"], one["mean"]) == ("event_queue", "b", pytest.approx(4))
-    assert said(root).startswith("agent b, events in queues: 4 on average, 4 to 4, from 25 ns")
-    assert page.locator("path.cursor[d^=M]").count() == 4
+    view.picked = saved(page, "picked")[-1]
+    chosen = view.selected
+    assert (chosen["length"], chosen["agent"], chosen["start"]) == ("partial_queue", "b", 0)
+    assert said(root).startswith("agent b, partial matches in queues: 0 on average, 0 to 0, at ")
+    assert len(view.frames) == 4 and view.frames[0][-1] == "cursor"
+    receive(page, frames=view.frames)
+    assert root.locator("path.chosen.cursor").count() == 4
 
 
 def test_cells_and_bars_of_utilities(page, show):
-    root = show("utility_view")
+    view = FULL["utility_view"]()
+    root = show("utility_view", view)
     assert root.locator("text.value").all_text_contents() == ["0.5", "1"]
-    assert root.locator("path.none").count() == 2 and root.locator("rect.bar").count() == 40
-    assert "33.3 % of all up to 0.6" in drawing(root).text_content()
-    width = drawing(root).bounding_box()["width"] - 150 - 44
-    click(root, 150 + 0.75 * width, 6 + 1.5 * 24)
+    assert root.locator("rect.cell").count() == 2
+    assert "threshold 0.6: 33.3 % of all up to it" in drawing(root).text_content()
+    click(root, *middle(root, "rect.cell", 1))
+    view.picked = saved(page, "picked")[-1]
     cell = {"row": "B", "event_type": "B", "position": [1, 2], "utility": 1, "n": 2}
-    assert saved(page) == [cell] and root.locator("rect.chosen").count() == 1
-    assert said(root) == "B, position from 1 to 2: utility 1, 2 seen"
-    heights = [float(bar.get_attribute("height")) for bar in root.locator("rect.bar").all()]
-    assert [k for k, height in enumerate(heights) if height] == [39]  # bars are those of the row
-    click(root, 150 + width - 3, 6 + 2 * 24 + 40 + 26 + 100)
-    assert saved(page)[-1] == {"utility": [pytest.approx(0.975), 1], "n": 2}
-    assert root.locator("rect.bar.on").count() == 1 and root.locator("rect.chosen").count() == 1
-    click(root, 60, 6 + 0.5 * 24)
-    assert saved(page)[-1] == {"row": "A", "event_type": "A", "n": 1}
-    receive(page, threshold=None)
-    assert root.locator("path.threshold").count() == 0
+    assert view.selected == cell and view.frames == [[0, 1, 2, 1.46, 0.54, "on"]]
+    assert said(root) == "B, position from 1: utility 1, 2 seen"
+    (bars,) = [item for item in view._shown.panels[1].items if item.look.name == "seen"]
+    assert np.flatnonzero(bars.y1).tolist() == [39]  # bars are those of the row
+    receive(page, scene=as_json(view.scene), frames=view.frames)
+    assert root.locator("path.chosen").count() == 1
+    click(root, *middle(root, "text.side", 0))
+    view.picked = saved(page, "picked")[-1]
+    assert view.selected == {"row": "A", "event_type": "A", "n": 1}
+    view.selected = None
+    view.picked = [1, 0, 39]
+    assert view.selected == {"utility": [pytest.approx(0.975), 1], "n": 2}
+    assert [frame[0] for frame in view.frames] == [1, 0]
+    view.threshold = None
+    assert "threshold" not in str(view.scene)
 
 
 def test_matches_events_and_chains_light_what_belongs_to_them(page, show):
-    root = show("lineage_view")
-    assert root.locator("text.side").all_text_contents()[2:5] == ["match 0", "match 1", "match 2"]
-    assert root.locator("circle.ring").count() == 4  # two events of two matches each
-    assert root.locator("rect.bar").count() == 4 and root.locator("path.pointer").count() == 1
-    top, step = 58 + 12, 56
-    click(root, 104 + 0.5 * step, 30)
-    assert saved(page) == [{"event": 0}] and root.locator("g.dim").count() == 3  # a match and both chains
-    assert said(root) == "event 10: in 2 of the 3 matches shown"
-    click(root, 104 + 1.5 * step, top + 1.5 * 18)
-    assert saved(page)[-1] == {"match": "1"} and root.locator("rect.column").count() == 2
-    assert said(root) == "match 1: x = 11, y = 12"
-    click(root, 104 + 3.5 * step, top + 3 * 18 + 30 + 1.5 * 18)
-    assert saved(page)[-1] == {"chain": 1} and root.locator("g.dim").count() == 0
-    assert said(root) == "chain 1 of y: 2 events, after the first 2 of chain 0, in 3 of the matches shown"
-    click(root, 104 + 3.5 * step, top + 3 * 18 + 30 + 1.5 * 18)
-    assert saved(page)[-1] is None
+    view = FULL["lineage_view"]()
+    root = show("lineage_view", view)
+    assert root.locator("text.side").all_text_contents()[-5:] == ["match 0", "match 1", "match 2", "x", "y"]
+    click(root, *middle(root, "g[clip-path] path.bar", 0))
+    view.picked = saved(page, "picked")[-1]
+    assert view.selected == {"event": 0} and said(root) == "event 10: in 2 of the 3 matches shown"
+    receive(page, scene=as_json(view.scene), frames=view.frames)
+    assert root.locator("path.chosen.column").count() == 3  # in each panel
+    assert root.locator("path.line[opacity='0.22']").count() == 2  # of a match, and between the chains
+    click(root, *middle(root, "text.side", 3))
+    view.picked = saved(page, "picked")[-1]
+    assert view.selected == {"match": "1"} and {frame[1] for frame in view.frames} == {0.5, 1.5}
+    row = len(view._shown.panels[1].items) - 1
+    assert view._shown.panels[1].items[row].fields["match"][1] == "match 1: x = 11, y = 12"
+    strip = len(view._shown.panels[2].items) - 1
+    view.picked = [2, strip, 1]
+    assert view.selected == {"chain": 1} and len({frame[1] for frame in view.frames}) == 4
+    assert view._shown.panels[2].items[strip].fields["chain"][1] == (
+        "chain 1 of y: 2 events, after the first 2 of chain 0, in 3 of the matches shown"
+    )
+    receive(page, picked=[2, strip, 1])
+    click(root, *middle(root, "path.line", root.locator("path.line").count() - 1))
+    assert saved(page, "picked")[-1] == []  # once more: nothing
 
 
 def test_pages_of_matches(page, show):
-    root = show("lineage_view", LineageView(LINES, size=2))
+    view = LineageView(LINES, size=2)
+    root = show("lineage_view", view)
     height = root.bounding_box()["height"]
     before, after = root.locator("button").all()
     assert before.is_disabled() and after.is_enabled()
     after.click()
-    assert saved(page, "wanted") == ["2"]
-    view = LineageView(LINES, size=2)
-    view.wanted = "2"
-    names = ("events", "matches", "variables", "first", "has_more", "note", "version")
-    receive(page, **{name: getattr(view, name) for name in names})
-    assert "match 2" in drawing(root).text_content() and "match 0" not in drawing(root).text_content()
+    view.turned = saved(page, "turned")[-1]
+    assert view.wanted == "2" and view.first == "2"
+    receive(page, scene=as_json(view.scene), can_turn=view.can_turn)
+    assert "match 2" in drawing(root).text_content()
     assert root.bounding_box()["height"] == height and before.is_enabled() and after.is_disabled()
     drawing(root).press("PageUp")
-    assert saved(page, "wanted")[-1] == "0"
+    view.turned = saved(page, "turned")[-1]
+    assert view.wanted == "0"

@@ -11,6 +11,7 @@ import pytest
 import cepkit as cep
 from cepkit.compile.regex.automaton import positions, states
 from cepkit.errors import CepError, ColumnNotFoundError, ResultTooLargeError
+from cepkit.language.expressions.durations import count_text
 from cepkit.language.regex.patterns import seq, var
 from cepkit.language.sequences.branches import branches
 from cepkit.language.sequences.construction import sequence_query
@@ -19,18 +20,21 @@ from cepkit.linked.patterns import PlainEvents, PlainPattern
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.allocation import thread_shares
 from cepkit.parallel.model import AgentRates, agent_loads
-from cepkit.parallel.plots.allocation import allocation_bars, allocation_frame, buffer_models
+from cepkit.parallel.plots.allocation import allocation_frame, allocation_scene, buffer_models
 from cepkit.parallel.plots.lengths import occupancy, run_end
 from cepkit.parallel.plots.threads import MOST_SEGMENTS, agent_marks, thread_segments
 from cepkit.parallel.trace import LENGTHS
 from cepkit.parallel.views import BufferView, ThreadView
+from cepkit.plots import theme
 from cepkit.plots.automata.layered import automaton_svg
 from cepkit.plots.automata.nfa import NfaPicture, sequence_states
-from cepkit.plots.lineage import levels_of, lineage_figure, lineage_page
+from cepkit.plots.lineage import MOST_CHAINS, levels_of
+from cepkit.plots.scene import LANE, Item
 from cepkit.plots.stills.png import png
-from cepkit.shedding.plots.utility import MOST_ROWS, POSITION_BINS, share_up_to, utilities, utility_figure
+from cepkit.results.views import compare
+from cepkit.shedding.plots.utility import MOST_ROWS, POSITION_BINS, share_up_to, utilities
 from cepkit.shedding.views import UtilityView
-from cepkit.widgets.tables import MOST_CHAINS, LineageView
+from cepkit.widgets.tables import LineageView
 from tests.support.sizes import seeds
 from tests.support.traces import EXAMPLE, busy_trace, drawn, overlap, trace_of
 from tests.support.view_cases import GOOD, RATES
@@ -39,12 +43,22 @@ EVENTS = pd.DataFrame({"kind": list("aabbabcc"), "ts": range(8)})
 QUERY = "PATTERN SEQ(a x, b y, c z)"
 
 
-def floats(sent: bytes, *shape: int) -> np.ndarray:
-    return np.frombuffer(sent, "<f8").reshape(shape or -1)
+def items_of(view, kind: str, panel: int = 0) -> list[Item]:
+    """Return the items of a kind that a view shows in a panel."""
+    return [item for item in view._shown.panels[panel].items if item.kind == kind]
 
 
-def n_bytes(view) -> int:
-    return sum(len(value) for value in view.get_state().values() if isinstance(value, (bytes, memoryview)))
+def joined(view, name: str) -> np.ndarray:
+    """Return the places of all bars of a view's first panel."""
+    return np.concatenate([getattr(item, name) for item in items_of(view, "bars")] or [np.empty(0)])
+
+
+def n_bytes(sent) -> int:
+    """Return the number of bytes in a scene that was sent."""
+    if isinstance(sent, bytes):
+        return len(sent)
+    parts = sent.values() if isinstance(sent, dict) else sent if isinstance(sent, list) else ()
+    return sum(map(n_bytes, parts))
 
 
 def spent(segments) -> dict[tuple[int, int, int], float]:
@@ -145,13 +159,17 @@ def test_threads_of_agents_by_the_model_and_as_they_worked():
     assert np.allclose(allocation["modelled"], thread_shares(agent_loads(RATES, half, half), 2))
     assert allocation["modelled"].sum() == pytest.approx(EXAMPLE.n_threads)
     assert allocation_frame(EXAMPLE)["modelled"].isna().all()
-    bars = [trace for trace in allocation_bars(allocation).data if trace.type == "bar"]
-    assert [bar.name for bar in bars] == ["by the cost model", "busy, on average", "mostly for it"]
-    assert np.array_equal(bars[1].x, allocation["busy"])
-    assert len({bar.marker.pattern.shape for bar in bars}) == 3
-    assert len(allocation_bars(allocation_frame(EXAMPLE)).data) == 2
+    bars = allocation_scene(allocation).panels[0].items
+    assert np.array_equal([bar.x1[0] for bar in bars[1::3]], allocation["busy"])
+    assert len({bar.look.pattern for bar in bars}) == 3 and len({bar.look.colour for bar in bars}) == 3
+    assert [look.name for _, look in allocation_scene(allocation).legend] == [
+        "by the cost model",
+        "busy, on average",
+        "mostly for it",
+    ]
+    assert len(allocation_scene(allocation_frame(EXAMPLE)).legend) == 2
     with pytest.raises(ColumnNotFoundError, match="modelled"):
-        allocation_bars(allocation.drop(columns="modelled"))
+        allocation_scene(allocation.drop(columns="modelled"))
     with pytest.raises(CepError, match=r"rates of 1 agents\. The run has 3: \['b', 'c\+', 'd'\]"):
         allocation_frame(EXAMPLE, [AgentRates((1.0, 1.0), 1.0)])
 
@@ -159,23 +177,19 @@ def test_threads_of_agents_by_the_model_and_as_they_worked():
 def test_a_view_of_threads():
     view = ThreadView(EXAMPLE, rates=[RATES], title="a run")
     assert repr(view) == "ThreadView(2 threads, 3 agents, simulated)"
-    assert [lane["label"] for lane in view.lanes] == ["source", "0 · b", "1 · c+"]
-    assert view.lanes[1]["note"] == "thread 0: busy 40 %, mostly agent b, takes events"
-    assert view.agents == [{"name": name, "mark": name} for name in ("b", "c+", "d")]
-    assert view.x_label == "virtual time since the start of the run (ns)" and view.extent == [0, 100]
-    assert floats(view.start).tolist() == [0, 10, 30, 90, 40] and floats(view.lane).tolist() == [
-        0,
-        1,
-        1,
-        1,
-        2,
-    ]
-    assert floats(view.items).tolist() == [3, 1, 0, 1, 2] and view.n_bins == 0
-    assert view.allocation == view.allocation_frame.to_dict("records")
-    assert ThreadView(EXAMPLE).allocation[0]["modelled"] is None
+    panel = view._shown.panels[0]
+    assert panel.y.names == ("source", "0 · b", "1 · c+") and view.extent == [0, 100]
+    assert panel.hints[1] == "thread 0: busy 40 %, mostly agent b, takes events"
+    assert panel.x.label == "virtual time since the start of the run (ns)"
+    assert joined(view, "x").tolist() == [0, 10, 30, 90, 40]
+    lanes = ((joined(view, "y") + joined(view, "y1")) / 2).round(6)
+    assert lanes.tolist() == [0, 1, 1, 1, 2]
+    assert [item.fields["amount"].tolist() for item in items_of(view, "bars")] == [[3], [1], [0], [1], [2]]
+    assert [len(row["cells"]) for row in view.scene["table"]] == [3, 3, 3]
+    assert [len(row["cells"]) for row in ThreadView(EXAMPLE).scene["table"]] == [2, 2, 2]
     svg = check_static(view)
     assert {"a run", "0 · b", "takes partial matches"} <= {text.text for text in svg.iter() if text.text}
-    assert len(view.figure().data) > 3 and len(view.figure("allocation").data) == 3
+    assert len(view.figure().data) > 3 and len(view.figure("allocation").data) == 9 + 3
     assert view.to_frame().equals(EXAMPLE.threads())
     with pytest.raises(CepError, match=r"figure 'lanes' is not known\. There are \['threads', "):
         view.figure("lanes")
@@ -188,31 +202,35 @@ def test_a_view_of_threads():
 
 def test_a_closer_look_at_threads_brings_the_actions():
     view = ThreadView(busy_trace(4, 2000, 3))
-    assert view.n_bins and len(floats(view.start)) <= MOST_SEGMENTS
-    end = view.extent[1]
-    view.window = [end / 2, end / 2 + end / 50]
-    assert view.n_bins == 0 and view.version == 1 and view.shown == [end / 2, end / 2 + end / 50]
+    assert "bins" in view._shown.note and len(joined(view, "x")) <= MOST_SEGMENTS
+    low, high = view.extent[1] / 2, view.extent[1] * 0.52
+    view.window = [low, high]
+    assert "bins" not in view._shown.note
     done = view._trace.done
-    inside = (done.end > view.shown[0]) & (done.start < view.shown[1])
-    assert np.array_equal(np.sort(floats(view.start)), np.sort(done.start[inside]))
+    inside = (done.end > low) & (done.start < high)
+    assert np.array_equal(np.sort(joined(view, "x")), np.sort(done.start[inside]))
+    before = view.scene
     view.window = [5.0, 5.0]  # nothing: as before
-    assert view.version == 1
-    view.window = [0.0, end]
-    assert view.n_bins and view.version == 2
+    assert view.scene is before
+    view.window = view.extent
+    assert "bins" in view._shown.note
 
 
 def test_a_long_trace_is_sent_in_bins():
     view = ThreadView(busy_trace(24, 5_000, 6))  # of a million actions as much is sent
     assert len(view._trace.done.start) > 10**5
-    assert n_bytes(view) < 1_700_000 and len(view.svg()) < 900_000
+    assert n_bytes(view.scene) < 1_900_000 and len(view.svg()) < 900_000
+    assert len(view.figure().to_json()) < 2_000_000
 
 
 def test_runs_in_which_nothing_was_done():
     nothing = trace_of([], n_threads=3)
     view = ThreadView(nothing)
-    assert len(view.start) == 0 and "no thread did anything" in view.svg() and len(view.lanes) == 3
+    assert not len(joined(view, "x")) and "no thread did anything" in view.svg()
+    assert view._shown.panels[0].y.names == ("0", "1", "2")
     buffers = BufferView(nothing)
-    assert "no readings" in buffers.svg() and floats(buffers.mean).max() == 0
+    assert "All queues and buffers were empty." in buffers.svg()
+    assert not any(item.y.any() for panel in range(4) for item in items_of(buffers, "line", panel))
     none = trace_of([], n_threads=0, agents=())
     assert check_static(ThreadView(none)) is not None and check_static(BufferView(none)) is not None
 
@@ -254,14 +272,13 @@ def test_the_greatest_lengths_and_means_are_those_of_the_run(seed):
     trace, *_ = drawn(seed)
     agents, made = trace.agents_frame(), occupancy(trace)
     view = BufferView(trace)
-    for k, (name, panel) in enumerate(zip(LENGTHS, view.panels, strict=True)):
+    for k, name in enumerate(LENGTHS):
         if run_end(trace):
             assert made.greatest[k].max(axis=1).tolist() == agents[f"most_{name}"].tolist()
-        assert panel["most"] == agents[f"most_{name}"].tolist() and panel["length"] == name
         if run_end(trace) == trace.makespan > 0:
             assert np.allclose(made.mean[k].mean(axis=1), agents[f"mean_{name}"])
-    shape = (len(LENGTHS), len(trace.agents), view.n_bins)
-    assert np.array_equal(floats(view.greatest, *shape), made.greatest)
+        shown = [item.greatest for item in items_of(view, "line", k)]
+        assert np.array_equal(np.array(shown).reshape(made.greatest[k].shape), made.greatest[k])
 
 
 def test_models_of_buffers_are_those_of_the_cost_model():
@@ -272,9 +289,10 @@ def test_models_of_buffers_are_those_of_the_cost_model():
     wanted = [10.0, 20.0, 2.5, *(of * 10 / (i - 1) for i, of in enumerate(m, start=2))]
     assert np.allclose(models["value"], wanted)
     view = BufferView(EXAMPLE, rates=[RATES])
-    assert view.models == models.to_dict("records") and BufferView(EXAMPLE).models == []
-    names = [trace.name for trace in view.figure().data if trace.name]
-    assert "e·W" in names and "m·W/(i−1)" in names
+    levels = [item.y[0] for panel in (2, 3) for item in items_of(view, "line", panel)[3:]]
+    assert levels == models["value"].tolist() and BufferView(EXAMPLE).models_frame is None
+    assert view._shown.panels[2].notes == ("e·W:", "b 10", "c+ 20 (above)", "d 2.5")
+    assert view.scene["below"] and not BufferView(EXAMPLE).scene["below"]
 
 
 def test_a_view_of_buffers():
@@ -285,9 +303,9 @@ def test_a_view_of_buffers():
     assert {"a run", "events in buffers", "partial matches in queues"} <= said
     assert view.to_frame().equals(EXAMPLE.agents_frame())
     view.window = [20.0, 40.0]
-    assert view.version == 1 and view.shown == [20.0, 40.0]
     made = occupancy(EXAMPLE, 20.0, 40.0)
-    assert np.array_equal(floats(view.mean), made.mean.ravel())
+    assert np.array_equal(items_of(view, "line", 1)[1].y, made.mean[1, 1])
+    assert view._shown.panels[0].x.low == 20.0 and view._shown.panels[0].x.high == 40.0
     with pytest.raises(CepError, match="BufferView: expected a Trace, got str"):
         BufferView("run")
 
@@ -349,7 +367,7 @@ def test_rows_of_utilities():
     made = utilities(many)
     assert [row["state"] for row in made.rows] == [str(s) for s in range(200 - MOST_ROWS, 200)]
     assert made.n_rows_left_out == 140 and made.n_total + made.n_left_out == many["n"].sum()
-    assert UtilityView(many).note == "140 rows with the smallest counts are left out"
+    assert UtilityView(many)._shown.note == "140 rows with the smallest counts are left out"
 
 
 @pytest.mark.parametrize(
@@ -376,20 +394,20 @@ def test_frames_that_are_no_utilities(change, message):
 
 def test_a_view_of_utilities():
     view = UtilityView(pd.DataFrame(GOOD), threshold=0.5, title="UT(T, P)")
-    assert repr(view) == "UtilityView(2 rows, 2 positions, 3 seen)" and view.has_position
-    assert floats(view.mean, 2, 2).tolist()[0][0] == 0.5 and np.isnan(floats(view.mean, 2, 2)[0, 1])
+    assert repr(view) == "UtilityView(2 rows, 2 positions, 3 seen)"
+    (cells,) = items_of(view, "cells")
+    assert cells.y[0, 0] == 0.5 and np.isnan(cells.y[0, 1])
     assert view.share == 0.0  # half is the lower end of its bin
     view.threshold = 0.6
     assert view.share == pytest.approx(1 / 3)
     check_static(view)
-    figure = view.figure()
-    assert sum(sum(bar.y) for bar in figure.data if bar.type == "bar") == 3
-    assert "33.3 % up to 0.6" in figure.layout.annotations[-1].text
+    seen = next(item for item in items_of(view, "bars", 1) if item.look.name == "seen")
+    assert seen.y1.sum() == 3 and "33.3 % of all up to it" in view._shown.panels[1].label
+    assert {trace.type for trace in view.figure().data} == {"heatmap", "bar", "scatter"}
     assert view.to_frame()["n"].tolist() == [1, 2]
     empty = UtilityView(pd.DataFrame({"state": [], "utility": []}))
     assert "no utilities" in empty.svg() and repr(empty) == "UtilityView(0 rows, no positions, 0 seen)"
-    assert empty.figure().layout.annotations[0].text == "no utilities"
-    assert utility_figure(utilities(pd.DataFrame(GOOD))).layout.barmode == "stack"
+    assert empty.figure().layout.annotations[-1].text == "no utilities"
     with pytest.raises(TypeError):
         UtilityView(pd.DataFrame(GOOD), bins=3)
     with pytest.raises(
@@ -404,17 +422,19 @@ def test_many_utilities_are_sent_in_bins():
     frame = pd.DataFrame(
         {"event_type": rng.integers(0, 50, n), "position": rng.random(n), "utility": rng.random(n)}
     )
-    assert n_bytes(UtilityView(frame)) < 150_000
+    assert n_bytes(UtilityView(frame).scene) < 200_000
 
 
 # --- lineage ----------------------------------------------------------------------------------------------
 
 
 def edges_of(view: LineageView) -> list[tuple]:
+    page = view._page
     return [
-        (one["number"], view.events[e]["position"], view.variables[v]["name"])
-        for one in view.matches
-        for e, v in zip(one["events"], one["variables"], strict=True)
+        (str(page.numbers[row]), int(page.positions[event]), variable)
+        for row, event, variable in zip(
+            page.match_of_item, page.event_of_item, page.variable_of_item, strict=True
+        )
     ]
 
 
@@ -438,19 +458,17 @@ def test_edges_of_the_picture_are_the_lines_of_lineage(seed):
         shown = view.to_frame()
         assert lines(shown) == edges_of(view)
         per_event = shown.groupby("position")["match"].nunique()
-        assert {one["position"]: one["n"] for one in view.events} == per_event.to_dict()
-        assert view.has_more == (first + 7 < matches.count())
+        page = view._page
+        counts = zip(page.positions.tolist(), page.n_matches_of_event.tolist(), strict=True)
+        assert dict(counts) == per_event.to_dict()
+        assert view.can_turn == [first > 0, first + 7 < matches.count()]
+        drawn = {
+            (str(page.numbers[int(y)]), int(page.positions[int(x)]), item.look.name)
+            for item in items_of(view, "points", 1)
+            for x, y in zip(item.x, item.y, strict=True)
+        }
+        assert drawn == set(lines(shown))
     assert seen == lines(rows)
-    page = lineage_page(rows)
-    marks = [
-        trace for trace in lineage_figure(page).data if trace.type == "scatter" and trace.mode == "markers"
-    ]
-    found = {
-        (str(page.numbers[y]), int(page.positions[x]), t.name)
-        for t in marks
-        for x, y in zip(t.x, t.y, strict=True)
-    }
-    assert found == set(lines(rows))
 
 
 @pytest.mark.parametrize("seed", seeds(8, 25))
@@ -471,19 +489,19 @@ def test_chains_are_the_engines_and_make_every_match_once(seed):
         ]
         assert len(within) == 1, match
     view = matches.view(size=1000)
-    told = [row for one in view.chains for row in one["matches"] or ()]
+    told = [row for chain in view._drawn_chains for row in chain.matches or ()]
     if chains["chain"].nunique() <= MOST_CHAINS and len(matches):
-        whole = set(chains["position"]) <= {one["position"] for one in view.events}
+        whole = set(chains["position"]) <= set(view._page.positions.tolist())
         assert not whole or sorted(told) == list(range(len(matches)))
 
 
 def test_chains_of_the_worked_example():
     view = EVENTS.cep.match(QUERY, event_type="kind", order_by="ts", engine="linked").view()
     assert repr(view) == "LineageView(14 matches, 8 chains)" and view.title == "SEQ(a x, b y, c z)"
-    assert [len(one["matches"]) for one in view.chains if one["matches"] is not None] == [8, 4, 2]
-    assert [lane["variable"] for lane in view.lanes] == ["x", "y", "y", "z", "z", "z"]
-    pointers = [(one["chain"], one["before"], one["shared"]) for one in view.chains]
-    assert pointers == [
+    drawn = view._drawn_chains
+    assert [len(chain.matches) for chain in drawn if chain.matches is not None] == [8, 4, 2]
+    assert view._lanes == ["x", "y", "y", "z", "z", "z"]
+    assert [(chain.number, chain.before, chain.shared) for chain in drawn] == [
         (0, -1, 0),
         (2, -1, 0),
         (1, 0, 2),
@@ -493,11 +511,14 @@ def test_chains_of_the_worked_example():
         (6, 3, 1),
         (7, 4, 1),
     ]
-    titles = [of.text for of in check_static(view).iter() if of.tag.endswith("title")]
-    assert [f"chain {one['chain']} of {one['variable']}" for one in view.chains] == titles[-8:]
-    for one in view.chains:  # chains of one lane do not touch
-        others = [of for of in view.chains if of["lane"] == one["lane"] and of["chain"] > one["chain"]]
-        assert all(of["events"][0] > one["events"][-1] for of in others)
+    words = items_of(view, "bars", 2)[-1].fields["chain"]
+    assert [text.partition(":")[0] for text in words] == [
+        f"chain {chain.number} of {chain.variable}" for chain in drawn
+    ]
+    check_static(view)
+    for chain in drawn:  # chains of one lane do not touch
+        others = [other for other in drawn if other.lane == chain.lane and other.number > chain.number]
+        assert all(other.events[0] > chain.events[-1] for other in others)
 
 
 def test_chains_of_long_streams_and_of_run_engines():
@@ -517,12 +538,12 @@ def test_pages_of_a_result_that_no_memory_holds():
     events = pd.DataFrame({"kind": ["a"] * 80, "ts": range(80)})
     matches = events.cep.match("PATTERN SEQ(a+ x[])", event_type="kind", order_by="ts")
     view = matches.view()
-    assert matches.count() == 2**80 - 1 and view.total == f"{2**80 - 1:,}"
+    assert matches.count() == 2**80 - 1 and f"of {count_text(2**80 - 1)}" in view.note
     view.wanted = str(2**70)
-    assert view.first == str(2**70) and view.matches[0]["number"] == str(2**70) and len(view.matches) == 24
+    assert view.first == str(2**70) and view._page.numbers[0] == 2**70 and len(view._page.numbers) == 24
     assert lines(view.to_frame().head(3))[0][0] == str(2**70)
     view.wanted = str(2**90)  # behind the last: the last
-    assert view.first == str(2**80 - 2) and not view.has_more
+    assert view.first == str(2**80 - 2) and view.can_turn == [True, False]
     view.wanted = "x"
     assert view.first == "0"
 
@@ -531,20 +552,20 @@ def test_a_view_of_lineage():
     matches = EVENTS.cep.match(QUERY, event_type="kind", order_by="ts")
     view = matches.view("lineage", size=5, title="SEQ")
     assert view.note == "matches 0 to 4 of 14, 5 of 6 events shared"
-    assert view.events[0]["label"] == "0" and view.n_rows == 5
-    assert view.axes == [{"name": "row", "texts": list("012356")}]  # the times say the same
+    assert view._page.labels[0] == "0" and len(view._shown.panels[1].y.names) == 5
+    assert view._shown.panels[0].x.names == tuple("012356")  # the times say the same
     check_static(view)
     view.selected = {"event": 1}
     view.wanted = "5"
-    assert view.selected is None and view.version == 1 and view.matches[0]["number"] == "5"
+    assert view.selected is None and view._page.numbers[0] == 5
     regex = EVENTS.cep.match("a b", define={"a": "ts > -1", "b": "ts > prev(ts)"}, order_by="ts")
     assert repr(regex.view()) == "LineageView(4 matches)" and edges_of(regex.view()) == lines(regex.lineage())
     nothing = EVENTS.assign(ts=EVENTS["ts"] * 100).cep.match(
         f"{QUERY} WITHIN 9", event_type="kind", order_by="ts"
     )
     nothing = nothing.view()
-    assert nothing.note == "no match" and nothing.events == [] and "no match" in nothing.svg()
-    assert nothing.figure().layout.annotations[0].text == "no match"
+    assert nothing.note == "no match" and not len(nothing._page.positions) and "no match" in nothing.svg()
+    assert nothing.figure().layout.annotations[-1].text == "no match"
     with pytest.raises(ColumnNotFoundError, match="variable"):
         LineageView(matches.lineage().drop(columns="variable"))
     with pytest.raises(ColumnNotFoundError, match="LineageView: chains"):
@@ -560,7 +581,7 @@ def test_a_view_of_lineage():
 def test_a_match_of_too_many_events():
     rows = pd.DataFrame({"match": 0, "variable": "x", "position": range(1000), "index": range(1000)})
     view = LineageView(rows)
-    assert len(view.events) == 300 and view.note.endswith(
+    assert len(view._page.positions) == 300 and view.note.endswith(
         "700 matched events left out, since there are too many columns"
     )
 
@@ -652,8 +673,8 @@ def test_one_word_for_all_views():
     run = run_of(EXAMPLE, (RATES,))
     assert repr(cep.view(run)) == repr(run.view()) == repr(cep.view(EXAMPLE)) == repr(ThreadView(EXAMPLE))
     assert repr(cep.view(run, "buffers")) == repr(cep.view(EXAMPLE, "buffers")) == repr(BufferView(EXAMPLE))
-    assert run.view().allocation[0]["modelled"] is not None and run.view("buffers").models
-    assert cep.view(run, rates=None).allocation[0]["modelled"] is None
+    assert run.view().allocation_frame["modelled"].notna().all() and len(run.view("buffers").models_frame)
+    assert cep.view(run, rates=None).allocation_frame["modelled"].isna().all()
     assert cep.view(run_of(EXAMPLE), title="x").title == "x" and run_of(EXAMPLE).rates is None
     assert repr(cep.view(pd.DataFrame(GOOD), threshold=1.0)) == "UtilityView(2 rows, 2 positions, 3 seen)"
     matches = EVENTS.cep.match(QUERY, event_type="kind", order_by="ts")
@@ -703,10 +724,34 @@ def test_views_of_a_run_and_its_models():
     run = cep.simulate(events, query, engine=cep.Hybrid(threads=4), **call)
     (rates,) = run.rates
     view = run.view()
-    assert sum(row["modelled"] for row in view.allocation) == pytest.approx(4)
-    assert sum(row["busy"] for row in view.allocation) <= run.busy.sum() / run.makespan + 1e-9
-    time = (floats(view.end) - floats(view.start)) * (floats(view.high) - floats(view.low))
-    threads = np.array([lane["thread"] for lane in view.lanes])[floats(view.lane).astype(int)]
-    assert time[threads >= 0].sum() == pytest.approx(run.busy.sum(), rel=1e-6)
-    of_b = next(of for of in run.view("buffers").models if of["agent"] == "b")
+    assert view.allocation_frame["modelled"].sum() == pytest.approx(4)
+    assert view.allocation_frame["busy"].sum() <= run.busy.sum() / run.makespan + 1e-9
+    share = (joined(view, "y") - joined(view, "y1")) / LANE
+    time = (joined(view, "x1") - joined(view, "x")) * share
+    names = view._shown.panels[0].y.names
+    lane = ((joined(view, "y") + joined(view, "y1")) / 2).round().astype(int)
+    is_thread = np.array([not names[k].startswith("source") for k in lane])
+    assert time[is_thread].sum() == pytest.approx(run.busy.sum(), rel=1e-6)
+    models = run.view("buffers").models_frame
+    of_b = models[models["agent"] == "b"].iloc[0]
     assert of_b["value"] == pytest.approx(rates.rates[1] * rates.window)
+
+
+def test_a_name_has_the_same_colour_in_every_picture():
+    kinds = list("zzyyzyxx")
+    events = pd.DataFrame({"kind": kinds, "ts": range(8), "price": range(8)})
+    matches = events.cep.match("PATTERN SEQ(z c, y b, x a)", event_type="kind", order_by="ts")
+    drawn = [
+        trace for trace in matches.plot("price").data if (trace.legendgroup or "").startswith("variable")
+    ]
+    plotted = {trace.name: (trace.marker.color, trace.marker.symbol) for trace in drawn}
+    looks = dict((look.name, look) for _, look in matches.view()._shown.legend)
+    viewed = {name: (theme.PALETTE[look.colour], look.symbol) for name, look in looks.items()}
+    rows = compare({"a": matches}).data
+    compared = {
+        trace.name: (trace.marker.color, trace.marker.symbol) for trace in rows if trace.mode == "markers"
+    }
+    assert list(plotted) == ["c", "b", "a"] and plotted == viewed == compared
+    later = matches.view(size=1)
+    later.wanted = "3"
+    assert {look.name: look for _, look in later._shown.legend} == looks

@@ -268,11 +268,11 @@ def test_every_widget_has_its_files_and_there_are_no_others():
     sheets = {path.stem for path in FOLDER.glob("*.css")}
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "cepkit").rglob("*.py")]
     views = {stem for text in sources for stem in re.findall(r'_css = browser_half\(\s*"(\w+)"', text)}
-    assert set(STEMS) < views and len(views) == 16
+    assert set(STEMS) < views and len(views) == 12
     assert sheets - views == {"common", "data_bar_steps", "match_heads", "query_help"}
     of_editor = {"query_completion", "query_help", "query_painting"}
     of_timeline = {"timeline_axis", "timeline_painting", "timeline_selected", "timeline_strip"}
-    of_all = {"copying", "drawing", "time_window"}
+    of_all = {"copying", "drawing"}
     assert modules - views == {*of_all, "data_bar_steps", "match_heads", *of_editor, *of_timeline}
     assert {path.suffix for path in FOLDER.iterdir()} == {".js", ".css"}
 

@@ -188,14 +188,16 @@ class ParallelRun:
         >>> isinstance(run.plot("busy"), go.Figure)
         True
         """
-        from cepkit.parallel.plots.runs import draw_busy, draw_lengths, draw_threads
+        from cepkit.parallel.plots.lengths import lengths_scene
+        from cepkit.parallel.plots.threads import busy_scene, threads_scene
+        from cepkit.plots.scene import scene_figure
 
-        draw = {"threads": draw_threads, "busy": draw_busy, "lengths": draw_lengths}
+        draw = {"threads": threads_scene, "busy": busy_scene, "lengths": lengths_scene}
         if what not in draw:
             raise CepError(f"plot: {what!r} is not known.{nearest(str(what), draw)} There are {list(draw)}")
         if self.trace is None:
             raise CepError("plot: this run has no trace. Give trace=True to match or simulate")
-        return draw[what](self.trace, title=self.engine)
+        return scene_figure(draw[what](self.trace, title=self.engine))
 
     def view(self, what: str = "threads", **settings: Any) -> View:
         """Return an interactive view of the trace, with the values of the cost model.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -11,13 +10,8 @@ import pandas as pd
 from cepkit.errors import CepError, require_columns
 from cepkit.parallel.allocation import thread_shares
 from cepkit.parallel.model import AgentRates, agent_loads, event_buffer_sizes, match_buffer_sizes
-from cepkit.parallel.plots.threads import run_title
 from cepkit.parallel.trace import Trace
-from cepkit.plots import theme
-from cepkit.plots.theme import cut, escaped
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
+from cepkit.plots.scene import LANE, Item, Look, PlotAxis, PlotPanel, PlotScene, lanes, span
 
 COLUMNS = ("agent", "modelled", "busy", "home")
 THREAD_WORDS = {
@@ -59,7 +53,7 @@ def allocation_frame(trace: Trace, rates: Sequence[AgentRates] | None = None) ->
 
 
 def buffer_models(trace: Trace, rates: Sequence[AgentRates]) -> pd.DataFrame:
-    """Return the lengths of buffers that the models expect, for `length_lines`.
+    """Return the lengths of buffers that the models expect, for `lengths_scene`.
 
     The models assume that events stay for a window. Removal by watermarks keeps fewer items. A source that
     is faster than the agents fills queues and buffers with more.
@@ -87,38 +81,29 @@ def check_rates(trace: Trace, rates: Sequence[AgentRates]) -> None:
         raise CepError(f"rates of {n} agents. The run has {len(trace.agents)}: {list(trace.agents)}")
 
 
-def allocation_bars(
-    allocation: pd.DataFrame, *, measured: bool | None = None, title: str | None = None
-) -> go.Figure:
-    """Draw bars for the threads of each agent: by the model, busy on average, and working mostly for it."""
-    from cepkit.plots.lean import LeanFigure
-
-    require_columns("allocation_bars", COLUMNS, allocation.columns)
-    figure = LeanFigure()
-    labels = [escaped(cut(str(agent))) for agent in allocation["agent"]]
-    colours = [theme.PALETTE[a % len(theme.PALETTE)] for a in range(len(allocation))]
-    for name in [column for column in COLUMNS[1:] if allocation[column].notna().any()]:
-        values = allocation[name].astype(float)
-        ground = [colour + theme.TINT_ALPHA for colour in colours]
-        figure.add_bar(
-            orientation="h", x=values, y=labels, name=THREAD_WORDS[name],
-            marker={
-                "color": colours, "line": {"color": colours, "width": 1},
-                "pattern": {"shape": _PATTERNS[name], "fgcolor": colours, "bgcolor": ground, "size": 5},
-            },
-            text=[f"{value:.3g}" for value in values], textposition="outside", cliponaxis=False,
-            hovertemplate=f"<b>%{{y}}</b>: %{{x:.3~g}} threads {THREAD_WORDS[name]}<extra></extra>",
-        )  # fmt: skip
-    lines = run_title(title, measured)
-    top = 30 + 18 * len(lines)
-    figure.update_layout(
-        title=theme.title_at_left(lines or [""]),
-        barmode="group",
-        margin={"l": 60, "r": 30, "t": top, "b": 50},
-        **theme.layout(top + 50 + max(100, _PIXELS * len(labels))),
-    )
-    figure.update_xaxes(title={"text": "threads"}, rangemode="tozero", gridcolor=theme.GRID, zeroline=False)
-    figure.update_yaxes(title={"text": "agent"}, autorange="reversed", automargin=True, showgrid=False)
-    if allocation.empty:
-        figure.add_annotation(text="no agents", showarrow=False, x=0.5, y=0.5, xref="paper", yref="paper")
-    return figure
+def allocation_scene(allocation: pd.DataFrame, *, title: str = "") -> PlotScene:
+    """Return bars for the threads of each agent: by the model, busy on average, and working mostly for it."""
+    require_columns("allocation_scene", COLUMNS, allocation.columns)
+    names = [name for name in COLUMNS[1:] if allocation[name].notna().any()]
+    height = LANE / max(len(names), 1)
+    items = []
+    for a, agent in enumerate(allocation["agent"]):
+        for k, name in enumerate(names):
+            value, top = float(allocation[name].iloc[a]), a - LANE / 2 + k * height
+            items.append(
+                Item(
+                    kind="bars", look=Look(str(agent), a % 7, pattern=_PATTERNS[name]), x=np.zeros(1),
+                    x1=np.array([value]), y=np.array([top + 0.94 * height]), y1=np.array([top]),
+                    words="{agent}: {n} threads {how}",
+                    fields={"agent": str(agent), "n": np.array([value]), "how": THREAD_WORDS[name]},
+                )
+            )  # fmt: skip
+    low, high = span(allocation[names].to_numpy(float).ravel())
+    panel = PlotPanel(
+        x=PlotAxis(low, high, "threads"), y=lanes(list(map(str, allocation["agent"]))), items=tuple(items),
+        height=max(100, _PIXELS * len(allocation)),
+    )  # fmt: skip
+    return PlotScene(
+        title=title, panels=(panel,), empty="no agents" if allocation.empty else "",
+        legend=tuple(("bars", Look(THREAD_WORDS[name], pattern=_PATTERNS[name])) for name in names),
+    )  # fmt: skip

@@ -1,21 +1,17 @@
-"""Compute and plot the lengths of the agents' queues and buffers over time."""
+"""Compute and draw the lengths of the agents' queues and buffers over time."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from cepkit.errors import CepError, nearest, require_columns, whole_number
-from cepkit.parallel.plots.threads import agents_in, clock_title, run_title
+from cepkit.errors import whole_number
+from cepkit.parallel.plots.threads import clock_title
 from cepkit.parallel.trace import LENGTHS, Trace, clock_unit
-from cepkit.plots import theme
-from cepkit.plots.theme import cut, escaped
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
+from cepkit.plots.scene import DASHES, Item, PlotAxis, PlotPanel, PlotScene, lines, look_of, span
 
 # Compute the lengths of queues and buffers in a part of a run, in bins of equal length.
 
@@ -76,171 +72,99 @@ def run_end(trace: Trace) -> float:
     return max(trace.makespan, float(trace.lengths_read.time.max(initial=0.0)))
 
 
-# Plot the lengths of the agents' queues and buffers over time, from tidy data.
+# Draw the lengths of the agents' queues and buffers over time.
 
-MOST_READINGS = 1000  # draw more readings of an agent in bins
-BINS = 150
-RANGE_ALPHA = "24"  # opacity of the area between least and greatest, two hexadecimal digits
-PANEL_PIXELS = 190
-MODEL_MARKS = 9
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-_UNITS = {"event_queue": "events", "event_buffer": "events"}
+WORDS = {
+    "event_queue": "events in queues",
+    "partial_queue": "partial matches in queues",
+    "event_buffer": "events in buffers",
+    "partial_buffer": "partial matches in buffers",
+}
+MODEL_NOTE = (
+    "Dotted lines: how many items the cost model expects in a window W. e·W: events arrive at rate e. "
+    "m·W/(i−1): partial matches with i−1 events arrive at rate m."
+)
+NOTHING = "All queues and buffers were empty."
+STATISTICS = ("mean", "least", "greatest")
+_PANEL, _DIM = 104, 0.3
 
 
-def length_lines(
-    lengths: pd.DataFrame,
-    *,
-    models: pd.DataFrame | None = None,
-    until: float | None = None,
-    measured: bool | None = None,
-    title: str | None = None,
-) -> go.Figure:
-    """Draw a panel per queue and buffer, with a line per agent and a level line per model."""
-    from plotly.subplots import make_subplots
-
-    from cepkit.plots.lean import LeanFigure
-
-    _check(lengths, models)
-    end = max(until or 0.0, float(lengths["time"].max()) if len(lengths) else 0.0)
-    unit, size = clock_unit(end)
-    figure = make_subplots(
-        rows=2,
-        cols=2,
-        shared_xaxes=True,
-        vertical_spacing=0.13,
-        horizontal_spacing=0.1,
-        subplot_titles=[name.replace("partial_", "partial match ").replace("_", " ") for name in LENGTHS],
-        figure=LeanFigure(),
-    )
-    agents = [*agents_in(lengths["agent"]), *([] if models is None else models["agent"])]
-    agents = list(dict.fromkeys(agents))
-    styles = theme.style_of_variables([str(agent) for agent in agents])
-    in_legend: set[str] = set()
-    is_binned = False
-    for panel, name in enumerate(LENGTHS):
-        at = {"row": panel // 2 + 1, "col": panel % 2 + 1}
-        # plotly draws no axes for a panel without a trace.
-        figure.add_scatter(x=[0.0], y=[None], mode="lines", showlegend=False, hoverinfo="skip", **at)
-        for a, agent in enumerate(agents):
-            readings = lengths[(lengths["agent"] == agent).to_numpy(bool)]
-            if readings.empty:
-                continue
-            line = _line(readings["time"].to_numpy(), readings[name].to_numpy(), end)
-            is_binned |= line.least is not None
-            time, values = line.time, line.values
-            label = escaped(cut(str(agent)))
-            colour = styles[str(agent)].colour
-            if line.least is not None:
-                figure.add_scatter(
-                    x=(np.append(time, time[::-1]) / size).astype(np.float32),
-                    y=np.append(line.least, line.greatest[::-1]), mode="lines", line={"width": 0},
-                    fill="toself", fillcolor=colour + RANGE_ALPHA, legendgroup=f"agent {agent}",
-                    showlegend=False, hoverinfo="skip", **at,
-                )  # fmt: skip
-            shape = "hv" if line.least is None else "linear"
-            figure.add_scatter(
-                x=(time / size).astype(np.float32),
-                y=values.astype(np.float32),
-                mode="lines",
-                line={"shape": shape, "width": 1.5, "color": colour, "dash": DASHES[a % len(DASHES)]},
-                name=label,
-                legendgroup=f"agent {agent}",
-                showlegend=label not in in_legend,
-                hovertemplate=f"<b>{label}</b>: %{{y:,.4~g}}<br>at %{{x:.4~g}} {unit}<extra></extra>",
-                **at,
-            )
-            in_legend.add(label)
-        if models is not None:
-            _add_models(figure, models[models["length"] == name], models, styles, end / size, at)
-        figure.update_yaxes(title={"text": _UNITS.get(name, "partial matches")}, **at)
-    if models is not None:
-        for model, symbol in _symbols(models).items():
-            marker = {"color": theme.INK, "symbol": symbol, "size": 6}
-            figure.add_scatter(
-                x=[None], y=[None], mode="lines+markers", line={"color": theme.INK, "width": 1},
-                marker=marker, name=escaped(cut(str(model))), legendgroup=f"model {model}", row=1, col=1,
+def lengths_scene(
+    trace: Trace, part: Sequence[float] = (), *, models: pd.DataFrame | None = None, title: str = "",
+    alone: str | None = None, n_bins: int = 150,
+) -> PlotScene:  # fmt: skip
+    """Return a panel per queue and buffer, with a line per agent and a level per model."""
+    begin, until = part or (0.0, run_end(trace))
+    unit, size = clock_unit(run_end(trace))
+    occupied = occupancy(trace, begin, until, n_bins)
+    edges, of_agents = occupied.edges, trace.agents_frame()
+    middle = (edges[:-1] + edges[1:]) / 2
+    axis = lines(clock_title("time since the start of the run", unit, trace.measured), (begin, until), size)
+    looks = [look_of(name, a, dash=DASHES[a % len(DASHES)]) for a, name in enumerate(trace.agents)]
+    panels = []
+    for p, name in enumerate(LENGTHS):
+        levels = [] if models is None else models[models["length"] == name].to_dict("records")
+        most = max(1.0, float(occupied.greatest[p].max(initial=0)))
+        low, high = span([most, *(level["value"] for level in levels if level["value"] <= 4 * most)])
+        items = []
+        for a, agent in enumerate(trace.agents):
+            mean, least, greatest = (np.asarray(values[p, a], float) for values in occupied[1:])
+            items.append(
+                Item(
+                    kind="line", look=looks[a], x=middle, y=mean, least=least, greatest=greatest,
+                    opacity=1.0 if alone in (None, agent) else _DIM,
+                    words="agent {agent}, {what}: {mean} on average, {least} to {greatest}, at {time} {unit}",
+                    fields={
+                        "agent": agent, "what": WORDS[name], "mean": mean, "least": least,
+                        "greatest": greatest, "time": middle / size, "unit": unit,
+                    },
+                    pick=lambda b, name=name, agent=agent, values=(mean, least, greatest): {
+                        "length": name, "agent": agent, "start": float(edges[b]), "end": float(edges[b + 1]),
+                        **dict(zip(STATISTICS, (float(value[b]) for value in values), strict=True)),
+                    },
+                )
             )  # fmt: skip
-    note = f"mean and range in {BINS} bins" if is_binned else ""
-    _lay_out(
-        figure,
-        run_title(title, measured, note),
-        clock_title("time since the start of the run", unit, measured),
-    )
-    figure.update_xaxes(range=[0, end / size or 1.0])
-    if lengths.empty:
-        figure.add_annotation(text="no readings", showarrow=False, x=0.02, y=0.98, xref="paper", yref="paper")
-    return figure
+        for level in levels:
+            look = looks[trace.agents.index(level["agent"])]
+            items.append(
+                Item(
+                    kind="line", look=look_of(level["agent"], trace.agents.index(level["agent"]), dash="dot"),
+                    x=np.array([axis.low, axis.high]), y=np.full(2, level["value"]), width=1.2,
+                    opacity=1.0 if alone in (None, look.name) else _DIM,
+                )
+            )  # fmt: skip
+        notes = [
+            f"{level['agent']} {level['value']:.4g}{'' if level['value'] <= high else ' (above)'}"
+            for level in levels
+        ]
+        panels.append(
+            PlotPanel(
+                x=axis, y=PlotAxis(low, high), height=_PANEL, items=tuple(items), label=WORDS[name],
+                notes=(f"{levels[0]['model']}:", *notes[:6]) if levels else (),
+            )
+        )  # fmt: skip
+    return PlotScene(
+        title=title, note="measured" if trace.measured else "simulated", panels=tuple(panels),
+        hint="Drag to look closer, double-click to see all. Point at a line or press arrow keys to read it. "
+        "Areas reach from least to greatest.",
+        about="lengths of queues and buffers",
+        empty="" if any(read.max(initial=0) for read in trace.lengths_read[2:]) else NOTHING,
+        legend=tuple(("line", look) for look in looks),
+        header=("agent", *(f"{words}: mean, most" for words in WORDS.values())),
+        table=tuple(_row(a, look, of_agents, models, look.name == alone) for a, look in enumerate(looks)),
+        below="" if models is None or models.empty else MODEL_NOTE,
+    )  # fmt: skip
 
 
-def _check(lengths: pd.DataFrame, models: pd.DataFrame | None) -> None:
-    require_columns("length_lines", ("time", "agent", *LENGTHS), lengths.columns)
-    if models is not None:
-        require_columns("length_lines: models", ("model", "length", "agent", "value"), models.columns)
-    unknown = [] if models is None else [name for name in models["length"] if name not in LENGTHS]
-    if unknown:
-        raise CepError(
-            f"length_lines: models: length {unknown[0]!r} is not known.{nearest(str(unknown[0]), LENGTHS)} "
-            f"There are {list(LENGTHS)}"
+def _row(a: int, look, of_agents: pd.DataFrame, models: pd.DataFrame | None, is_on: bool) -> dict:
+    cells = []
+    for name in LENGTHS:
+        levels = (
+            []
+            if models is None
+            else models[(models["length"] == name) & (models["agent"] == look.name)].to_dict("records")
         )
-
-
-def _symbols(models: pd.DataFrame) -> dict[str, str]:
-    return {
-        model: f"{theme.SYMBOLS[m % len(theme.SYMBOLS)]}-open"
-        for m, model in enumerate(dict.fromkeys(models["model"]))
-    }
-
-
-class _Line(NamedTuple):
-    """A line of one agent: readings as steps, or the mean, least and greatest value of each bin."""
-
-    time: np.ndarray
-    values: np.ndarray
-    least: np.ndarray | None = None
-    greatest: np.ndarray | None = None
-
-
-def _line(time: np.ndarray, values: np.ndarray, end: float) -> _Line:
-    order = np.argsort(time, kind="stable")
-    time, values = time[order], values[order]
-    if len(time) > MOST_READINGS and end:
-        edges = np.linspace(0.0, end, BINS + 1)
-        return _Line((edges[:-1] + edges[1:]) / 2, *lengths_in_bins(time, values, edges, at_edges=False))
-    if len(time) and time[-1] < end:
-        time, values = np.append(time, end), np.append(values, values[-1])
-    return _Line(time, values)
-
-
-def _add_models(figure, rows: pd.DataFrame, models: pd.DataFrame, styles, end: float, at: dict) -> None:
-    """Add a level line with marks for each row."""
-    symbols = _symbols(models)
-    for row in rows.itertuples():
-        colour = styles[str(row.agent)].colour
-        label = f"{escaped(cut(str(row.model)))} of {escaped(cut(str(row.agent)))}"
-        figure.add_scatter(
-            x=np.linspace(0.0, end, MODEL_MARKS),
-            y=np.full(MODEL_MARKS, float(row.value)),
-            mode="lines+markers",
-            line={"color": colour, "width": 1},
-            marker={"color": colour, "symbol": symbols[row.model], "size": 6},
-            legendgroup=f"model {row.model}",
-            showlegend=False,
-            hovertemplate=f"<b>{label}</b>: %{{y:,.4~g}}<extra></extra>",
-            **at,
-        )
-
-
-def _lay_out(figure: go.Figure, lines: list[str], time_title: str) -> None:
-    top, bottom = 58 + 18 * len(lines), 60
-    line = {"gridcolor": theme.GRID, "linecolor": theme.GRID, "zeroline": False, "ticks": ""}
-    figure.update_xaxes(**line)
-    figure.update_xaxes(title={"text": time_title}, row=2)
-    figure.update_yaxes(rangemode="tozero", automargin=True, **line)
-    figure.update_annotations(font={"size": 12, "color": theme.INK})
-    figure.update_layout(
-        title=theme.title_at_left(lines),
-        hovermode="closest",
-        legend={"tracegroupgap": 4},
-        margin={"l": 60, "r": 20, "t": top, "b": bottom},
-        **theme.layout(top + bottom + 2 * PANEL_PIXELS + 40),
-    )
+        modelled = "".join(f" ({level['model']} {level['value']:.4g})" for level in levels)
+        mean, most = of_agents[f"mean_{name}"].iloc[a], of_agents[f"most_{name}"].iloc[a]
+        cells.append({"text": f"{mean:,.4g}, {most:,}{modelled}"})
+    return {"name": look.name, "look": look, "kind": "line", "is_on": is_on, "cells": cells}

@@ -1,156 +1,145 @@
-"""Compute and plot the work of threads over time, in a lane each, and their busy shares."""
+"""Compute and draw the work of threads over time, in a lane each, and their busy shares."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from cepkit.errors import CepError, require_columns, whole_number
-from cepkit.parallel.trace import ACTIONS, IDLE, Trace, _time_until, clock_unit
-from cepkit.plots import theme
-from cepkit.plots.theme import cut, escaped
+from cepkit.errors import whole_number
+from cepkit.parallel.trace import ACTIONS, Trace, _time_until, clock_unit
+from cepkit.plots.scene import LANE, Item, Look, PlotAxis, PlotPanel, PlotScene, lane_height, lanes, lines
 
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-
-LANE = 0.84  # height of a lane, as a share of the distance between two
 SOURCE_LABEL = "source"
-MOST_STATES_IN_HINT = 4
-
-# Each kind of work has a pattern and an opacity of its background in the agent's colour.
-_PATTERNS = {"source": ".", "events": "", "partials": "/", "removal": "x"}
-_GROUND = {"source": 0.35, "events": 1.0, "partials": 0.4, "removal": 0.15}
+PATTERNS = {"source": ".", "events": "", "partials": "/", "removal": "x"}
 ACTION_WORDS = {
     "source": "delivers events", "events": "takes events", "partials": "takes partial matches",
     "removal": "removes old items",
 }  # fmt: skip
+_DIM = 0.14
 
 
-class ActionKind(NamedTuple):
-    """An agent and a kind of work for it. ``agent`` is None for the source."""
-
-    agent: str | None
-    action: str
-
-
-def action_lanes(
-    actions: pd.DataFrame,
-    *,
-    n_threads: int | None = None,
-    measured: bool | None = None,
-    title: str | None = None,
-) -> go.Figure:
-    """Draw every action as a bar in the lane of its thread; gaps are idle time."""
-    from cepkit.plots.lean import LeanFigure
-
-    columns = ("thread", "agent", "action", "start", "end", "n_items", "compared", "sent")
-    _check("action_lanes", actions, columns)
-    makespan = float(actions["end"].max()) if len(actions) else 0.0
-    unit, size = clock_unit(makespan)
-    figure = LeanFigure()
-    colours = _colours(actions["agent"])
-    for kind, rows in _by_kind(actions):
-        lengths = (rows["end"] - rows["start"]).to_numpy() / size
-        figure.add_bar(
-            orientation="h",
-            base=rows["start"].to_numpy() / size,
-            x=lengths,
-            y=rows["thread"].to_numpy(),
-            width=LANE,
-            marker=_marker(kind, colours),
-            legendgroup=_group(kind),
-            showlegend=False,
-            # For a bar with a base, plotly's value is the end, so the length is in customdata.
-            customdata=np.column_stack([rows[["n_items", "compared", "sent"]], lengths]),
-            hovertemplate=f"<b>{_label(kind)}</b><br>thread %{{y}}<br>from %{{base:.6~g}} {unit}, "
-            f"for %{{customdata[3]:.4~g}} {unit}<br>%{{customdata[0]:,}} taken, "
-            "%{customdata[1]:,} compared, %{customdata[2]:,} sent<extra></extra>",
+def threads_scene(
+    trace: Trace, part: Sequence[float] = (), *, title: str = "", alone: str | None = None,
+    most: int = 3000, n_bins: int = 120, most_segments: int = 12_000, header: Sequence[str] = (),
+    table: Sequence[dict] = (),
+) -> PlotScene:  # fmt: skip
+    """Return the work of each thread in a part of a run: single actions, or shares of bins."""
+    part = part or (0.0, trace.makespan)
+    segments = thread_segments(trace, *part, most=most, n_bins=n_bins, most_segments=most_segments)
+    unit, size = clock_unit(trace.makespan)
+    threads = trace.threads()
+    shown = [k for k, thread in enumerate(segments.threads) if thread >= 0 or (segments.lane == k).any()]
+    lane_of = np.full(len(segments.threads), -1.0)
+    lane_of[shown] = np.arange(len(shown))
+    names = [SOURCE_LABEL if thread < 0 else str(thread) for thread in segments.threads.tolist()]
+    items = []
+    for a, agent in enumerate([None, *trace.agents], -1):
+        for k, action in enumerate(ACTIONS):
+            members = np.flatnonzero((segments.agent == a) & (segments.action == k))
+            if not len(members):
+                continue
+            kind = f"{SOURCE_LABEL if agent is None else agent}, {ACTION_WORDS[action]}"
+            bottom = lane_of[segments.lane[members]] + LANE / 2
+            low, high = (np.asarray(segments[c], float)[members] for c in (6, 7))
+            start, end = segments.start[members], segments.end[members]
+            amount = 100 * (high - low) if segments.n_bins else segments.items[members]
+            items.append(
+                Item(
+                    kind="bars", look=Look(kind, a % 7 if a >= 0 else -1, pattern=PATTERNS[action]),
+                    x=start, x1=end, y=bottom - LANE * low, y1=bottom - LANE * high,
+                    opacity=1.0 if alone in (None, agent) else _DIM,
+                    words="thread {thread}: {kind}, from {start} {unit} for {length} {unit}, "
+                    + ("{amount} % of this bin" if segments.n_bins else "{amount} taken"),
+                    fields={
+                        "thread": [names[lane] for lane in segments.lane[members].tolist()],
+                        "kind": kind, "unit": unit, "amount": amount,
+                        "start": start / size, "length": (end - start) / size,
+                    },
+                    pick=lambda i, segments=segments, members=members, agent=agent, action=action: {
+                        "thread": int(segments.threads[segments.lane[members[i]]]), "agent": agent,
+                        "action": action, "start": float(segments.start[members[i]]),
+                        "end": float(segments.end[members[i]]),
+                    },
+                )
+            )  # fmt: skip
+    marks = agent_marks(segments, *part)
+    letters = marks_of(list(trace.agents))
+    items.append(
+        Item(
+            kind="texts", look=Look(), x=np.array([time for _, time, _ in marks], float),
+            y=np.array([lane_of[lane] for lane, _, _ in marks], float),
+            texts=[letters[a] for _, _, a in marks],
         )
-    main = _main_agents(actions.assign(time=actions["end"] - actions["start"]))
-    lanes, lines = _lanes(actions["thread"], n_threads), run_title(title, measured)
-    _lay_out(figure, lanes, main, unit, makespan / size, measured, lines, actions, colours)
-    return figure
+    )  # fmt: skip
+    rows = [row for k, row in enumerate(threads.itertuples()) if k in shown]
+    kinds = [action for k, action in enumerate(ACTIONS) if (segments.action == k).any()]
+    present = [agent for a, agent in enumerate(trace.agents) if (segments.agent == a).any()]
+    bins = f", height: part of the time, in {segments.n_bins:,} bins" if segments.n_bins else ""
+    return PlotScene(
+        title=title, note=("measured" if trace.measured else "simulated") + bins,
+        panels=(
+            PlotPanel(
+                x=lines(clock_title("time since the start of the run", unit, trace.measured), part, size),
+                y=lanes([_lane(row) for row in rows]), height=lane_height(len(rows)), items=tuple(items),
+                hints=tuple(_hint(row) for row in rows),
+            ),
+        ),
+        hint="Drag to look closer, double-click to see all. Point at a segment or press arrow keys.",
+        about=f"{len(rows)} threads over time", empty="" if len(segments.lane) else "no thread did anything",
+        legend=(
+            *(("bars", Look(agent, trace.agents.index(agent) % 7)) for agent in present),
+            *(("bars", Look(ACTION_WORDS[action], pattern=PATTERNS[action])) for action in kinds),
+        ),
+        header=tuple(header), table=tuple(table),
+    )  # fmt: skip
 
 
-def state_lanes(
-    states: pd.DataFrame,
-    *,
-    n_threads: int | None = None,
-    measured: bool | None = None,
-    title: str | None = None,
-) -> go.Figure:
-    """Draw the shares of actions in each bin of time, stacked in the thread's lane; gaps are idle."""
-    from cepkit.plots.lean import LeanFigure
-
-    _check("state_lanes", states, ("thread", "bin", "start", "end", "agent", "action", "share"))
-    makespan = float(states["end"].max()) if len(states) else 0.0
-    unit, size = clock_unit(makespan)
-    figure = LeanFigure()
-    work = states[states["action"] != IDLE]
-    colours = _colours(states["agent"])
-    below = work.groupby(["thread", "bin"], observed=True)["share"].cumsum() - work["share"]
-    work = work.assign(
-        low=work["thread"] + LANE / 2 - LANE * (below + work["share"]),
-        high=work["thread"] + LANE / 2 - LANE * below,
-    )
-    for kind, rows in _by_kind(work):
-        x, y = _outlines(rows.sort_values(["thread", "bin"]), size)
-        marker = _marker(kind, colours)
-        figure.add_scatter(
-            x=x, y=y, mode="lines", line={"width": 0, "color": marker["color"], "shape": "hv"},
-            fill="toself", fillcolor=marker["color"], fillpattern=marker["pattern"],
-            legendgroup=_group(kind), showlegend=False, hoverinfo="skip",
+def busy_scene(trace: Trace, *, title: str = "") -> PlotScene:
+    """Return the busy share of each thread as a bar, in the colour of its main agent."""
+    threads = trace.threads()
+    threads = threads[(threads["thread"] >= 0) | (threads["busy"] > 0)]
+    items = []
+    for lane, row in enumerate(threads.itertuples()):
+        place = trace.agents.index(row.agent) % 7 if not pd.isna(row.agent) else -1
+        pattern = PATTERNS.get(row.role, "")
+        items.append(
+            Item(
+                kind="bars", look=Look("" if place < 0 else str(row.agent), place, pattern=pattern),
+                x=np.zeros(1), x1=np.array([100.0 * row.share]), y=np.array([lane + LANE / 2]),
+                y1=np.array([lane - LANE / 2]), words="{hint}, {n} taken",
+                fields={"hint": _hint(row), "n": np.array([float(row.items)])},
+            )
         )  # fmt: skip
-    if len(states):
-        figure.add_traces(_hints(states, unit, size))
-    working = set(work["thread"])  # a source without work needs no lane
-    lanes = [lane for lane in _lanes(states["thread"], n_threads) if lane >= 0 or lane in working]
-    main = _main_agents(work.assign(time=work["share"]))
-    n_bins = states["bin"].nunique()
-    lines = run_title(title, measured, f"height: part of the time, in {n_bins:,} bins" if n_bins else "")
-    _lay_out(figure, lanes, main, unit, makespan / size, measured, lines, work, colours)
-    return figure
-
-
-def busy_bars(threads: pd.DataFrame, *, measured: bool | None = None, title: str | None = None) -> go.Figure:
-    """Draw the busy share of each thread as a bar, in the colour of the agent that took most of its time."""
-    from cepkit.plots.lean import LeanFigure
-
-    _check("busy_bars", threads, ("thread", "agent", "role", "busy", "share", "items"))
-    figure = LeanFigure()
-    colours = _colours(threads["agent"])
-    unit, size = clock_unit(float(threads["busy"].max()) if len(threads) else 0.0)
-    renamed = threads.rename(columns={"role": "action"})
-    for kind, rows in _by_kind(renamed):
-        figure.add_bar(
-            orientation="h",
-            x=100 * rows["share"].to_numpy(),
-            y=rows["thread"].to_numpy(),
-            width=LANE,
-            marker=_marker(kind, colours),
-            legendgroup=_group(kind),
-            showlegend=False,
-            text=[f"{100 * share:.0f} %" for share in rows["share"]],
-            textposition="outside",
-            textfont={"size": 11},
-            cliponaxis=False,
-            customdata=np.stack([rows["busy"].to_numpy() / size, rows["items"].to_numpy(np.float64)], axis=1),
-            hovertemplate=f"<b>thread %{{y}}</b>, mostly {_label(kind)}<br>busy %{{x:.1f}} %, "
-            f"%{{customdata[0]:.4~g}} {unit}<br>%{{customdata[1]:,}} taken<extra></extra>",
-        )
-    main = dict(zip(threads["thread"], threads["agent"].astype(object), strict=True))
-    lanes, lines = _lanes(threads["thread"], None), run_title(title, measured)
-    _lay_out(figure, lanes, main, "", 100.0, measured, lines, renamed, colours)
     workers = threads.loc[threads["thread"] >= 0, "share"]
     mean = 100 * float(workers.mean()) if len(workers) else 0.0
-    figure.add_vline(x=mean, line={"color": theme.INK, "dash": "dash", "width": 1})
-    axis = {"text": f"busy (% of the time; mean of the threads {mean:.0f} %, dashed)"}
-    figure.update_xaxes(title=axis, range=[0, 110], tickvals=[0, 20, 40, 60, 80, 100])
-    return figure
+    ends = np.array([len(threads) - 0.5, -0.5])
+    items.append(Item(kind="line", look=Look(dash="dash"), x=np.array([mean, mean]), y=ends, width=1.0))
+    return PlotScene(
+        title=title, note="measured" if trace.measured else "simulated",
+        panels=(
+            PlotPanel(
+                x=PlotAxis(0.0, 110.0, f"busy (% of the time; mean of the threads {mean:.0f} %, dashed)"),
+                y=lanes([_lane(row) for row in threads.itertuples()]), items=tuple(items),
+                height=lane_height(len(threads)),
+                notes=tuple(f"{100 * share:.0f} %" for share in threads["share"]),
+            ),
+        ),
+        legend=tuple(("bars", Look(agent, a % 7)) for a, agent in enumerate(trace.agents)),
+    )  # fmt: skip
+
+
+def _lane(row) -> str:
+    name = SOURCE_LABEL if row.thread < 0 else str(row.thread)
+    return name if pd.isna(row.agent) else f"{name} · {row.agent}"
+
+
+def _hint(row) -> str:
+    name = SOURCE_LABEL if row.thread < 0 else row.thread
+    mostly = "" if pd.isna(row.agent) else f", mostly agent {row.agent}, {ACTION_WORDS[row.role]}"
+    return f"thread {name}: busy {100 * row.share:.0f} %{mostly}"
 
 
 def clock_title(what: str, unit: str, measured: bool | None) -> str:
@@ -158,187 +147,10 @@ def clock_title(what: str, unit: str, measured: bool | None) -> str:
     return f"{'virtual ' if measured is False else ''}{what}{f' ({unit})' if unit else ''}"
 
 
-def run_title(title: str | None, measured: bool | None, note: str = "") -> list[str]:
-    """Return the lines of a figure's title; the last line has "measured" or "simulated", and the note."""
-    clock = {None: "", True: "measured", False: "simulated"}[measured]
-    lines = [", ".join(part for part in (clock, note) if part)]
-    return [escaped(title), *(line for line in lines if line)] if title else lines
-
-
-# --- parts
-
-
-def _check(who: str, frame: pd.DataFrame, names: Sequence[str]) -> None:
-    require_columns(who, names, frame.columns)
-    role = "role" if "role" in names else "action"
-    unknown = [action for action in frame[role].dropna().unique() if action not in (*ACTIONS, IDLE)]
-    if unknown:
-        raise CepError(f"{who}: {role} {unknown[0]!r} is not known. There are {list(ACTIONS)}")
-
-
-def _by_kind(rows: pd.DataFrame) -> list[tuple[ActionKind, pd.DataFrame]]:
-    """Return the rows of each agent and action, ordered by agents, then by ACTIONS."""
-    agents, actions = rows["agent"].astype(object), rows["action"].astype(object)
-    kinds = []
-    for agent in [None, *agents_in(rows["agent"])]:
-        is_of_agent = agents.isna() if agent is None else agents == agent
-        for action in ACTIONS:
-            work = rows[is_of_agent & (actions == action)]
-            if len(work):
-                kinds.append((ActionKind(agent, action), work))
-    return kinds
-
-
-def agents_in(column: pd.Series) -> list[str]:
-    """Return the agents of a column, in the order of its categories or of appearance."""
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return list(column.cat.categories)
-    return list(dict.fromkeys(column.dropna()))
-
-
-def _colours(column: pd.Series) -> dict[str | None, str]:
-    agents = enumerate(agents_in(column))
-    return {None: theme.INK} | {agent: theme.PALETTE[a % len(theme.PALETTE)] for a, agent in agents}
-
-
-def _marker(kind: ActionKind, colours: dict[str | None, str]) -> dict:
-    """Return the colour and pattern of a kind of work."""
-    colour = colours[kind.agent]
-    if not _PATTERNS[kind.action]:
-        return {"color": colour, "line": {"width": 0}, "pattern": {"shape": ""}}
-    red, green, blue = (int(colour[c : c + 2], 16) for c in (1, 3, 5))
-    ground = f"rgba({red},{green},{blue},{_GROUND[kind.action]})"
-    pattern = {"shape": _PATTERNS[kind.action], "fgcolor": colour, "bgcolor": ground}
-    pattern |= {"size": 5, "solidity": 0.4}
-    return {"color": colour, "line": {"width": 0}, "pattern": pattern}
-
-
-def _group(kind: ActionKind) -> str:
-    return SOURCE_LABEL if kind.agent is None else f"agent {kind.agent}"
-
-
-def _label(kind: ActionKind) -> str:
-    who = SOURCE_LABEL if kind.agent is None else escaped(cut(kind.agent))
-    return f"{who}, {ACTION_WORDS[kind.action]}"
-
-
-def _lanes(threads: pd.Series, n_threads: int | None) -> list[int]:
-    lanes = sorted(set(threads.tolist()))
-    if n_threads is None:
-        return lanes
-    return [*(lane for lane in lanes if lane < 0), *range(n_threads)]
-
-
-def _main_agents(rows: pd.DataFrame) -> dict[int, object]:
-    """Return the agent that took most time of each thread; ``rows`` need a column ``time``."""
-    work = rows[rows["agent"].notna()]
-    spent = work.groupby(["thread", "agent"], observed=True)["time"].sum()
-    if spent.empty:
-        return {}
-    return {thread: agent for thread, agent in spent.groupby("thread").idxmax()}
-
-
-def _outlines(rows: pd.DataFrame, size: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the closed outlines of runs of neighbouring bins, separated by NaN.
-
-    Lines go along x first, then along y: to the right at the bottom, and back at the top.
-
-    """
-    thread, number = rows["thread"].to_numpy(), rows["bin"].to_numpy()
-    start, end = rows["start"].to_numpy() / size, rows["end"].to_numpy() / size
-    low, high = rows["low"].to_numpy(), rows["high"].to_numpy()
-    breaks = np.flatnonzero((np.diff(thread) != 0) | (np.diff(number) != 1)) + 1
-    x, y = [], []
-    for run in np.split(np.arange(len(rows)), breaks):
-        left, right = start[run], end[run]
-        below, above = _corners(low[run]), _corners(high[run][::-1])
-        x += [left[below], right[-1:], right[::-1][above], left[:1], left[:1], [np.nan]]
-        y += [low[run][below], low[run][-1:], high[run][::-1][above], high[run][:1], low[run][:1], [np.nan]]
-    return np.concatenate(x).astype(np.float32), np.concatenate(y).astype(np.float32)
-
-
-def _corners(heights: np.ndarray) -> np.ndarray:
-    """Return the first of each run of equal heights."""
-    return np.flatnonzero(np.append(True, heights[1:] != heights[:-1]))
-
-
-def _hints(states: pd.DataFrame, unit: str, size: float) -> list[go.Heatmap]:
-    """Return hover texts for each bin on invisible cells, one heatmap per thread."""
-    import plotly.graph_objects as go
-
-    if not len(states):
-        return []
-    bins = states.drop_duplicates("bin").sort_values("bin")
-    edges = np.append(bins["start"].to_numpy(), bins["end"].to_numpy()[-1:]) / size
-    agents = states["agent"].astype(object).where(states["agent"].notna(), None)
-    words = [
-        IDLE if action == IDLE else _label(ActionKind(agent, action))
-        for agent, action in zip(agents, states["action"].astype(object), strict=True)
-    ]
-    lines = pd.DataFrame(
-        {"thread": states["thread"], "bin": states["bin"], "share": states["share"], "word": words}
-    )
-    heatmaps = []
-    for thread, rows in lines.groupby("thread"):
-        shares = rows.pivot_table(index="bin", columns="word", values="share", aggfunc="sum", fill_value=0.0)
-        shares = shares.reindex(bins["bin"], fill_value=0.0)
-        shown = shares.sum().sort_values(ascending=False, kind="stable").index[:MOST_STATES_IN_HINT]
-        text = "".join(f"<br>%{{customdata[{k}]}} % {word}" for k, word in enumerate(shown))
-        heatmaps.append(
-            go.Heatmap(
-                x0=float(edges[:2].mean()),  # middle of the first bin; bins have equal lengths
-                dx=float(edges[-1] / (len(edges) - 1)),
-                y=[thread],
-                z=np.zeros((1, len(bins)), np.uint8),
-                customdata=np.rint(100 * shares[shown].to_numpy()).astype(np.uint8)[None],
-                colorscale=[[0, "rgba(0,0,0,0)"], [1, "rgba(0,0,0,0)"]],
-                showscale=False,
-                hovertemplate=f"<b>thread %{{y}}</b>, about %{{x:.4~g}} {unit}{text}<extra></extra>",
-            )
-        )
-    return heatmaps
-
-
-def _lay_out(figure, lanes, main, unit: str, length: float, measured, lines, work, colours) -> None:
-    """Set axes, legend, title and size; ``main``: agent of each lane, ``length``: end of the time axis."""
-    _add_legend(figure, work, colours)
-    agents = ["" if pd.isna(main.get(row)) else f" · {escaped(cut(main[row]))}" for row in lanes]
-    ticks = [SOURCE_LABEL if row < 0 else f"{row}{agent}" for row, agent in zip(lanes, agents, strict=True)]
-    lane_pixels = max(9, min(24, 480 // max(1, len(lanes))))
-    top, bottom = 30 + 18 * len(lines), 60
-    line = {"gridcolor": theme.GRID, "linecolor": theme.GRID, "zeroline": False, "ticks": ""}
-    bounds = [min(lanes, default=0) - 0.5, max(lanes, default=0) + 0.5]
-    figure.update_layout(
-        title=theme.title_at_left(lines),
-        xaxis={
-            "title": {"text": clock_title("time since the start of the run", unit, measured)},
-            "range": [0, length or 1.0], **line,
-        },
-        yaxis={
-            "title": {"text": "thread"}, "range": bounds[::-1], "tickmode": "array", "tickvals": lanes,
-            "ticktext": ticks, "tickfont": {"size": 11 if lane_pixels >= 13 else 8}, "automargin": True,
-            **line, "showgrid": False,
-        },
-        barmode="overlay", hovermode="closest", legend={"tracegroupgap": 4, "itemsizing": "constant"},
-        margin={"l": 60, "r": 20, "t": top, "b": bottom},
-        **theme.layout(top + bottom + max(lane_pixels * len(lanes), 150)),
-    )  # fmt: skip
-    if not len(work):
-        figure.add_annotation(
-            text="no thread did anything", showarrow=False, x=0.5, y=0.5, xref="paper", yref="paper"
-        )
-
-
-def _add_legend(figure: go.Figure, work: pd.DataFrame, colours: dict[str | None, str]) -> None:
-    """Add an entry per agent, which shows or hides its bars, and one per kind of work."""
-    kinds = [kind for kind, _ in _by_kind(work)]
-    for agent in dict.fromkeys(kind.agent for kind in kinds if kind.agent is not None):
-        marker = {"color": colours[agent], "line": {"width": 0}}
-        group = {"legendgroup": _group(ActionKind(agent, "events")), "legendgrouptitle": None}
-        figure.add_bar(x=[None], y=[None], marker=marker, name=escaped(cut(agent)), **group)
-    for action in [action for action in ACTIONS if any(kind.action == action for kind in kinds)]:
-        marker = _marker(ActionKind(None, action), colours)
-        figure.add_bar(x=[None], y=[None], marker=marker, name=ACTION_WORDS[action], legendgroup="work")
+def marks_of(names: list[str]) -> list[str]:
+    """Return a short, unique mark for each name, for places without room for names."""
+    short = [name[:2] for name in names]
+    return short if len(set(short)) == len(short) else [str(n) for n in range(1, len(names) + 1)]
 
 
 # Compute rectangles for the work of threads in a part of a run: one per action, or in bins.
@@ -382,6 +194,7 @@ def thread_segments(
     *,
     most: int = MOST_ACTIONS,
     n_bins: int = BINS,
+    most_segments: int = MOST_SEGMENTS,
 ) -> Segments:
     """Return the work of every thread from ``begin`` to ``until``."""
     whole_number("thread_segments: n_bins", n_bins, 1)
@@ -408,9 +221,9 @@ def thread_segments(
         spent = [np.diff(_time_until(edges, start[members], end[members])) for _, _, members in groups]
         share = np.array(spent) * (n_bins / (until - begin))
         group, number = np.nonzero(share > _DUST)
-        if len(group) <= MOST_SEGMENTS or n_bins <= FEWEST_BINS:
+        if len(group) <= most_segments or n_bins <= FEWEST_BINS:
             break
-        n_bins = max(FEWEST_BINS, min(n_bins - 1, n_bins * MOST_SEGMENTS // len(group)))
+        n_bins = max(FEWEST_BINS, min(n_bins - 1, n_bins * most_segments // len(group)))
     lane_of_group = np.array([t for t, _, _ in groups])
     kind_of_group = np.array([code for _, code, _ in groups])
     order = np.lexsort((group, number, lane_of_group[group]))

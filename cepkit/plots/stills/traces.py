@@ -102,7 +102,7 @@ _STAR = "".join(
     f"{-(1, 0.45)[k % 2] * math.cos(k * math.pi / 5):.3f}"
     for k in range(10)
 )
-_SHAPES = {  # for a radius of 1
+SHAPES = {  # for a radius of 1
     "square": "M-1,-1H1V1H-1",
     "diamond": "M0,-1.3L1.3,0L0,1.3L-1.3,0",
     "triangle-up": "M0,-1.2L1.15,0.8H-1.15",
@@ -296,7 +296,7 @@ def _placed(symbol: str, x: float, y: float, radius: float) -> str:
             f"M{a},{drawing.number(y)}a{r},{r} 0 1 1 {drawing.number(2 * radius)},0"
             f"a{r},{r} 0 1 1 {drawing.number(-2 * radius)},0Z"
         )
-    shape = _STROKES.get(name) or _SHAPES.get(name) or _SHAPES["square"]
+    shape = _STROKES.get(name) or SHAPES.get(name) or SHAPES["square"]
     return _moved(shape, x, y, radius) + ("" if name in _STROKES else "Z")
 
 

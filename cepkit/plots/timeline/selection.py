@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -148,6 +148,7 @@ def match_rows(
     lineages: Mapping[str, pd.DataFrame],
     *,
     totals: Mapping[str, int] | None = None,
+    variables: Sequence[str] = (),
     title: str | None = None,
 ) -> go.Figure:
     """Draw the matches of several queries over one short stream, a panel per query."""
@@ -155,8 +156,8 @@ def match_rows(
 
     from cepkit.plots.lean import LeanFigure
 
-    variables = list(dict.fromkeys(name for rows in lineages.values() for name in rows["variable"]))
-    styles = theme.style_of_variables(sorted(variables))
+    of_rows = (name for rows in lineages.values() for name in rows["variable"])
+    styles = theme.style_of_variables([*variables, *of_rows])
     shown = {
         name: rows[rows["match"].isin(rows["match"].unique()[:MAX_MATCHES])]
         for name, rows in lineages.items()
@@ -183,7 +184,7 @@ def match_rows(
         figure.add_scatter(
             x=lines_x, y=lines_y, mode="lines", line=line, hoverinfo="skip", showlegend=False, **at
         )
-        for variable, events in rows.groupby("variable", sort=True):
+        for variable, events in rows.groupby("variable", sort=False):
             style = styles[variable]
             figure.add_scatter(
                 x=list(events["position"]), y=[lane[number] for number in events["match"]], mode="markers",

@@ -258,7 +258,7 @@ ZOOM_SHARE = 0.2  # panels zoom to matches that, with margins of equal length, t
 def timeline(
     events: pd.DataFrame, rows: pd.DataFrame, *, time: str | None, value: str | None = None,
     partition: str | None = None, title: str | None = None, max_events: int = 5000,
-    totals: Totals | None = None,
+    totals: Totals | None = None, variables: Sequence[str] = (),
 ) -> go.Figure:  # fmt: skip
     """Draw matches over the events of their stream.
 
@@ -293,7 +293,7 @@ def timeline(
         subplot_titles=panel_titles or None,
         figure=LeanFigure(),
     )
-    variables = list(dict.fromkeys(rows["variable"]))
+    variables = list(dict.fromkeys([*variables, *rows["variable"]]))
     in_legend: set[str] = set()
     n_unseen = 0
     for number, (panel, view) in enumerate(zip(chosen.panels, views, strict=True), start=1):
@@ -503,7 +503,7 @@ def plot_matches(
     return timeline(
         pd.DataFrame(drawn) if drawn else pd.DataFrame(index=range(len(rows))),
         tidy, time=time, value=value, partition=key, title=str(query.pattern), max_events=max_events,
-        totals=totals(n_partitions),
+        totals=totals(n_partitions), variables=theme.variables_of(query),
     )  # fmt: skip
 
 

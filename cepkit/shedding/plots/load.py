@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from cepkit.errors import whole_number
-from cepkit.plots import drawing, theme
-from cepkit.plots.theme import cut, escaped
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
+from cepkit.plots.scene import Item, Look, PlotAxis, PlotPanel, PlotScene, lanes, lines, span
 
 BINS = 240
 TIME, ARRIVALS = "time", "arrivals"
 ROWS = {"latency": "latency (s)", "waiting": "waiting events", "partial_matches": "partial matches"}
-LATE_HUE, DROP_HUE = "#0072b2", "#d55e00"
-PEAK = "rgba(230,159,0,0.22)"
 _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
-_WIDTH, _LEFT, _RIGHT, _PANEL, _STRIP = 900, 156, 130, 96, 20
+_PANEL, _STRIP = 104, 20
+_HINT = (
+    "Drag to look closer, double-click to see all. Point at a line or a strip, or press arrow keys, to read "
+    "it."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,119 +114,91 @@ def shares_dropped(bins: LoadBins) -> np.ndarray:
         return np.where(bins.arrived > 0, bins.dropped / bins.arrived, np.nan)
 
 
-def load_figure(history: LoadHistory, *, title: str | None = None) -> go.Figure:
-    """Draw latency and backlog over time, with peaks shaded, and below them the drops of each type."""
-    from plotly.subplots import make_subplots
-
-    from cepkit.plots.lean import LeanFigure
-
-    bins, (_, size) = load_in_bins(history), history.unit
-    middle = (bins.edges[:-1] + bins.edges[1:]) / 2 / size
-    n_rows, heights = len(ROWS) + 1, [150] * len(ROWS) + [max(60, 24 * len(history.arrived))]
-    figure = make_subplots(
-        rows=n_rows, cols=1, row_heights=heights, shared_xaxes=True, vertical_spacing=0.05,
-        figure=LeanFigure(),
-    )  # fmt: skip
-    for r, (name, label) in enumerate(ROWS.items(), 1):
-        for words, values, dash in (
-            ("greatest", bins.greatest[r - 1], "dot"), ("mean", bins.mean[r - 1], "solid"),
-        ):  # fmt: skip
-            figure.add_scatter(
-                x=middle, y=values, mode="lines", name=words, legendgroup=words, showlegend=r == 1,
-                line={"color": LATE_HUE, "dash": dash, "width": 1.6}, row=r, col=1,
-                hovertemplate=f"{words} {escaped(label)} %{{y:,.4~g}}<extra></extra>",
-            )  # fmt: skip
-        for start, stop in history.peaks:
-            figure.add_vrect(x0=start / size, x1=stop / size, fillcolor=PEAK, line_width=0, row=r, col=1)
-        figure.update_yaxes(title={"text": label}, rangemode="tozero", gridcolor=theme.GRID, row=r, col=1)
-        if name == "latency" and isfinite(history.latency_bound):
-            figure.add_hline(
-                y=history.latency_bound, line={"color": theme.INK, "dash": "dash", "width": 1}, row=r, col=1
-            )
-    labels = [escaped(cut(name)) for name in history.arrived]
-    figure.add_heatmap(
-        x=middle, y=labels, z=shares_dropped(bins), zmin=0.0, zmax=1.0, colorscale="Oranges",
-        customdata=np.stack([bins.arrived, bins.dropped], axis=-1) if labels else None,
-        colorbar={"title": {"text": "share dropped"}, "len": 0.3, "y": 0, "yanchor": "bottom"},
-        hovertemplate="<b>%{y}</b>: %{customdata[1]:,} of %{customdata[0]:,} dropped<extra></extra>",
-        row=n_rows, col=1,
-    )  # fmt: skip
-    figure.update_yaxes(autorange="reversed", type="category", automargin=True, row=n_rows, col=1)
-    figure.update_xaxes(title={"text": history.label}, row=n_rows, col=1)
-    figure.update_xaxes(gridcolor=theme.GRID, zeroline=False)
-    figure.update_layout(
-        title=theme.title_at_left([escaped(title)] if title else [""]),
-        margin={"l": 70, "r": 20, "t": 50, "b": 60},
-        **theme.layout(sum(heights) + 170),
-    )
-    return figure
-
-
-def load_svg(history: LoadHistory, *, title: str) -> str:
-    """Return latency, backlog and drops of the whole run as SVG text."""
-    bins, (_, size) = load_in_bins(history), history.unit
-    low, high = bins.edges[0], bins.edges[-1]
-    width = _WIDTH - _LEFT - _RIGHT
-
-    def x(place: np.ndarray | float):
-        return _LEFT + (place - low) / (high - low) * width
-
-    parts = [drawing.text(0, 18, title, size=15)]
-    top = 40
-    ticks = [value * size for value in drawing.ticks(low / size, high / size, 8)]
-    middle = x((bins.edges[:-1] + bins.edges[1:]) / 2)
-    floor_of_strips = top + len(ROWS) * (_PANEL + 26) + _STRIP * max(1, len(history.arrived))
-    for start, stop in history.peaks:
-        shade = drawing.element(
-            "rect", x=float(x(start)), y=top - 6, width=max(1.5, float(x(stop) - x(start))),
-            height=floor_of_strips - top + 6, fill="#e69f00", fill_opacity=0.22,
-        )  # fmt: skip
-        parts.append(drawing.titled(shade, "peak of arrivals"))
+def load_scene(
+    history: LoadHistory, part: Sequence[float] = (), *, title: str = "", n_bins: int = BINS
+) -> PlotScene:
+    """Return latency and backlog over time, with peaks shaded, and below them the drops of each type."""
+    bins, (unit, size) = load_in_bins(history, *part, n_bins=n_bins), history.unit
+    edges, axis = bins.edges, lines(history.label, part or history.extent, history.unit[1])
+    middle, about = (edges[:-1] + edges[1:]) / 2, {"time": (edges[:-1] + edges[1:]) / 2 / size, "unit": unit}
+    bound = history.latency_bound if isfinite(history.latency_bound) else None
+    looks = {
+        "mean": Look("mean", 0), "greatest": Look("greatest", 0, dash="dot"),
+        "bound": Look("bound", dash="dash"), "peak": Look("peak of arrivals", 1),
+        "dropped": Look("dropped (darker: a larger share)", 4),
+    }  # fmt: skip
+    panels = []
     for r, (name, label) in enumerate(ROWS.items()):
-        bottom = top + _PANEL
-        most = float(np.nanmax(bins.greatest[r], initial=0.0)) or 1.0
-        if name == "latency" and isfinite(history.latency_bound):
-            most = max(most, history.latency_bound)
-        scale = _PANEL / (1.06 * most)
-        parts.append(drawing.text(_LEFT - 46, top + _PANEL / 2, label, anchor="end", size=11))
-        for value in drawing.ticks(0.0, most, 3):
-            y = bottom - value * scale
-            parts.append(drawing.path(f"M{_LEFT},{y:.1f}H{_LEFT + width}", stroke=theme.GRID))
-            parts.append(drawing.text(_LEFT - 6, y + 4, drawing.tick_text(value), anchor="end", size=11))
-        for values, dash in ((bins.greatest[r], "2 3"), (bins.mean[r], None)):
-            d = drawing.line(middle, bottom - values * scale)
-            parts.append(
-                drawing.path(d, fill="none", stroke=LATE_HUE, stroke_width=1.5, stroke_dasharray=dash)
+        most = [
+            float(np.nanmax(bins.greatest[r], initial=0.0)),
+            bound if name == "latency" and bound else 0.0,
+        ]
+        low, high = span(most)
+        items = [_peaks(history, (low, high), looks["peak"])]
+        items.append(Item(kind="line", look=looks["greatest"], x=middle, y=bins.greatest[r], width=1.2))
+        items.append(
+            Item(
+                kind="line", look=looks["mean"], x=middle, y=bins.mean[r],
+                words="{label}: {mean} on average, at most {most}, at {time} {unit}",
+                fields={"label": label, "mean": bins.mean[r], "most": bins.greatest[r], **about},
+                pick=lambda b, r=r, name=name: {
+                    "row": name, "start": float(edges[b]), "end": float(edges[b + 1]),
+                    "mean": float(bins.mean[r, b]), "greatest": float(bins.greatest[r, b]),
+                },
             )
-        if name == "latency" and isfinite(history.latency_bound):
-            y = bottom - history.latency_bound * scale
-            parts.append(
-                drawing.path(f"M{_LEFT},{y:.1f}h{width}", stroke="currentColor", stroke_dasharray="6 3")
+        )  # fmt: skip
+        notes = [f"at most {np.max(history.values[name], initial=0.0):,.4g}"]
+        if name == "latency" and bound is not None:
+            ends = np.array([axis.low, axis.high])
+            items.append(Item(kind="line", look=looks["bound"], x=ends, y=np.full(2, bound), width=1.2))
+            notes.append(f"bound {bound:,.4g}")
+        panels.append(
+            PlotPanel(
+                x=axis,
+                y=PlotAxis(low, high),
+                height=_PANEL,
+                items=tuple(items),
+                label=label,
+                notes=tuple(notes),
             )
-            parts.append(drawing.text(_LEFT + width + 6, y + 4, "bound", size=11))
-        parts.append(drawing.text(_LEFT + width + 6, bottom - 2, "dots: greatest" if r == 1 else "", size=10))
-        top = bottom + 26
-    share, x0 = shares_dropped(bins), x(bins.edges)
-    for t, name in enumerate(history.arrived):
-        y = top + t * _STRIP
-        parts.append(
-            drawing.text(_LEFT - 8, y + 14, drawing.fitting(name, _LEFT - 12, 11), anchor="end", size=11)
         )
-        parts.append(drawing.path(f"M{_LEFT},{y + _STRIP - 1}h{width}", stroke=theme.GRID))
-        for b in np.flatnonzero(bins.dropped[t]).tolist():
-            cell = drawing.element(
-                "rect", x=float(x0[b]), y=y + 2, width=max(1.5, float(x0[b + 1] - x0[b])), height=_STRIP - 5,
-                fill=DROP_HUE, fill_opacity=f"{0.15 + 0.85 * share[t, b]:.2f}",
-            )  # fmt: skip
-            parts.append(drawing.titled(cell, f"{name}: {bins.dropped[t, b]:,} dropped"))
-        n, n_arrived = len(history.dropped[name]), len(history.arrived[name])
-        words = drawing.fitting(f"{n:,} of {n_arrived:,} dropped", _RIGHT - 4, 10)
-        parts.append(drawing.text(_LEFT + width + 6, y + 14, words, size=10))
-    bottom = top + _STRIP * max(1, len(history.arrived))
-    if not len(history.at["waiting"]):
-        parts.append(drawing.text(_LEFT, top - 40, "no event after the warm-up"))
-    for place in ticks:
-        at = float(x(place))
-        parts.append(drawing.text(at, bottom + 14, drawing.tick_text(place / size), anchor="middle", size=11))
-    parts.append(drawing.text(_LEFT + width / 2, bottom + 32, history.label, anchor="middle"))
-    return drawing.document(_WIDTH, bottom + 44, title, parts)
+    types = list(history.arrived)
+    strips = Item(
+        kind="cells", look=looks["dropped"], x=edges,
+        y=np.where(bins.dropped > 0, shares_dropped(bins), np.nan),
+        words="type {row}: {dropped} of {arrived} dropped, at {time} {unit}",
+        fields={
+            "row": [name for name in types for _ in middle], "dropped": bins.dropped, "unit": unit,
+            "arrived": bins.arrived, "time": np.broadcast_to(about["time"], bins.arrived.shape),
+        },
+        pick=lambda i: {
+            "row": types[i // len(middle)], "start": float(edges[i % len(middle)]),
+            "end": float(edges[i % len(middle) + 1]), "arrived": int(bins.arrived.flat[i]),
+            "dropped": int(bins.dropped.flat[i]),
+        },
+    )  # fmt: skip
+    counts = [
+        f"{len(history.dropped[name]):,} of {len(at):,} dropped" for name, at in history.arrived.items()
+    ]
+    names = lanes(types)
+    panels.append(
+        PlotPanel(
+            x=axis, y=names, height=_STRIP * max(1, len(types)), notes=tuple(counts),
+            items=(_peaks(history, (names.low, names.high), looks["peak"]), strips),
+        )
+    )  # fmt: skip
+    return PlotScene(
+        title=title, panels=tuple(panels), hint=_HINT, about="latency, backlog and drops of a run",
+        empty="" if len(history.at["waiting"]) else "no event after the warm-up",
+        legend=tuple(
+            (kind, looks[name]) for kind, name in (("line", "mean"), ("line", "greatest"), ("line", "bound"),
+            ("bars", "peak"), ("bars", "dropped")) if name != "bound" or bound is not None
+        ),
+    )  # fmt: skip
+
+
+def _peaks(history: LoadHistory, ends: Sequence[float], look: Look) -> Item:
+    """Return a shade for each peak of the arrivals."""
+    start, stop = np.array(history.peaks, float).reshape(-1, 2).T
+    low, high = (np.full(len(start), end) for end in ends)
+    return Item(kind="bars", look=look, x=start, x1=stop, y=low, y1=high, opacity=0.25)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError, column_not_found
-from cepkit.plots import drawing, theme
-from cepkit.plots.theme import cut, escaped
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
+from cepkit.plots.scene import Item, Look, PlotAxis, PlotPanel, PlotScene, lane_height, lanes, span
 
 KEYS = ("state", "event_type")
 POSITION_BINS = 96
 UTILITY_BINS = 40
 MOST_ROWS = 60
 ONE_COLUMN = "all positions"
-HUE, DROP_HUE = "#0072b2", "#d55e00"
-_LEFT, _WIDTH, _HISTOGRAM = 150, 900, 150
+_HISTOGRAM = 150  # pixels
 
 
 class Utilities(NamedTuple):
@@ -174,138 +169,80 @@ def share_up_to(made: Utilities, threshold: float) -> float:
     return float((n * part).sum() / n.sum()) if n.sum() else 0.0
 
 
-def utility_figure(made: Utilities, *, threshold: float | None = None, title: str | None = None) -> go.Figure:
-    """Draw the mean utility by row and position, and below it a histogram of the utilities."""
-    from plotly.subplots import make_subplots
-
-    from cepkit.plots.lean import LeanFigure
-
-    heights = [max(90, 24 * len(made.rows)), 190]
-    figure = make_subplots(
-        rows=2, cols=1, row_heights=heights, vertical_spacing=90 / (sum(heights) + 90), figure=LeanFigure()
-    )
-    labels = [escaped(cut(row["label"])) for row in made.rows]
-    middles = (made.edges[:-1] + made.edges[1:]) / 2
-    figure.add_heatmap(
-        x=middles,
-        y=labels,
-        z=made.mean,
-        customdata=np.stack([made.n, np.broadcast_to(made.edges[:-1], made.n.shape)], axis=-1),
-        zmin=0.0,
-        zmax=float(made.utility_edges[-1]),
-        colorscale="Cividis",
-        colorbar={"title": {"text": "utility"}, "len": heights[0] / sum(heights), "y": 1, "yanchor": "top"},
-        hovertemplate="<b>%{y}</b>, position from %{customdata[1]:.6~g}<br>utility %{z:.4~g}, "
-        "%{customdata[0]:,.6~g} seen<extra></extra>",
-        row=1,
-        col=1,
-    )
-    widths = np.diff(made.utility_edges)
-    for r, label in enumerate(labels):
-        figure.add_bar(
-            x=(made.utility_edges[:-1] + made.utility_edges[1:]) / 2,
-            y=made.n_of_utility[r],
-            width=widths,
-            name=label,
-            marker={
-                "color": theme.PALETTE[r % len(theme.PALETTE)],
-                "pattern": {"shape": ("", "/", "x", ".", "-", "|", "+", "\\")[r % 8]},
-            },
-            hovertemplate=f"<b>{label}</b>, utility about %{{x:.4~g}}: %{{y:,.6~g}}<extra></extra>",
-            row=2,
-            col=1,
-        )
-    if made.n_dropped.any():
-        figure.add_scatter(
-            x=(made.utility_edges[:-1] + made.utility_edges[1:]) / 2, y=made.n_dropped.sum(axis=0),
-            name="dropped", mode="lines+markers", marker={"color": DROP_HUE, "symbol": "x"},
-            line={"color": DROP_HUE, "width": 1.5},
-            hovertemplate="utility about %{x:.4~g}: %{y:,.6~g} dropped<extra></extra>", row=2, col=1,
-        )  # fmt: skip
+def utility_scene(
+    table: Utilities, *, threshold: float | None = None, title: str = "", row: int | None = None
+) -> PlotScene:
+    """Return the mean utility by row and position, and below it how many have each utility, or of one row."""
+    n_columns, most = len(table.edges) - 1, float(table.utility_edges[-1])
+    labels = [entry["label"] for entry in table.rows]
+    low, high = table.edges[0], table.edges[-1]
+    share, at = table.mean / (most or 1.0), ", position from {low}" if table.has_position else ""
+    cells = Item(
+        kind="cells", look=Look("", 0), x=table.edges, y=share,
+        texts=[f"{value:.2g}" if value == value else "" for value in table.mean.ravel()],
+        words="{row}" + at + ": utility {utility}, {n} seen",
+        fields={
+            "row": [label for label in labels for _ in range(n_columns)], "utility": table.mean, "n": table.n,
+            "low": np.broadcast_to(table.edges[:-1], table.n.shape),
+        },
+        pick=lambda i: {
+            **_row_of(table, i // n_columns), "position": table.edges[i % n_columns :][:2].tolist(),
+            "utility": float(table.mean.flat[i]), "n": float(table.n.flat[i]),
+        },
+    )  # fmt: skip
+    shown = slice(None) if row is None else slice(row, row + 1)
+    n, lost = (counts[shown].sum(axis=0) for counts in (table.n_of_utility, table.n_dropped))
+    floor, top = span(n)
+    x, x1 = table.utility_edges[:-1], table.utility_edges[1:]
+    gap = 0.08 * (x1 - x)
+    bars = Item(
+        kind="bars", look=Look("seen", 0), x=x, x1=x1 - gap, y=np.zeros(len(n)), y1=n, opacity=0.6,
+        words="utility from {low} to {high}: {n} seen, {lost} dropped",
+        fields={"low": x, "high": x1, "n": n, "lost": lost},
+        pick=lambda b: {"utility": [float(x[b]), float(x1[b])], "n": float(n[b])},
+    )  # fmt: skip
+    dropped = Item(kind="bars", look=Look("dropped", 4), x=x, x1=x1 - gap, y=np.zeros(len(n)), y1=lost)
+    total = float(n.sum())
+    sums = Item(
+        kind="line", look=Look("share of all up to this utility (top: 100 %)", 3, dash="dash"),
+        x=table.utility_edges, y=np.append(0.0, np.cumsum(n)) / (total or 1.0) * top,
+    )  # fmt: skip
+    legend = [("bars", bars.look), *([("bars", dropped.look)] if lost.any() else []), ("line", sums.look)]
+    items = [bars, dropped, *([sums] if total else [])]
+    notes = ""
     if threshold is not None:
-        share = share_up_to(made, threshold)
-        figure.add_vline(
-            x=threshold, line={"color": theme.INK, "dash": "dash"}, row=2, col=1,
-            annotation={"text": f"{100 * share:.3g} % up to {threshold:.4g}"},
-        )  # fmt: skip
-    line = {"gridcolor": theme.GRID, "zeroline": False}
-    word = "position in the window" if made.has_position else ONE_COLUMN
-    figure.update_xaxes(title={"text": word}, showticklabels=made.has_position, row=1, col=1, **line)
-    figure.update_xaxes(title={"text": "utility"}, row=2, col=1, **line)
-    figure.update_yaxes(autorange="reversed", type="category", automargin=True, row=1, col=1)
-    figure.update_yaxes(title={"text": "seen"}, rangemode="tozero", automargin=True, row=2, col=1, **line)
-    figure.update_layout(
-        title=theme.title_at_left([escaped(title)] if title else [""]),
-        barmode="stack",
-        legend={"x": 1.02, "y": heights[1] / (sum(heights) + 90), "yanchor": "top"},
-        margin={"l": 60, "r": 20, "t": 50, "b": 60},
-        **theme.layout(sum(heights) + 200),
-    )
-    if not made.rows:
-        figure.add_annotation(text="no utilities", showarrow=False, x=0.5, y=0.9, xref="paper", yref="paper")
-    return figure
-
-
-def utility_svg(made: Utilities, *, threshold: float | None = None, title: str = "Utilities") -> str:
-    """Return the table and the histogram of its utilities as SVG text."""
-    top = 34
-    height = max(12, min(22, 360 // max(1, len(made.rows))))
-    step = (_WIDTH - _LEFT - 20) / (len(made.edges) - 1)
-    most = float(made.utility_edges[-1])
-    parts = [drawing.text(0, 18, title, size=15)]
-    for r, row in enumerate(made.rows):
-        y = top + r * height
-        words = drawing.fitting(row["label"], _LEFT - 12, 11)
-        parts.append(drawing.text(_LEFT - 8, y + height / 2 + 4, words, anchor="end", size=11))
-        for b, value in enumerate(made.mean[r].tolist()):
-            if value != value:
-                continue
-            opacity = f"{0.06 + 0.94 * value / (most or 1.0):.3f}"
-            x = _LEFT + b * step
-            cell = drawing.element(
-                "rect", x=f"{x:.1f}", y=y, width=f"{step:.1f}", height=height - 1, fill=HUE,
-                fill_opacity=opacity,
-            )  # fmt: skip
-            parts.append(drawing.titled(cell, f"{row['label']}: utility {value:.4g}, {made.n[r, b]:,g} seen"))
-    bottom = top + height * max(1, len(made.rows))
-    if not made.rows:
-        parts.append(drawing.text(_LEFT, top + 12, "no utilities"))
-    for value in drawing.ticks(made.edges[0], made.edges[-1]) if made.has_position else ():
-        x = _LEFT + (value - made.edges[0]) / (made.edges[-1] - made.edges[0]) * (_WIDTH - _LEFT - 20)
-        parts.append(drawing.text(x, bottom + 14, drawing.tick_text(value), anchor="middle", size=11))
-    word = "position in the window" if made.has_position else ONE_COLUMN
-    parts.append(drawing.text((_LEFT + _WIDTH) / 2, bottom + 30, word, anchor="middle"))
-    n = made.n_of_utility.sum(axis=0)
-    floor, scale = bottom + 52 + _HISTOGRAM, _HISTOGRAM / max(float(n.max(initial=0.0)), 1e-300)
-    wide = (_WIDTH - _LEFT - 20) / UTILITY_BINS
-    x0 = _LEFT + np.arange(UTILITY_BINS) * wide
-    bars = drawing.rectangles(x0, floor - n * scale, x0 + wide - 1, np.full(UTILITY_BINS, floor))
-    parts.append(drawing.path(bars, fill=HUE, fill_opacity=0.7))
-    has_drops = bool(made.n_dropped.any())
-    if has_drops:
-        lost = made.n_dropped.sum(axis=0)
-        bars = drawing.rectangles(x0, floor - lost * scale, x0 + wide - 1, np.full(UTILITY_BINS, floor))
-        parts.append(drawing.path(bars, fill=DROP_HUE))
-    for value in drawing.ticks(0.0, most):
-        x = _LEFT + value / (most or 1.0) * wide * UTILITY_BINS
-        parts.append(drawing.text(x, floor + 14, drawing.tick_text(value), anchor="middle", size=11))
-    for value in drawing.ticks(0.0, float(n.max(initial=0.0)), 3):
-        y = floor - value * scale
-        parts.append(drawing.path(f"M{_LEFT},{y:.1f}H{_WIDTH - 20}", stroke=theme.GRID))
-        parts.append(drawing.text(_LEFT - 8, y + 4, drawing.tick_text(value), anchor="end", size=11))
-    words = "utility (bars: how many are seen" + (
-        ", and in orange how many were dropped)" if has_drops else ")"
-    )
-    parts.append(drawing.text((_LEFT + _WIDTH) / 2, floor + 30, words, anchor="middle"))
-    if threshold is not None:
-        x = _LEFT + min(threshold, most) / (most or 1.0) * wide * UTILITY_BINS
-        parts.append(
-            drawing.path(
-                f"M{x:.1f},{floor - _HISTOGRAM}V{floor}", stroke="currentColor", stroke_dasharray="5 3"
+        ends = np.full(2, min(threshold, most))
+        items.append(
+            Item(
+                kind="line", look=Look("threshold", dash="dash"), x=ends, y=np.array([floor, top]), width=1.5
             )
         )
-        words = f"{100 * share_up_to(made, threshold):.3g} % up to {threshold:.4g}"
-        is_right = x > (_LEFT + _WIDTH) / 2
-        at, anchor = (x - 5, "end") if is_right else (x + 5, "start")
-        parts.append(drawing.text(at, floor - _HISTOGRAM + 10, words, anchor=anchor, size=11))
-    return drawing.document(_WIDTH, floor + 42, title, parts)
+        notes = f", threshold {threshold:.4g}: {100 * share_up_to(table, threshold):.3g} % of all up to it"
+        legend.append(("line", items[-1].look))
+    left_out = f"{table.n_rows_left_out:,} rows with the smallest counts are left out"
+    word = "position in the window" if table.has_position else ONE_COLUMN
+    seen = table.n.sum(axis=1).tolist()
+    whose = "all rows" if row is None else labels[row]
+    return PlotScene(
+        title=title, note=left_out if table.n_rows_left_out else "",
+        panels=(
+            PlotPanel(
+                x=PlotAxis(float(low), float(high), word, names=() if table.has_position else (ONE_COLUMN,)),
+                y=lanes(labels), height=lane_height(len(labels), least=12, most=24), items=(cells,),
+                pick_lane=lambda r: {**_row_of(table, r), "n": float(table.n[r].sum())},
+                hints=tuple(f"{label}: {n:,.6g} seen" for label, n in zip(labels, seen, strict=True)),
+            ),
+            PlotPanel(
+                x=PlotAxis(0.0, most, "utility"), y=PlotAxis(floor, top), items=tuple(items),
+                height=_HISTOGRAM, label=f"{whose}: number with each utility{notes}",
+            ),
+        ),
+        hint="Point at a cell or a bar to read it. Click it or press arrow keys to select it.",
+        about=f"utilities of {len(labels)} rows by position, and how many have each utility",
+        empty="" if labels else "no utilities", legend=tuple(legend),
+    )  # fmt: skip
+
+
+def _row_of(table: Utilities, row: int) -> dict:
+    keys = table.rows[row]
+    return {"row": keys["label"], **{name: keys[name] for name in KEYS if name in keys}}
