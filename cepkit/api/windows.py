@@ -47,8 +47,8 @@ def window(
         As for `match`.
     aggregates : mapping of str to str, or Window
         Columns by name: ``{"total": "sum(price)", "above": "price - avg(price)"}``. The aggregates are sum,
-        count, avg, min, max, std, distinct, first, last and delta. A column outside of them is the value of
-        the row itself. A `cepkit.Window` is the whole call as a value.
+        count, avg, min, max, median, std, var, distinct, first, last and delta. A column outside of them is
+        the value of the row itself. A `cepkit.Window` is the whole call as a value.
     time : str, timedelta or int, optional
         A row stays for this time, by the first column of ``order_by``: the window holds the rows with
         ``ts > now - time``. A row that is exactly ``time`` old has left.

@@ -22,6 +22,7 @@ from cepkit.frames.sources import WrappedSource
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.expressions.functions import SIGNATURES
+from cepkit.language.expressions.summaries import SUMMED
 from cepkit.language.match_recognize.patterns import (
     IsDistinct,
     IsTruth,
@@ -199,7 +200,7 @@ def _types(wishes: Wishes, known: Mapping[str, ColumnType], names: Iterable[str]
 def _summed(node: ex.Expression, dialect: Dialect | None) -> Iterator[str]:
     """Yield the columns in a sum or a mean."""
     match node:
-        case ex.Aggregate(function="sum" | "avg", operand=ex.Expression() as operand):
+        case ex.Aggregate(function=function, operand=ex.Expression() as operand) if function in SUMMED:
             yield from columns_in(operand)
     if dialect is not None:
         yield from dialect.summed_in(node)
@@ -347,5 +348,5 @@ def _columns_alone(tree: ex.Expression, of: pa.DataType) -> Iterator[tuple[str, 
 def _summed_in(node: ex.Expression) -> Iterator[str]:
     """Yield the columns in a sum or a mean."""
     match node:
-        case RowAggregate(function="sum" | "avg", arguments=(operand,)):
+        case RowAggregate(function=function, arguments=(operand,)) if function in SUMMED:
             yield from columns_in(operand)

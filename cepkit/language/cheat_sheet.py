@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cepkit.language.expressions.summaries import SUMMARIES, SUMMARY_SPELLINGS
 from cepkit.language.match_recognize.printing import say_rows
 from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, SelectedRows
 from cepkit.language.regex.query import RegexQuery, say_regex
@@ -191,7 +192,18 @@ _FUNCTIONS = _entries(
         ("cosine(v, w) > 0.9", "cosine similarity of two arrays"),
         ("l2(v, w) < 1", "Euclidean distance of two arrays"),
     ),
-) + _entries(MEASURE, (("collect(x)", "a list of the values; only in measures="),))
+) + _entries(
+    MEASURE,
+    (
+        ("collect(x)", "a list of the values; only in measures="),
+        *((f"{name}(x)", f"{summary.meaning}; only in measures=") for name, summary in SUMMARIES.items()),
+        *(
+            (f"{other}(x)", f"the same as {name}")
+            for other, name in SUMMARY_SPELLINGS.items()
+            if other != name
+        ),
+    ),
+)
 
 _SQL = (
     _entries(

@@ -29,7 +29,7 @@ from cepkit.language.sequences.printing import sase_text
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.streaming.operators.row_pattern_query import RowPatternStream
 from cepkit.windows.chains import Chain
-from cepkit.windows.values import SIDES, Join, Window, aggregate_name
+from cepkit.windows.values import SIDES, Join, Window
 
 # Files of saved state: text, numbers and Arrow tables in one file. Loading a file runs no code.
 
@@ -336,12 +336,7 @@ def _join_of_json(saved: Mapping[str, Any]) -> Join:
 
 
 def _refuse_missing_functions(query: Any) -> None:
-    called = {
-        node.function
-        for _, tree in query.trees()
-        for node in tree.walk()
-        if isinstance(node, Call) and aggregate_name(node) is None
-    }
+    called = {node.function for _, tree in query.trees() for node in tree.walk() if isinstance(node, Call)}
     missing = sorted(name for name in called if name not in BUILT_IN_NAMES and not is_registered(name))
     if missing:
         raise PredicateError(

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.measures.reducing import in_words, one_chunk, reduce_items
+from cepkit.engines.measures.reducing import in_words, one_chunk, reduce_items, summarised
 from cepkit.engines.measures.regex_measures import Evaluator, Rows, repeat_scalar
 from cepkit.errors import CepError
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.summaries import SUMMARIES
 from cepkit.windows.ranges import RANGES, Emitted
 from cepkit.windows.values import Operator, aggregate_name, aggregate_operand
 
@@ -209,11 +210,10 @@ class WindowEvaluator(RowEvaluator):
     def _reduce(self, name: str, e: ex.Expression, operand: ex.Expression, values: pa.Array) -> pa.Array:
         """Return an aggregate that needs a kernel."""
         if name != "distinct":
-            checked = "avg" if name == "std" else name
             try:
-                reduce_items(checked, values[:0], np.zeros(1, np.int64), None)
+                reduce_items(name, values[:0], np.zeros(1, np.int64), None)
             except TypeError as error:
-                raise self.wrong(e, str(error).replace("avg()", f"{name}()")) from None
+                raise self.wrong(e, str(error)) from None
         present = present_values(values)
         count = self._count(present)
         none = count == 0
@@ -222,15 +222,17 @@ class WindowEvaluator(RowEvaluator):
                 return pa.array(self._distinct(values))
             except pa.ArrowNotImplementedError:
                 raise self.wrong(e, f"distinct() is not defined for {in_words(values.type)}") from None
+        if name in SUMMARIES and name not in ("std", "var"):
+            return summarised(name, values, self.emitted.start.tolist(), self.emitted.stop.tolist())
         if name in ("min", "max"):
             ranks = _ranks(values, self._order(operand))
             rows = self._extreme_places(ranks, present, name == "max")
             return values.take(pa.array(rows, mask=none))
         numbers = as_numbers(values)
         try:
-            if name == "std":
-                std_values = self._deviations(numbers, present, count)
-                return pa.array(std_values, mask=none | np.isnan(std_values))
+            if name in ("std", "var"):
+                spread = self._deviations(numbers, present, count) ** (2 if name == "var" else 1)
+                return pa.array(spread, mask=none | np.isnan(spread))
             total = self._sums(numbers, present, name)
         except CepError as error:
             raise self.wrong(e, str(error)) from None

@@ -14,6 +14,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import positive_duration
 from cepkit.language.expressions.parsing import check_built, parse_expression
 from cepkit.language.expressions.printing import print_expression
+from cepkit.language.expressions.summaries import SUMMARIES
 from cepkit.language.query_parts import Duration, Query, as_columns, as_mapping, refuse_parameters
 from cepkit.limits import ENTRIES, LENGTH, refuse_beyond
 
@@ -22,11 +23,8 @@ STATUS, EMITTED = "status", "emitted"  # columns that emit="all" adds
 SIDES = ("left", "right")
 HOW = ("inner", "left", "right", "outer")
 TRIGGERS = ("both", *SIDES)
-SPREADS = {"std": "std", "stdev": "std", "stddev": "std"}  # aggregates that only windows know
-COUNTS = {"distinct": "distinct", "nunique": "distinct", "count_distinct": "distinct"}
-_OTHER_AGGREGATE = re.compile(r"(?i)\b(median|percentile|quantile|mode|var|variance)\s*\(")
+_OTHER_AGGREGATE = re.compile(r"(?i)\b(percentile|quantile|mode)\s*\(")
 _REFUSED = ("collect",)
-_ONLY_HERE = {**SPREADS, **COUNTS}
 
 
 class _Operator(Query):
@@ -89,11 +87,6 @@ class _Operator(Query):
                 name = aggregate_name(node)
                 if name is None:
                     continue
-                if isinstance(node, ex.Call) and len(node.arguments) != 1:
-                    raise PredicateError(
-                        f"{role}: {node.function} takes one argument, {len(node.arguments)} given\n"
-                        f"{self.underlined(role, node)}"
-                    )
                 if role == "where":
                     raise PredicateError(
                         f"{role}: {node} ranges over a window, and where decides before a row enters it; use "
@@ -376,16 +369,12 @@ Operator = Window | Join
 
 def aggregate_name(node: ex.Expression) -> str | None:
     """Return the name of the aggregate that a node of an expression is, or None."""
-    if isinstance(node, ex.Aggregate):
-        return node.function
-    if isinstance(node, ex.Call) and not fn.is_registered(node.function):
-        return _ONLY_HERE.get(node.function.lower())
-    return None
+    return node.function if isinstance(node, ex.Aggregate) else None
 
 
 def aggregate_operand(node: ex.Expression) -> ex.Expression | None:
     """Return the expression that an aggregate ranges over; None for ``count()``."""
-    return node.arguments[0] if isinstance(node, ex.Call) else getattr(node, "operand", None)
+    return getattr(node, "operand", None)
 
 
 def aggregates_of(tree: ex.Expression) -> list[ex.Expression]:
@@ -394,7 +383,8 @@ def aggregates_of(tree: ex.Expression) -> list[ex.Expression]:
 
 
 def _no_aggregate(name: str) -> str:
-    return f"a window has no {name}(); it has sum, count, avg, min, max, std, distinct, first, last and delta"
+    others = ", ".join(["sum", "count", "avg", "min", "max", *SUMMARIES, "first", "last"])
+    return f"a window has no {name}(); it has {others} and delta"
 
 
 def _below(node: ex.Expression) -> list[ex.Expression]:

@@ -32,7 +32,7 @@ MEASURES = (
     "sum(x + g)", "avg(y)", "delta(t)", "collect(x)", "collect(s)", "collect(y)", "max(x) - min(x) >= 2",
     "last(x) // first(y)", "last(g) % 3", "first(x) / last(x)", "first(f) and not last(f)",
     "first(y) is null", "last(s) in ('ab', 'b')", "abs(first(y)) + count()",
-    "min(t) == first(t)", "sum(x * 2) > sum(g)",
+    "min(t) == first(t)", "sum(x * 2) > sum(g)", "median(x + g)", "std(y)", "var(g)", "distinct(s)",
 )  # fmt: skip
 
 

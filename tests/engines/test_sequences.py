@@ -14,6 +14,8 @@ from cepkit.engines import search
 from cepkit.engines.after_match import report_matches
 from cepkit.engines.search import search_sequence
 from cepkit.engines.shared.python_kernels import plain_module
+from cepkit.language.expressions.functions import AGGREGATE_SPELLINGS
+from cepkit.language.expressions.summaries import SUMMARIES, Summary
 from cepkit.planning.planner import engines
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import SequenceMatch, sequence_matches
@@ -78,6 +80,26 @@ def test_aggregates_of_expressions():
     text = "PATTERN SEQ(A a, B+ b[]) WHERE max(b.x * 2) > 5"
     found = cep.match(frame, text, event_type="kind", order_by="t", measures={"n": "count(b)"})
     assert found.to_frame()["n"].tolist() == [1, 2]
+
+
+def test_summaries_of_a_repeated_event():
+    frame = pd.DataFrame({"t": range(6), "kind": list("ABBBCA"), "x": [9.0, 5, None, 2, 0, 1]})
+    texts = ["median(b.x)", "std(b.x)", "var(b.t)", "distinct(b.x)", "nunique(b.kind)"]
+    text = "PATTERN SEQ(A a, B+ b[], C c) WHERE partition_contiguity"
+    measures = {f"m{i}": measure for i, measure in enumerate(texts)}
+    rows = cep.match(frame, text, event_type="kind", order_by="t", measures=measures).to_frame()
+    assert rows.values.tolist() == [[3.5, 1.5, pytest.approx(2 / 3), 2, 1]]
+
+
+def test_a_new_summary_is_one_entry(monkeypatch):
+    """Parsers, measures and windows read the table of summaries."""
+    span = Summary(lambda values: max(values) - min(values), "the greatest minus the least value")
+    monkeypatch.setitem(SUMMARIES, "span", span)
+    monkeypatch.setitem(AGGREGATE_SPELLINGS, "span", "span")
+    frame = pd.DataFrame({"t": range(5), "x": [1.0, 4, 2, 8, 3]})
+    rows = cep.match(frame, ". up up", define={"up": "x != prev(x)"}, order_by="t", measures={"s": "span(x)"})
+    assert rows.to_frame()["s"].tolist() == [3.0]
+    assert cep.window(frame, {"s": "span(x)"}, length=2)["s"].tolist() == [0, 3, 2, 6, 5]
 
 
 def test_a_look_by_a_python_kernel_keeps_no_more_than_a_compiled_one(monkeypatch):

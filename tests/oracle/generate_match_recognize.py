@@ -238,7 +238,7 @@ def random_value(random: Random, name: str, names: list[str], row_local: bool) -
     return random_column(random, own)
 
 
-_MOMENTS = ("stddev", "stddev_pop", "variance", "var_pop")
+_MOMENTS = ("stddev", "stddev_pop", "variance", "var_pop", "median")
 
 
 def random_measure(random: Random, names: list[str]) -> ex.Expression:

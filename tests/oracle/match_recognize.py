@@ -569,6 +569,7 @@ AGGREGATES: dict[str, Callable[[list], Any]] = {
     "bool_or": any,
     "arbitrary": operator.itemgetter(0),
     "any_value": operator.itemgetter(0),
+    "median": lambda values: float(statistics.median(map(Fraction, values))),
     "variance": lambda values: float(statistics.variance(map(Fraction, values))),
     "var_samp": lambda values: float(statistics.variance(map(Fraction, values))),
     "var_pop": lambda values: float(statistics.pvariance(map(Fraction, values))),

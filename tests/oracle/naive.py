@@ -431,11 +431,20 @@ def aggregated(function: str, values: Sequence[Any]) -> Any:
             return values[-1] if values else None
         case "delta":
             return _apply(operator.sub, values[-1], values[0]) if values else None
+    if function == "distinct":
+        return len(dict.fromkeys(present))
     if not present:
         return None
     match function:
         case "max":
             return max(present)
+        case "median":
+            ranked = sorted(present)
+            return (ranked[(len(ranked) - 1) // 2] + ranked[len(ranked) // 2]) / 2
+        case "var" | "std":
+            exact = [Fraction(value) for value in present]
+            spread = sum((value - sum(exact) / len(exact)) ** 2 for value in exact) / len(exact)
+            return math.sqrt(spread) if function == "std" else float(spread)
         case "min":
             return min(present)
         # Left to right; the built-in sum compensates rounding from Python 3.12 on.

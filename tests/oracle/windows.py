@@ -14,6 +14,7 @@ the rounded sum, divided by the count. ``std`` is the root of ``round(n * sum(x^
 from __future__ import annotations
 
 import math
+import statistics
 from fractions import Fraction
 
 CURRENT, EXPIRED = "current", "expired"
@@ -61,6 +62,11 @@ def reduce_values(function: str, values: list):
         return total
     if function == "avg":
         return None if total is None else float(total) / len(present)
+    if function == "median":
+        return float(statistics.median(present))
+    if function == "var":
+        spread = reduce_values("std", values)
+        return None if spread is None else spread**2
     if function == "std":
         if any(math.isinf(value) for value in present):
             return None

@@ -23,6 +23,9 @@ AGGREGATES = {
     "whole_spread": ("std", "k", "std(k)"),
     "top": ("max", "k", "max(k)"),
     "kinds": ("distinct", "g", "distinct(g)"),
+    "middle": ("median", "x", "median(x)"),
+    "whole_middle": ("median", "k", "median(k)"),
+    "variance": ("var", "k", "var(k)"),
     "oldest": ("first", "k", "first(k)"),
     "word": ("min", "g", "min(g)"),
 }

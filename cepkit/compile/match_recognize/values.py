@@ -48,6 +48,7 @@ from cepkit.errors import CepError, ColumnNotFoundError, PredicateError, column_
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, MAP, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import SIGNATURES, WITH_UNIT
+from cepkit.language.expressions.summaries import SUMMARIES, Summary
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.clauses import OF_MATCH_RECOGNIZE
 from cepkit.language.match_recognize.printing import print_sql
@@ -255,13 +256,31 @@ AGGREGATES: dict[str, Steps] = {
         None, lambda s, p: p if p[1] is not None and (s is None or p[1] < s[1]) else s, lambda s: s and s[0]
     ),
 }
+
+
+def _of_all(summary: Summary) -> Steps:
+    """Return a summary of all values; its state is a chain, from the last value to the first."""
+
+    def result(state: tuple | None) -> Any:
+        values = []
+        while state:
+            state, item = state
+            values.append(item)
+        return summary.compute(values[::-1]) if values else summary.of_nothing
+
+    return Steps(None, lambda state, item: (state, item), result)
+
+
+OF_SUMMARIES = {summary.sql: _of_all(summary) for summary in SUMMARIES.values() if summary.sql}
+AGGREGATES |= OF_SUMMARIES
 # Aggregates whose result has the type of the first argument.
 OF_FIRST_ARGUMENT = ("sum", "min", "max", "max_by", "min_by", "any_value", "arbitrary")
 
 
 # Turn expressions of MATCH_RECOGNIZE into Python functions of a place in a match.
 
-_OF_NUMBERS = ("sum", "avg", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop")
+_FLOATS = ("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop", *OF_SUMMARIES)
+_OF_NUMBERS = ("sum", "avg", *_FLOATS)
 
 
 def compile_condition(
@@ -420,7 +439,7 @@ def _aggregate(
         kind = arguments[0].type if arguments[0].type.kind in (TIME, DURATION) else ColumnType(FLOAT)
     elif tree.function in ("bool_and", "bool_or", "every"):
         kind = ColumnType(BOOLEAN)
-    elif tree.function.startswith(("stddev", "var")):
+    elif tree.function in _FLOATS:
         kind = ColumnType(FLOAT)
     elif tree.function == "array_agg":
         kind = ColumnType(LIST, item=arguments[0].type)

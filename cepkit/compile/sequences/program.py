@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from cepkit.compile.shared.binding import Binder, holds_lists
 from cepkit.compile.shared.bound_query import ALWAYS, EVENT, BoundQuery, Prepared, Term
-from cepkit.compile.shared.operations import mean
+from cepkit.compile.shared.operations import mean, refuse_for_measures_only
 from cepkit.errors import CepError
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, NUMBERS, TEXT, TIME, WHOLE, ColumnType
 from cepkit.language.expressions import trees as ex
@@ -118,8 +118,7 @@ class ElementBinder(Binder):
             raise self.wrong(e, f"an aggregate ranges over the events of one variable, not of {variables}")
         variable, over = variables[0], EARLIER if ranges == {ex.ALL_BEFORE} else ALL
         function = e.function
-        if function == "collect":
-            raise self.wrong(e, "collect() makes a list, which only a measure can hold")
+        refuse_for_measures_only(self, e)
         if isinstance(e.operand, ex.Reference) and e.operand.name is None:
             if function != "count":
                 raise self.wrong(e, f"{function}() names no column; write {function}({variable}.price)")

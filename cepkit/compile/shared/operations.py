@@ -38,6 +38,7 @@ from cepkit.events import (
 )
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks
+from cepkit.language.expressions.summaries import reason_for_measures_only
 from cepkit.limits import NESTED_COMPARISONS
 
 # Texts as times, for every language. A text may have a zone or none.
@@ -345,17 +346,18 @@ def event_level(binder: TermBinder, e: ex.Previous | ex.Aggregate, name: str) ->
     return binder.as_float(arg) if arg.kind == ANY_KIND else arg
 
 
+def refuse_for_measures_only(binder: TermBinder, e: ex.Aggregate) -> None:
+    """Raise for an aggregate that no condition can hold."""
+    if reason := reason_for_measures_only(e.function):
+        raise binder.wrong(e, f"{e.function}() {reason}, which only measures can have")
+
+
 def aggregate(binder: TermBinder, e: ex.Aggregate) -> Term:
     """Return the term of an aggregate over the match."""
     function = e.function
     if function == "count" and e.operand is None:
         return Term("count", (), INTEGER, None, False, None, START)
-    if function == "collect":
-        raise binder.wrong(
-            e,
-            "collect() makes a list, which only a measure can hold; "
-            "a predicate needs a number or a truth value",
-        )
+    refuse_for_measures_only(binder, e)
     arg = event_level(binder, e, function)
     if function == "last":
         # A match is contiguous in its partition, so its last row before this one is the previous row.

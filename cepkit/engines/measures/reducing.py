@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from cepkit.compile.shared.bound_query import BoundQuery, Prepared
 from cepkit.errors import CepError
 from cepkit.events import FLOAT, LIST, Column, ColumnType
+from cepkit.language.expressions.summaries import SUMMARIES
 
 # Reductions of the values of every match to one value: counts, sums, means, extremes, lists.
 
@@ -26,6 +27,11 @@ def reduce_items(
         list_array = pa.ListArray if small else pa.LargeListArray
         return list_array.from_arrays(pa.array(first_item, pa.int32() if small else pa.int64()), values)
     starts = first_item[:-1]
+    if function in SUMMARIES:
+        if SUMMARIES[function].of_numbers:
+            _check(function, values.type)
+        bounds = first_item.tolist()
+        return summarised(function, values, bounds[:-1], bounds[1:])
     present = values.is_valid().to_numpy(zero_copy_only=False)
     counts = _segments(np.add, present.astype(np.int64), starts)
     if function == "count":
@@ -47,6 +53,22 @@ def reduce_items(
     total = _segments(np.add, numbers, starts)
     result = pa.array(total, mask=none)
     return result.cast(kind) if pa.types.is_duration(kind) else result
+
+
+def summarised(function: str, values: pa.Array, start: list[int], stop: list[int]) -> pa.Array:
+    """Return a summary of the values in each range; nulls do not count. Time O(values in all ranges)."""
+    summary = SUMMARIES[function]
+    if pa.types.is_nested(values.type):
+        raise TypeError(f"{function}() is not defined for {in_words(values.type)}")
+    items = values.to_pylist() if summary.of_numbers else plain_items(values)
+    of_range = ([item for item in items[i:j] if item is not None] for i, j in zip(start, stop, strict=True))
+    results = [summary.compute(part) if part else summary.of_nothing for part in of_range]
+    return pa.array(results, pa.float64() if summary.of_nothing is None else pa.int64())
+
+
+def plain_items(values: pa.Array) -> list:
+    """Return a number for each value, the same for equal values; None for null."""
+    return values.dictionary_encode().indices.to_pylist()
 
 
 def _check(function: str, kind: pa.DataType) -> None:

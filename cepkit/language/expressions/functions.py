@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, overload
 
 from cepkit.errors import CepError, PredicateError, nearest
+from cepkit.language.expressions.summaries import SUMMARY_SPELLINGS
 from cepkit.language.expressions.trees import AGGREGATES
 
 # Only names and numbers of arguments are defined here; the engines define what a function computes.
@@ -48,7 +49,9 @@ FUNCTIONS: dict[str, Arity] = {
     **dict.fromkeys(VECTOR_FUNCTIONS, TWO),
 }
 
-AGGREGATE_SPELLINGS = {name: name for name in AGGREGATES} | {"average": "avg", "mean": "avg"}
+AGGREGATE_SPELLINGS = (
+    {name: name for name in AGGREGATES} | SUMMARY_SPELLINGS | {"average": "avg", "mean": "avg"}
+)
 
 # Functions of other languages, and what to write instead.
 _PREVIOUS = (

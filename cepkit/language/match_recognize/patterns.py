@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from cepkit.language.expressions.summaries import SUMMARIES
 from cepkit.language.expressions.trees import Expression, Literal, parts_of, text_of
 from cepkit.limits import REPEATS, refuse_beyond
 
@@ -13,7 +14,7 @@ Span = tuple[int, int]
 AGGREGATES_OF_ROWS = (
     "count", "count_if", "sum", "avg", "min", "max", "array_agg", "bool_and", "every", "bool_or",
     "arbitrary", "any_value", "max_by", "min_by", "map_agg", "stddev", "stddev_pop", "stddev_samp",
-    "variance", "var_pop", "var_samp",
+    "variance", "var_pop", "var_samp", *(summary.sql for summary in SUMMARIES.values() if summary.sql),
 )  # fmt: skip
 OF_TWO_ARGUMENTS = ("max_by", "min_by", "map_agg")
 NAVIGATIONS = ("first", "last", "prev", "next")

@@ -17,6 +17,7 @@ from cepkit.language.expressions.durations import positive_duration
 from cepkit.language.expressions.mistakes import PATTERN_WORDS
 from cepkit.language.expressions.parsing import check_built, check_tree, make_parser, parse, parse_expression
 from cepkit.language.expressions.printing import print_expression, times_text
+from cepkit.language.expressions.summaries import reason_for_measures_only
 from cepkit.language.expressions.trees import text_of
 from cepkit.language.query_parts import (
     Duration,
@@ -182,12 +183,13 @@ def _refuse_no_event(query: RegexQuery) -> None:
         raise CepError(f"pattern {str(query.pattern)!r} has no event; name at least one predicate, or '.'")
 
 
-def _refuse_collect_in_predicate(query: RegexQuery) -> None:
+def _refuse_what_only_measures_have(query: RegexQuery) -> None:
     for name, tree in query.define:
         for node in tree.walk(literals=False):
-            if isinstance(node, ex.Aggregate) and node.function == "collect":
+            reason = reason_for_measures_only(node.function) if isinstance(node, ex.Aggregate) else None
+            if reason is not None:
                 role = f"predicate {name!r}"
-                message = f"{role}: {node} makes a list, which only measures can have"
+                message = f"{role}: {node} {reason}, which only measures can have"
                 raise PredicateError(f"{message}\n{query.underlined(role, node)}")
 
 
@@ -256,7 +258,7 @@ def _warn_of_dead_parts(query: RegexQuery) -> None:
 
 CHECKS: tuple[Callable[[RegexQuery], None], ...] = (
     _refuse_no_event,
-    _refuse_collect_in_predicate,
+    _refuse_what_only_measures_have,
     _refuse_aggregate_at_first,
     refuse_clash_with_partition,
     _refuse_column_outside_aggregate,

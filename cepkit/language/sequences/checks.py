@@ -9,6 +9,7 @@ from dataclasses import replace
 from cepkit.errors import CepError, PredicateError, nearest
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.printing import RESERVED, quoted_name
+from cepkit.language.expressions.summaries import reason_for_measures_only
 from cepkit.language.query_parts import refuse_clash_with_partition, refuse_parameters
 from cepkit.language.sequences.branches import referenced_variables
 from cepkit.language.sequences.patterns import (
@@ -431,8 +432,9 @@ def _check_reference(place: _Place, node: ex.Reference, aggregate: ex.Aggregate 
 def _check_aggregate(place: _Place, node: ex.Aggregate) -> None:
     inside = [part for part in node.walk() if isinstance(part, ex.Reference | ex.Attribute)]
     ranges = {(part.variable, part.index) for part in inside if isinstance(part, ex.Reference)}
-    if node.function == "collect" and not place.is_measure:
-        raise place.error(f"{node} makes a list, which only measures can have", node)
+    reason = reason_for_measures_only(node.function)
+    if reason is not None and not place.is_measure:
+        raise place.error(f"{node} {reason}, which only measures can have", node)
     if not inside and not (place.is_measure and node.operand is None):
         example = f"count({place.some})" if node.function == "count" else f"{node.function}({place.some}.x)"
         raise place.error(f"{node} names no event; write {example}", node)
