@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,12 +15,11 @@ from cepkit.language.expressions.printing import times_text
 from cepkit.language.match_recognize.printing import print_sql
 from cepkit.language.sequences.branches import Branch, Component
 from cepkit.language.sequences.printing import type_text
-from cepkit.plots.automata.automaton import choices_of, row_states
-from cepkit.plots.automata.layered import draw_edges, extent, places
+from cepkit.plots.automata.automaton import choices_of, edges, row_states
+from cepkit.plots.automata.layered import LINE_HEIGHT, automaton_traits
 
 MOST_STATES = 120  # of a drawn automaton
 MOST_BRANCHES = 12
-_POINT = re.compile(r"(-?[0-9.]+(?:e-?[0-9]+)?),(-?[0-9.]+(?:e-?[0-9]+)?)")
 
 
 @dataclass(frozen=True)
@@ -141,41 +139,15 @@ def draw_automaton(automaton: Automaton) -> dict[str, Any]:
     states = automaton.states
     if states.n_states > MOST_STATES:
         raise CepError(f"the automaton has {states.n_states} states; at most {MOST_STATES} are drawn")
-    placed = places(states)
-    left, top, right, bottom = extent(placed)
-
-    def move(point: re.Match[str]) -> str:
-        return f"{float(point[1]) - left:g},{float(point[2]) - top:g}"
-
-    circles = []
-    for state in range(states.n_states):
-        x, y = placed.centre(state)
-        circles.append(
-            {
-                "id": state, "label": str(state), "x": round(x - left, 1), "y": round(y - top, 1),
-                "is_start": state == 0, "is_final": state in states.accepting,
-                "tooltip": f"after {automaton.labels[state]}" if state else "before the first event",
-            }
-        )  # fmt: skip
-    lines = [
-        {
-            "source": drawn.edge.source,
-            "target": drawn.edge.target,
-            "label": "\n".join(drawn.edge.label_lines()),
-            "tooltip": drawn.edge.tooltip({})
-            if not automaton.tooltips
-            else _tooltip(automaton, drawn.edge.names),
-            "path": _POINT.sub(move, drawn.path),
-            "x": round(drawn.label_at[0] - left, 1),
-            "y": round(drawn.label_at[1] - top, 1),
-        }
-        for drawn in draw_edges(placed)
-    ]
-    return {"states": circles, "transitions": lines, "width": right - left, "height": bottom - top}
-
-
-def _tooltip(automaton: Automaton, names: Sequence[str]) -> str:
-    return "\n".join(automaton.tooltips.get(name, name) for name in names)
+    traits = automaton_traits(states)
+    for state, label in zip(traits["states"], automaton.labels, strict=True):
+        state["tooltip"] = f"after {label}" if state["id"] else "before the first event"
+    if automaton.tooltips:
+        names_of = {(edge.source, edge.target): edge.names for edge in edges(states)}
+        for transition in traits["transitions"]:
+            names = names_of[transition["source"], transition["target"]]
+            transition["tooltip"] = "\n".join(automaton.tooltips.get(name, name) for name in names)
+    return traits | {"height": traits["height"] - LINE_HEIGHT}
 
 
 def states_of_match(

@@ -181,10 +181,10 @@ def one_of(what: str | None, there: tuple[str, ...], whose: str) -> str:
 def _nfa(
     automaton: States, texts: dict[str, str], conditions: Iterable[tuple[str, str]], settings: dict
 ) -> NfaView:
-    from cepkit.plots.automata.nfa import NfaPicture
+    from cepkit.plots.automata.layered import automaton_traits
     from cepkit.widgets.nfa_view import NfaView
 
-    traits = NfaPicture(automaton, texts).traits()
+    traits = automaton_traits(automaton, texts)
     named_conditions = [{"name": name, "text": text} for name, text in conditions]
     return NfaView(**traits, conditions=named_conditions, is_alone=True, **settings)
 

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 
 import traitlets
 
-from cepkit.plots import drawing, theme
+from cepkit.plots.automata.layered import automaton_picture
 from cepkit.plots.stills.tables import lines_svg
 from cepkit.widgets.base import View, browser_half, counted
 
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
-
-# Pixels, the same as in pictures of automata and in nfa_view.js.
-RADIUS, RING, START_ARROW, ARROW = 17.0, 4.0, 26.0, 7.0
 
 
 class NfaView(View):
@@ -98,48 +95,8 @@ class NfaView(View):
     def _still(self) -> str:
         if not self.states:
             return lines_svg(["No automaton yet."])
-        head = (
-            f'<defs><marker id="cepkit-head" markerUnits="userSpaceOnUse" markerWidth="{ARROW:g}" '
-            f'markerHeight="{ARROW:g}" refX="0" refY="3.5" orient="auto">'
-            '<path d="M0,0L7,3.5L0,7z" fill="currentColor"/></marker></defs>'
-        )
-        parts = [head, *map(_transition, self.transitions), *(self._state(state) for state in self.states)]
-        label = f"automaton with {counted(len(self.states), 'state')}"
-        width, height = self.width, self.height
-        for condition in self.conditions:
-            words = f"{condition['name']}: {condition['text']}"
-            height += 18
-            width = max(width, len(words) * drawing.FONT_SIZE * drawing.ADVANCE)
-            parts.append(drawing.text(0, height - 6, words))
-        return drawing.document(width, height, label, parts)
-
-    def _state(self, state: dict) -> str:
-        x, y, is_lit = state["x"], state["y"], state["id"] in self.lit
-        hue = theme.ACCEPT_GREEN if state.get("is_final") else theme.STATE_BLUE
-        circle = {"cx": x, "cy": y, "stroke": hue}
-        shade, rim = (0.45, 3) if is_lit else (0.17, 1.5)
-        parts = [
-            drawing.element("circle", **circle, r=RADIUS, fill=hue, fill_opacity=shade, stroke_width=rim)
-        ]
-        if state.get("is_final"):
-            parts.append(drawing.element("circle", **circle, r=RADIUS + RING, fill="none", stroke_width=1.5))
-        if state.get("is_start"):
-            tip = x - RADIUS - RING
-            parts.append(_line(f"M{drawing.point(tip - START_ARROW, y)}H{drawing.number(tip - ARROW)}"))
-        parts.append(drawing.text(x, y + 4.5, state.get("label", state["id"]), anchor="middle"))
-        return "".join(parts)
-
-
-def _transition(transition: dict) -> str:
-    lines = str(transition.get("label", "")).split("\n")
-    top = transition["y"] - 16 * (len(lines) - 1)
-    words = [
-        drawing.text(transition["x"], top + 16 * k, line, anchor="middle") for k, line in enumerate(lines)
-    ]
-    return _line(transition["path"]) + "".join(words)
-
-
-def _line(d: str) -> str:
-    return drawing.path(
-        d, fill="none", stroke="currentColor", stroke_width=1.2, marker_end="url(#cepkit-head)"
-    )
+        live = {state["state"]: state["n"] for state in self.live}
+        return automaton_picture(
+            self.states, self.transitions, self.width, self.height, live=live, lit=self.lit,
+            conditions=self.conditions,
+        )  # fmt: skip

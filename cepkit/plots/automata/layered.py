@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import html
 import math
-import xml.etree.ElementTree as ET
+import re
 from bisect import bisect_right, insort
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from cepkit.compile.regex.automaton import States
 from cepkit.errors import CepError
-from cepkit.plots import theme
+from cepkit.plots import drawing, theme
 from cepkit.plots.automata.automaton import Edge, edges, state_tooltip
 from cepkit.plots.drawing import number, point
-from cepkit.plots.stills.png import Picture
 
 # Places of the states, edges and labels of a small automaton, from left to right.
 #
@@ -279,16 +280,13 @@ Point = tuple[float, float]
 class DrawnEdge:
     """The line of an edge, from ``start`` at its source to the beginning of its arrow head.
 
-    A piece is a curve (two control points and an end) or a straight line (an end). The arrow head points in
-    direction ``angle`` to ``tip``. ``label_at`` is the middle of the base line of the label's last line.
-
+    A piece is a curve (two control points and an end) or a straight line (an end). ``label_at`` is the middle
+    of the base line of the label's last line.
     """
 
     edge: Edge
     start: Point
     pieces: tuple[tuple[Point, ...], ...]
-    tip: Point
-    angle: float
     label_at: Point
 
     @property
@@ -323,12 +321,11 @@ def _route_line(placed: StatePlaces, route: Route) -> DrawnEdge:
         before = (rights[k] + CURVE * 0.5, ys[k])
     end = beside(right, right_port, 0 if route.backward else ARROW)
     pieces.append((before, beside(right, right_port, CURVE * 0.6), end))
-    centre, port = (left, left_port) if route.backward else (right, right_port)
     k = route.stops.index(route.label_at)
     if route.backward:
         start, pieces = _reverse(start, pieces)
     label = (lefts[k] + rights[k]) / 2, ys[k] - 5
-    return DrawnEdge(route.edge, start, tuple(pieces), beside(centre, port, 0), port, label)
+    return DrawnEdge(route.edge, start, tuple(pieces), label)
 
 
 def _loop_line(placed: StatePlaces, edge: Edge) -> DrawnEdge:
@@ -337,8 +334,7 @@ def _loop_line(placed: StatePlaces, edge: Edge) -> DrawnEdge:
     top = y - RADIUS - LOOP_HEIGHT * 1.15
     piece = (x - 20, top), (x + 20, top), beside(centre, arriving, ARROW)
     label = x, y - RADIUS - LOOP_HEIGHT + 2
-    tip = beside(centre, arriving, 0)
-    return DrawnEdge(edge, beside(centre, leaving, 0), (piece,), tip, arriving, label)
+    return DrawnEdge(edge, beside(centre, leaving, 0), (piece,), label)
 
 
 def beside(centre: Point, angle: float, distance: float) -> Point:
@@ -361,11 +357,53 @@ def _reverse(start: Point, pieces: list[tuple[Point, ...]]) -> tuple[Point, list
     return ends[-1], reversed_pieces[::-1]
 
 
-# A picture of a small automaton as SVG text.
+# The picture: its parts as dicts, which the browser draws, too, and as SVG text.
 
 MAX_STATES_DRAWN = 200
 MARGIN = 8.0
 START_ARROW = 26.0
+
+
+def automaton_traits(
+    states: States, define: Mapping[str, str] | None = None, labels: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Return the places and texts of states and transitions; the picture begins at (0, 0)."""
+    placed = places(states)
+    left, top, right, bottom = extent(placed)
+    placed = replace(
+        placed,
+        y_of_stop=tuple(y - top for y in placed.y_of_stop),
+        left_of_column=tuple(x - left for x in placed.left_of_column),
+        right_of_column=tuple(x - left for x in placed.right_of_column),
+    )
+    drawn_states = []
+    for state in range(states.n_states):
+        x, y = placed.centre(state)
+        drawn_states.append(
+            {
+                "id": state, "label": str(state) if labels is None else labels[state], "x": round(x, 1),
+                "y": round(y, 1), "is_start": state == 0, "is_final": state in states.accepting,
+                "tooltip": state_tooltip(states, state),
+            }
+        )  # fmt: skip
+    transitions = [
+        {
+            "source": drawn.edge.source, "target": drawn.edge.target, "path": drawn.path,
+            "label": "\n".join(drawn.edge.label_lines()), "x": round(drawn.label_at[0], 1),
+            "y": round(drawn.label_at[1], 1), "tooltip": drawn.edge.tooltip(define or {}),
+        }
+        for drawn in draw_edges(placed)
+    ]  # fmt: skip
+    # There is room for the number of live partial matches.
+    size = {"width": round(right - left, 1), "height": round(bottom - top + LINE_HEIGHT, 1)}
+    return {"states": drawn_states, "transitions": transitions, **size}
+
+
+def extent(placed: StatePlaces) -> tuple[float, float, float, float]:
+    """Return the left, top, right and bottom of a picture with the start's arrow and a margin."""
+    stops = list(zip(placed.y_of_stop, placed.stops, strict=True))
+    top, bottom = min(y - stop.above for y, stop in stops), max(y + stop.below for y, stop in stops)
+    return -START_ARROW - MARGIN, top - MARGIN, placed.right_of_column[-1] + MARGIN, bottom + MARGIN
 
 
 def automaton_svg(
@@ -381,106 +419,107 @@ def automaton_svg(
             f"automaton_svg: the automaton has {states.n_states} states; a picture has at most "
             f"{MAX_STATES_DRAWN}. automaton_dot gives its DOT text"
         )
-    placed = places(states)
-    left, top, right, bottom = extent(placed)
-    # The room for numbers below is always there, so that nothing jumps.
-    bottom += LINE_HEIGHT if live is not None else 0.0
+    return automaton_picture(**automaton_traits(states, define), title=title or "", live=live, lit=lit)
+
+
+def automaton_picture(
+    states: Sequence[Mapping], transitions: Sequence[Mapping], width: float, height: float, *,
+    title: str = "", live: Mapping[Any, Any] | None = None, lit: Collection[Any] = (),
+    conditions: Sequence[Mapping] = (),
+) -> str:  # fmt: skip
+    """Return the parts of `automaton_traits` as SVG text, with a title above and conditions below."""
+    top = LINE_HEIGHT + GAP if title else 0.0
+    height += top - LINE_HEIGHT * (live is None)
     live = live or {}
-    top -= LINE_HEIGHT + GAP if title else 0.0
-    right = max(right, left + text_width(title or "") + MARGIN)
-    width, height = right - left, bottom - top
-    root = ET.Element(
-        "svg",
-        {
-            "xmlns": "http://www.w3.org/2000/svg",
-            "width": number(width),
-            "height": number(height),
-            "viewBox": f"{number(left)} {number(top)} {number(width)} {number(height)}",
-        }
-        | theme.svg_attributes(title or f"automaton with {states.n_states} states"),
+    width = max(width, text_width(title) + MARGIN)
+    head = _text(width / 2, LINE_HEIGHT, title) if title else ""
+    starts = [state for state in states if state.get("is_start")]
+    parts = [
+        *(_edge(f"start->{state['id']}", _start_path(state), [], "") for state in starts),
+        *map(_transition, transitions),
+        *(_state(state, live.get(state["id"], 0), state["id"] in lit) for state in states),
+    ]
+    graph = (
+        f'<g class="graph" font-family="{html.escape(theme.MONOSPACE)}" font-size="{number(FONT_SIZE)}" '
+        f'text-anchor="middle" fill="none" stroke-width="1.2">{head}'
+        f'<g transform="translate(0,{number(top)})">{"".join(parts)}</g></g>'
     )
-    attributes = {"class": "graph", "font-family": theme.MONOSPACE, "font-size": number(FONT_SIZE)}
-    attributes |= {"text-anchor": "middle", "fill": "none", "stroke-width": "1.2"}
-    graph = ET.SubElement(root, "g", attributes)
-    if title:
-        _add_text(graph, left + width / 2, top + LINE_HEIGHT, title)
-    _add_start(graph, placed)
-    for drawn in draw_edges(placed):
-        _add_edge(graph, drawn, define or {})
-    for state in range(states.n_states):
-        _add_state(graph, placed, states, state, live.get(state, 0), state in lit)
-    return Picture(ET.tostring(root, encoding="unicode"))
+    below = []
+    for condition in conditions:
+        words = f"{condition['name']}: {condition['text']}"
+        height += 18
+        width = max(width, len(words) * drawing.FONT_SIZE * drawing.ADVANCE)
+        below.append(drawing.text(0, height - 6, words))
+    return drawing.document(width, height, title or f"automaton with {len(states)} states", [graph, *below])
 
 
-def extent(placed: StatePlaces) -> tuple[float, float, float, float]:
-    """Return the left, top, right and bottom of a picture with the start's arrow and a margin."""
-    stops = list(zip(placed.y_of_stop, placed.stops, strict=True))
-    top, bottom = min(y - stop.above for y, stop in stops), max(y + stop.below for y, stop in stops)
-    return -START_ARROW - MARGIN, top - MARGIN, placed.right_of_column[-1] + MARGIN, bottom + MARGIN
-
-
-def _add_state(
-    graph: ET.Element, placed: StatePlaces, states: States, state: int, n_live: int, is_lit: bool
-) -> None:
-    accepts = state in states.accepting
-    group = ET.SubElement(graph, "g", {"class": "node" + " live" * bool(n_live) + " lit" * is_lit})
-    ET.SubElement(group, "title").text = str(state)
-    inner = ET.SubElement(group, "g")
-    ET.SubElement(inner, "title").text = state_tooltip(states, state) + live_words(n_live, is_lit)
-    x, y = placed.centre(state)
-    hue = theme.ACCEPT_GREEN if accepts else theme.STATE_BLUE
-    circle = {"cx": number(x), "cy": number(y), "stroke": hue, "stroke-width": "4" if is_lit else "1.5"}
+def _state(state: Mapping, n_live: Any, is_lit: bool) -> str:
+    x, y = state["x"], state["y"]
+    hue = theme.ACCEPT_GREEN if state.get("is_final") else theme.STATE_BLUE
+    circle = {"cx": number(x), "cy": number(y), "stroke": hue, "stroke_width": "4" if is_lit else "1.5"}
     shade = 0.4 if n_live else int(theme.TINT_ALPHA, 16) / 255
-    filling = {"fill": hue, "fill-opacity": number(shade)}
-    ET.SubElement(inner, "circle", circle | filling | {"r": number(RADIUS)})
-    if accepts:
-        ET.SubElement(inner, "circle", circle | {"r": number(RADIUS + RING)})
-    _add_text(inner, x, y + FONT_SIZE * 0.35, str(state))
+    parts = [drawing.element("circle", **circle, r=number(RADIUS), fill=hue, fill_opacity=number(shade))]
+    if state.get("is_final"):
+        parts.append(drawing.element("circle", **circle, r=number(RADIUS + RING)))
+    parts.append(_text(x, y + FONT_SIZE * 0.35, str(state.get("label", state["id"]))))
     if n_live:
-        _add_text(inner, x, y + RADIUS + RING + LINE_HEIGHT - 3, f"{n_live:,}")
+        words = n_live if isinstance(n_live, str) else f"{n_live:,}"
+        parts.append(_text(x, y + RADIUS + RING + LINE_HEIGHT - 3, words))
+    kind = "node" + " live" * bool(n_live) + " lit" * is_lit
+    tooltip = state.get("tooltip", "") + live_words(n_live, is_lit)
+    return _group(kind, str(state["id"]), _group("", tooltip, "".join(parts)))
 
 
-def live_words(n_live: int, is_lit: bool) -> str:
+def live_words(n_live: Any, is_lit: bool) -> str:
     """Return the part of a state's tooltip about live partial matches and the selected match."""
-    words = f"; {n_live:,} partial match{'es' if n_live != 1 else ''} live" if n_live else ""
+    number_of = n_live if isinstance(n_live, str) else f"{n_live:,}"
+    words = f"; {number_of} partial match{'es' if n_live != 1 else ''} live" if n_live else ""
     return words + ("; of the selected match" if is_lit else "")
 
 
-def _add_start(graph: ET.Element, placed: StatePlaces) -> None:
-    group = ET.SubElement(graph, "g", {"class": "edge"})
-    ET.SubElement(group, "title").text = "start->0"
-    x, y = placed.centre(0)
-    tip = x - RADIUS - RING
-    _add_line(group, f"M{point(tip - START_ARROW, y)}L{point(tip - ARROW, y)}")
-    _add_arrow(group, tip, y, math.pi)
+def _start_path(state: Mapping) -> str:
+    tip = state["x"] - RADIUS - RING
+    return f"M{point(tip - START_ARROW, state['y'])}L{point(tip - ARROW, state['y'])}"
 
 
-def _add_edge(graph: ET.Element, drawn: DrawnEdge, define: Mapping[str, str]) -> None:
-    edge, lines = drawn.edge, drawn.edge.label_lines()
-    outer = ET.SubElement(graph, "g", {"class": "edge"})
-    ET.SubElement(outer, "title").text = f"{edge.source}->{edge.target}"
-    group = ET.SubElement(outer, "g")
-    ET.SubElement(group, "title").text = edge.tooltip(define)
-    _add_line(group, drawn.path)
-    _add_arrow(group, *drawn.tip, drawn.angle)
-    x, y_of_last_line = drawn.label_at
-    for above, line in zip(range(len(lines))[::-1], lines, strict=True):
-        _add_text(group, x, y_of_last_line - LINE_HEIGHT * above, line)
+def _transition(transition: Mapping) -> str:
+    lines = str(transition.get("label", "")).split("\n")
+    words = [
+        _text(transition["x"], transition["y"] - LINE_HEIGHT * above, line)
+        for above, line in zip(range(len(lines))[::-1], lines, strict=True)
+    ]
+    name = f"{transition['source']}->{transition['target']}"
+    return _edge(name, transition["path"], words, transition.get("tooltip", ""))
 
 
-def _add_line(group: ET.Element, path: str) -> None:
-    ET.SubElement(group, "path", {"d": path, "stroke": "currentColor"})
-
-
-def _add_arrow(group: ET.Element, x: float, y: float, angle: float) -> None:
-    """Add an arrow head with its tip at (x, y) that comes from direction ``angle``."""
-    corners = [(x, y)]
+def _edge(name: str, path: str, words: Sequence[str], tooltip: str) -> str:
+    x, y, *tip = arrow_of(path)
+    angle = math.atan2(y - tip[1], x - tip[0])
+    corners = [(tip[0], tip[1])]
     for turn in (-0.42, 0.42):
         reach = ARROW / math.cos(turn)
-        corners.append((x + reach * math.cos(angle + turn), y + reach * math.sin(angle + turn)))
-    points = " ".join(point(*corner) for corner in corners)
-    ET.SubElement(group, "polygon", {"points": points, "fill": "currentColor"})
+        corners.append((tip[0] + reach * math.cos(angle + turn), tip[1] + reach * math.sin(angle + turn)))
+    line = drawing.path(path, stroke="currentColor")
+    head = drawing.element(
+        "polygon", points=" ".join(point(*corner) for corner in corners), fill="currentColor"
+    )
+    return _group("edge", name, _group("", tooltip, "".join([line, head, *words])))
 
 
-def _add_text(group: ET.Element, x: float, y: float, text: str) -> None:
-    ET.SubElement(group, "text", {"x": number(x), "y": number(y), "fill": "currentColor"}).text = text
+def arrow_of(path: str) -> tuple[float, float, float, float]:
+    """Return the end of a path, and the tip of the arrow head after it."""
+    numbers = [float(word) for word in re.findall(r"-?[\d.]+", path)]
+    before_x, before_y, x, y = numbers[-4:]
+    length = math.hypot(x - before_x, y - before_y) or 1.0
+    return x, y, x + ARROW * (x - before_x) / length, y + ARROW * (y - before_y) / length
+
+
+def _group(kind: str, title: str, content: str) -> str:
+    attributes = f' class="{kind}"' if kind else ""
+    return f"<g{attributes}><title>{html.escape(title, quote=False)}</title>{content}</g>"
+
+
+def _text(x: float, y: float, words: str) -> str:
+    return (
+        f'<text x="{number(x)}" y="{number(y)}" fill="currentColor">{html.escape(words, quote=False)}</text>'
+    )

@@ -1,116 +1,18 @@
-"""The automaton of a query with its layout: for a widget, as SVG text, and as a plotly figure."""
+"""The automaton of a query as a plotly figure, and the automata of sequences."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cepkit.compile.regex.automaton import States
 from cepkit.language.sequences.branches import Branch
 from cepkit.plots import theme
-from cepkit.plots.automata.automaton import state_tooltip
-from cepkit.plots.automata.layered import (
-    ARROW,
-    LINE_HEIGHT,
-    RADIUS,
-    RING,
-    START_ARROW,
-    DrawnEdge,
-    StatePlaces,
-    automaton_svg,
-    draw_edges,
-    extent,
-    live_words,
-    places,
-)
-from cepkit.plots.stills.png import still_bundle
+from cepkit.plots.automata.layered import RADIUS, RING, START_ARROW, arrow_of, live_words
 from cepkit.plots.theme import escaped
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-
-
-@dataclass(frozen=True, repr=False)
-class NfaPicture:
-    """An automaton with the places of its states and edges; shows itself in notebooks."""
-
-    automaton: States  # the automaton; pictures are readable up to about 30 states
-    # Text of each predicate, for the tooltips of edges.
-    define: Mapping[str, str] = field(default_factory=dict)
-    labels: Sequence[str] | None = None  # texts in the states; None: their numbers
-    title: str = ""  # A line above the picture
-
-    @cached_property
-    def _placed(self) -> StatePlaces:
-        """The places, moved so that the picture begins at (0, 0)."""
-        state_places = places(self.automaton)
-        left, top, *_ = extent(state_places)
-        return replace(
-            state_places,
-            y_of_stop=tuple(y - top for y in state_places.y_of_stop),
-            left_of_column=tuple(x - left for x in state_places.left_of_column),
-            right_of_column=tuple(x - left for x in state_places.right_of_column),
-        )
-
-    @cached_property
-    def _edges(self) -> list[DrawnEdge]:
-        return draw_edges(self._placed)
-
-    def traits(self) -> dict:
-        """Return the values of the widget's traits."""
-        placed, automaton = self._placed, self.automaton
-        states = []
-        for state in range(automaton.n_states):
-            x, y = placed.centre(state)
-            states.append(
-                {
-                    "id": state,
-                    "label": str(state) if self.labels is None else self.labels[state],
-                    "x": round(x, 1),
-                    "y": round(y, 1),
-                    "is_start": state == 0,
-                    "is_final": state in automaton.accepting,
-                    "tooltip": state_tooltip(automaton, state),
-                }
-            )
-        transitions = [
-            {
-                "source": drawn.edge.source,
-                "target": drawn.edge.target,
-                "label": "\n".join(drawn.edge.label_lines()),
-                "path": drawn.path,
-                "x": round(drawn.label_at[0], 1),
-                "y": round(drawn.label_at[1], 1),
-                "tooltip": drawn.edge.tooltip(self.define),
-            }
-            for drawn in self._edges
-        ]
-        _, _, right, bottom = extent(placed)
-        return {
-            "states": states,
-            "transitions": transitions,
-            "width": round(right, 1),
-            # with room for the number of live partial matches
-            "height": round(bottom + LINE_HEIGHT, 1),
-        }
-
-    def svg(self, live: Mapping[int, int] | None = None, lit: Collection[int] = ()) -> str:
-        """Return the picture as SVG text."""
-        return automaton_svg(self.automaton, self.define, title=self.title or None, live=live, lit=lit)
-
-    def figure(self, live: Mapping[int, int] | None = None, lit: Collection[int] = ()) -> go.Figure:
-        """Return the picture as a plotly figure; the arguments are those of `svg`."""
-        return nfa_figure(**self.traits(), live=live, lit=lit, title=self.title)
-
-    def __repr__(self) -> str:
-        return f"NfaPicture({self.automaton.n_states} states, {len(self._edges)} transitions)"
-
-    def _repr_mimebundle_(self, **keywords):
-        return still_bundle(self.svg(), repr(self))
 
 
 def nfa_figure(
@@ -132,7 +34,7 @@ def nfa_figure(
             tip = state["x"] - RADIUS - RING
             notes.append(arrow | {"x": tip, "y": state["y"], "ax": tip - START_ARROW, "ay": state["y"]})
     for transition in transitions:
-        x, y, tip_x, tip_y = _find_arrow(transition["path"])
+        x, y, tip_x, tip_y = arrow_of(transition["path"])
         notes.append(arrow | {"x": tip_x, "y": tip_y, "ax": x, "ay": y})
         words = "<br>".join(escaped(part) for part in transition["label"].split("\n"))
         label = {"x": transition["x"], "y": transition["y"] + 4, "text": words}
@@ -176,14 +78,6 @@ def nfa_figure(
     figure.update_xaxes(range=[0, width], **hidden)
     figure.update_yaxes(range=[height, 0], scaleanchor="x", **hidden)
     return figure
-
-
-def _find_arrow(path: str) -> tuple[float, float, float, float]:
-    """Return the end of a path, and the tip of the arrow head after it."""
-    numbers = [float(number) for number in re.findall(r"-?[\d.]+", path)]
-    before_x, before_y, x, y = numbers[-4:]
-    length = math.hypot(x - before_x, y - before_y) or 1.0
-    return x, y, x + ARROW * (x - before_x) / length, y + ARROW * (y - before_y) / length
 
 
 def sequence_states(branches: Sequence[Branch]) -> tuple[States, tuple[tuple[int, ...], ...]]:
