@@ -143,7 +143,11 @@ def spark():
     pytest.importorskip("pyspark")
     from cepkit.pipelines.spark_session import spark_session
 
-    conf = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"}  # threads of the collector cost more
+    conf = {
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",  # threads of the collector cost more
+        "spark.python.daemon.module": "tests.support.spark_daemon",
+        "spark.sql.codegen.wholeStage": "false",  # Java would compile classes for a few rows
+    }
     session = spark_session(cores=2, memory="1g", quick=True, conf=conf)
     yield session
     session.stop()

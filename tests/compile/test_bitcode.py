@@ -197,6 +197,7 @@ def answers(frame: pd.DataFrame) -> list:
     return found
 
 
+@pytest.mark.slow  # numba compiles all kernels; tests of the default tier compare the files with the oracle
 @jit
 @known
 @pytest.mark.parametrize("seed", range(3))

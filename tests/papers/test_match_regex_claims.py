@@ -13,6 +13,7 @@ from papers.match_regex.claims import CLAIMS
 from papers.match_regex.drawings import points_figure, speedups_figure
 from papers.match_regex.scaling import PAPER_FIGURES
 from papers.recorded import has_recorded
+from tests.support.sizes import seeds
 
 RESULTS = Path(__file__).resolve().parents[2] / "notebooks" / "results"
 needs_kernels = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs compiled kernels")
@@ -66,7 +67,7 @@ def test_sweeps_give_the_tables_that_claims_read():
 
 
 @needs_kernels
-@pytest.mark.parametrize("seed", [0, 7, 13, 19])
+@pytest.mark.parametrize("seed", seeds(1, 20))
 def test_selectivities_are_those_of_the_kept_table(seed, kept):
     name = f"seed {seed}"
     again = over_seeds.selectivities([name]).set_index("benchmark")

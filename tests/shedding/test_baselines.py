@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from dataclasses import replace
+from importlib.util import find_spec
 from random import Random
 
 import numpy as np
@@ -17,7 +18,7 @@ from cepkit.shedding.strategies.zhao import Zhao
 from tests.support.sizes import seeds
 from tests.support.strategy_cases import machine_of, random_frame, serve, train
 
-pytest.importorskip("sklearn")
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs scikit-learn")
 STRATEGIES = [
     ESpice(interval=7),
     HSpice(interval=7),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from itertools import product
 
 import numpy as np
@@ -24,7 +25,7 @@ from cepkit.shedding.strategies.zhao import UNITS, Zhao, cheapest_cover, greedy_
 from tests.support.sizes import seeds
 from tests.support.strategy_cases import ABC, frame_of, machine_of, random_frame, train
 
-pytest.importorskip("sklearn")
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs scikit-learn")
 AND = "PATTERN AND(A a, B b, C c) WHERE skip_till_any_match AND b.x > a.x WITHIN 12 seconds"
 KLEENE = "PATTERN SEQ(A a, B+ b[], C c) WHERE skip_till_any_match AND b[i].x > a.x WITHIN 12 seconds"
 QUERIES = [ABC, AND, KLEENE]

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
-EXECUTOR, WORKER = "CoarseGrainedExecutorBackend", "pyspark.daemon"  # words in the command lines of Spark
+# Words in the command lines of Spark.
+EXECUTOR, WORKER = "CoarseGrainedExecutorBackend", "daemon pyspark.worker"
 
 
 def parent_of(pid: int | str) -> int:

@@ -1,0 +1,26 @@
+"""The parent of Spark's Python workers in tests. It imports what they need once, before they are forked."""
+
+import gc
+from importlib import import_module
+
+import numba
+from pyspark.daemon import manager
+
+MODULES = (
+    "pyspark.worker",
+    "cepkit.engines.after_match",
+    "cepkit.engines.interpreted.walk",
+    "cepkit.engines.measures.regex_measures",
+    "cepkit.frames.spark.sequences",
+    "cepkit.results.spark.matches",
+    "cepkit.results.spark.row_patterns",
+    "cepkit.streaming.spark.tasks",
+    "cepkit.windows.spark",
+)
+
+if __name__ == "__main__":
+    for name in MODULES:
+        import_module(name)
+    numba.njit("int64(int64)")(lambda x: x)  # numba loads its own modules when it compiles
+    gc.freeze()
+    manager()
