@@ -149,6 +149,8 @@ def _key_values(column: Column, key: SortKey) -> np.ndarray:
         values = shared_categories([column], True)[0].values
     if kind in (TEXT, BOOLEAN):
         return np.where(values < 0, NULL_INTEGER, values.astype(np.int64))
+    if kind != FLOAT and not column.type.nullable and values.min(initial=0) == NULL_INTEGER:
+        return np.unique(values, return_inverse=True)[1]  # the least integer is a value here
     return values
 
 
@@ -194,8 +196,8 @@ def nulls(column: Column) -> np.ndarray:
     if kind in (TEXT, BOOLEAN):
         return values < 0
     if kind in (INTEGER, TIME, DURATION):
-        small = values.dtype != np.int64
-        return np.zeros(len(values), bool) if small else values == NULL_INTEGER
+        may_miss = column.type.nullable and values.dtype == np.int64  # else the least integer is a value
+        return values == NULL_INTEGER if may_miss else np.zeros(len(values), bool)
     return np.array([_is_missing(value) for value in values], bool)
 
 

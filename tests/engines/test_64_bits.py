@@ -128,6 +128,27 @@ def test_the_least_integer_is_a_value_in_sequences(tier, of):
     assert len(cep.match(frame, query, event_type="kind", order_by="t")) == 1
 
 
+@pytest.mark.parametrize(
+    ("condition", "rows"),
+    [
+        ("x < 0", [1, 3]), ("x IS NULL", []), (f"x = {LEAST}", [1, 3]), ("x + 0 < 5", [1, 3, 5]),
+        ("MIN(B.x) < 0", [1, 3]), ("LAST(B.x) < 0", [1, 3]), ("COUNT(B.x) = 1", [0, 1, 2, 3, 4, 5]),
+    ],
+)  # fmt: skip
+def test_the_least_integer_is_a_value_in_sql(condition, rows):
+    frame = pd.DataFrame({"t": range(6), "x": [5, LEAST, 7, LEAST, 9, 3]})
+    clauses = f"MEASURES B.x AS v, COUNT(B.x) AS n PATTERN (B) DEFINE B AS {condition}"
+    found = cep.match(frame, f"MATCH_RECOGNIZE (ORDER BY t {clauses})").to_frame()
+    assert found["v"].tolist() == frame["x"][rows].tolist() and (found["n"] == 1).all()
+
+
+def test_the_least_integer_comes_first_and_nulls_where_the_order_says():
+    frame = pd.DataFrame({"x": [5, LEAST, 7, LEAST], "t": range(4)})
+    for order, last in (("x", [1, 3, 0, 2]), ("x DESC", [2, 0, 1, 3])):
+        text = f"MATCH_RECOGNIZE (ORDER BY {order} NULLS LAST MEASURES A.t AS t PATTERN (A) DEFINE A AS TRUE)"
+        assert cep.match(frame, text).to_frame()["t"].tolist() == last
+
+
 def test_a_stream_keeps_the_least_integer():
     frame = pd.DataFrame({"t": range(4), "x": [LEAST, 5, LEAST, 6]})
     stream = cep.stream("p", define={"p": "prev(x) < 0"}, order_by="t", schema=frame)

@@ -429,6 +429,8 @@ class RegisterWriter:
             values, n = vector.values, len(vector.values)
             if vector.type.kind != FLOAT:
                 values = values.astype(np.int64, copy=False)
+                if values.min(initial=0) == NULL_INTEGER and not vector.missing:  # a value for Python
+                    raise NotVectorizedError
                 columns[key] = np.where(vector.is_null(n), NULL_INTEGER, values) if vector.missing else values
             else:
                 is_null = vector.is_null(n)
