@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from functools import cache
@@ -300,3 +301,13 @@ def test_explaining_and_checking_need_no_numba():
         "str(cepkit.explain(frame, '. a', define={'a': 'x > 1'}))"
     )
     assert "numba" not in loaded
+
+
+def test_the_tour_names_files_that_exist():
+    files = {
+        path.name for folder in (PACKAGE, PAPERS, PACKAGE.parent / "tests") for path in folder.rglob("*.py")
+    }
+    named = set(
+        re.findall(r"`(?:[a-z_]+/)*([a-z_]+\.py)`", (PACKAGE / "README.md").read_text(encoding="utf-8"))
+    )
+    assert len(named) > 50 and named <= files, sorted(named - files)
