@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from cepkit.plots.scene import Item, Look, PlotAxis, PlotPanel, PlotScene, lanes
 
 COLUMNS = ("match", "variable", "position", "index")
 MOST_EVENTS = 300  # largest number of columns of a page
+MOST_COMPARED = 30  # matches of a query in a comparison
 MOST_CHAINS = 80  # largest number of drawn chains
 _ROW, _BARS, _DIM = 18, 46, 0.22
 _DASHED = "Dashed: from the first event of a chain to the last event that it shares with the chain before."
@@ -206,8 +207,7 @@ def lineage_scene(
 ) -> PlotScene:  # fmt: skip
     """Return the matches in rows; bars above them show in how many matches each event is."""
     names = list(dict.fromkeys([*variables, *page.variables, *lane_names]))
-    named = [name for name in names if name != ANY]
-    looks = {name: look_of(name, named.index(name) if name in named else -1) for name in names}
+    looks = _looks(names)
     n, labels = len(page.positions), list(page.labels)
     axis = PlotAxis(
         -0.5, max(n, 12) - 0.5, " · ".join(name for name, _ in page.axes) or "event",
@@ -269,6 +269,55 @@ def lineage_scene(
         legend=tuple(("points", replace(look, name=shown_name(name))) for name, look in looks.items()),
         below=_DASHED if lane_names else "",
     )  # fmt: skip
+
+
+def _looks(names: Sequence[str]) -> dict[str, Look]:
+    """Return the looks of variables in the order of the pattern."""
+    named = [name for name in names if name != ANY]
+    return {name: look_of(name, named.index(name) if name in named else -1) for name in names}
+
+
+def comparison_scene(
+    labels: Sequence[str], lineages: Mapping[str, pd.DataFrame], *, totals: Mapping[str, int],
+    variables: Sequence[str] = (), title: str = "",
+) -> PlotScene:  # fmt: skip
+    """Return the matches of several queries over one short stream, a panel per query."""
+    of_rows = (name for rows in lineages.values() for name in rows["variable"])
+    looks = _looks(list(dict.fromkeys([*variables, *of_rows])))
+    axis = PlotAxis(-0.5, max(len(labels), 1) - 0.5, names=tuple(labels))
+    panels = []
+    for name, lineage in lineages.items():
+        numbers = lineage["match"].unique()[:MOST_COMPARED].tolist()
+        lane, rows = {match: k for k, match in enumerate(numbers)}, lineage[lineage["match"].isin(numbers)]
+        items = [
+            _line(positions.tolist(), lane[match], 1.0)
+            for match, positions in rows.groupby("match", sort=False)["position"]
+        ]
+        for variable, marks in rows.groupby("variable", sort=False):
+            places, matches = marks["position"].tolist(), marks["match"].tolist()
+            hints = [f"match {m}: {labels[p]}, {variable}" for m, p in zip(matches, places, strict=True)]
+            items.append(
+                Item(
+                    kind="points", look=looks[variable], x=np.array(places, float),
+                    y=np.array([lane[match] for match in matches], float), words="{hint}",
+                    fields={"hint": hints},
+                )
+            )  # fmt: skip
+        panels.append(
+            PlotPanel(
+                x=axis, y=lanes([""] * len(numbers)), height=_ROW * max(1, len(numbers)), items=tuple(items),
+                label=_panel_name(name, totals[name], len(numbers)),
+            )
+        )  # fmt: skip
+    return PlotScene(
+        title=title, panels=tuple(panels), about="matches of several queries",
+        legend=tuple(("points", replace(look, name=shown_name(name))) for name, look in looks.items()),
+    )  # fmt: skip
+
+
+def _panel_name(name: str, n: int, n_shown: int) -> str:
+    count = "no match" if n == 0 else "1 match" if n == 1 else f"{n:,} matches"
+    return f"{name}: {count}" + (f", the first {n_shown} shown" if n > n_shown else "")
 
 
 def _line(columns: Sequence[int], lane: float, opacity: float) -> Item:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 GREY = -1  # colour of a look that is no place in the palette
 LANE = 0.84  # height of a bar in a lane, as a share of the distance between two lanes
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+MOST_LETTERS = 120  # of the names below an axis
 SHADES = 20  # opacities of cells in plotly's colour scale
 _FIELD = re.compile(r"\{(\w+)\}")
 _FAINTEST = 0.06  # opacity of a cell with value 0
@@ -240,7 +241,8 @@ def _tops(scene: PlotScene) -> tuple[list[int], int]:
 def _axis(axis: PlotAxis, anchor: str) -> dict[str, Any]:
     attributes = {"range": [axis.low, axis.high], "anchor": anchor, "automargin": True, **_LINE}
     if axis.names:
-        every = 1 if axis.low > axis.high else max(1, -(-len(axis.names) // 20))
+        letters = len(axis.names) * (1 + max(len(name.partition("\n")[0]) for name in axis.names))
+        every = 1 if axis.low > axis.high else max(1, -(-letters // MOST_LETTERS))
         attributes |= {
             "tickmode": "array", "tickvals": list(range(0, len(axis.names), every)),
             "ticktext": [escaped(cut(name)).replace("\n", "<br>") for name in axis.names[::every]],

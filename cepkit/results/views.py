@@ -224,22 +224,24 @@ def compare(found: Mapping[str, Matches | RowPatternMatches], *, title: str | No
     A line is a match, and a mark is one of its events. Use it on a small part of your data, to see what a
     strategy, a window or an operator changes.
     """
-    from cepkit.plots.timeline.selection import MAX_MATCHES, match_rows
+    from cepkit.plots.lineage import MOST_COMPARED, comparison_scene
+    from cepkit.plots.scene import scene_figure
 
     _check(found)
-    shown = {name: _first(matches, MAX_MATCHES) for name, matches in found.items()}
+    shown = {name: _first(matches, MOST_COMPARED) for name, matches in found.items()}
     first = min((int(rows["position"].to_numpy().min()) for rows in shown.values() if len(rows)), default=0)
     n_events = _size(next(iter(found.values())))
     stop = min(first + MOST_EVENTS, n_events)
     if n_events <= MOST_EVENTS:
         first, stop = 0, n_events
-    return match_rows(
+    scene = comparison_scene(
         _labels(next(iter(found.values())), first, stop),
         {name: _between(rows, first, stop) for name, rows in shown.items()},
         totals={name: matches.count() for name, matches in found.items()},
         variables=[name for matches in found.values() for name in variables_of(matches.query)],
-        title=title,
+        title=title or "",
     )
+    return scene_figure(scene)
 
 
 def _check(found: Any) -> None:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.plots.timeline.selection import MAX_MATCHES, match_rows
+from cepkit.plots.lineage import MOST_COMPARED, comparison_scene
 from cepkit.results.views import compare
 
 COLUMNS = {"event_type": "type", "order_by": "ts"}
@@ -25,25 +25,27 @@ def by_strategy(stream, query):
 
 
 def titles_of(figure):
-    return [note.text for note in figure.layout.annotations]
+    return [note.text for note in figure.layout.annotations if ":" in note.text]
 
 
 def marks_of(figure):
-    return [trace for trace in figure.data if trace.mode == "markers"]
+    return [trace for trace in figure.data if trace.mode == "markers" and trace.x[0] is not None]
 
 
 def test_picture_has_a_row_per_match():
     stream = stream_of("a1 a2 b1 b2 a3 b3 c1 c2")
     figure = compare(by_strategy(stream, QUERY), title="three")
     assert titles_of(figure) == [
-        "<b>strict</b>: 1 match",
-        "<b>partition</b>: 1 match",
-        "<b>next</b>: 3 matches",
-        "<b>any</b>: 14 matches",
+        "strict: 1 match",
+        "partition: 1 match",
+        "next: 3 matches",
+        "any: 14 matches",
     ]
     assert sum(len(trace.x) for trace in marks_of(figure)) == 3 * (1 + 1 + 3 + 14)
     assert [trace.name for trace in figure.data if trace.showlegend is not False] == ["a", "b", "c"]
-    assert {text for trace in marks_of(figure) for text in trace.text} == set(stream.index)
+    assert {text.split(": ")[1][:2] for trace in marks_of(figure) for text in trace.hovertext} == set(
+        stream.index
+    )
     assert list(figure.layout.xaxis.ticktext) == list(stream.index)
 
 
@@ -63,20 +65,20 @@ def test_a_long_stream_is_cut_and_its_matches_are_counted():
         "none": frame.cep.match("PATTERN SEQ(a x, b y) WHERE x.ts > y.ts", **COLUMNS),
     }
     figure = compare(found)
-    assert titles_of(figure) == ["<b>all</b>: 2,000 matches, the first 30 shown", "<b>none</b>: no match"]
+    assert titles_of(figure) == ["all: 2,000 matches, the first 30 shown", "none: no match"]
     assert max(max(trace.x) for trace in marks_of(figure)) < 120
     assert len(figure.layout.xaxis.tickvals) < 30, "labels do not touch"
     assert figure.layout.xaxis.ticktext[0] == "a 29", "it begins at the first match"
 
 
 def test_picture_says_what_it_leaves_out():
-    n = MAX_MATCHES + 5
+    n = MOST_COMPARED + 5
     many = pd.DataFrame({"match": range(n), "variable": "a", "position": 0})
     none = many.head(0)
-    figure = match_rows(["a1"], {"many": many, "none": none})
-    assert titles_of(figure) == [
-        f"<b>many</b>: {n} matches, the first {MAX_MATCHES} shown",
-        "<b>none</b>: no match",
+    scene = comparison_scene(["a1"], {"many": many, "none": none}, totals={"many": n, "none": 0})
+    assert [panel.label for panel in scene.panels] == [
+        f"many: {n} matches, the first {MOST_COMPARED} shown",
+        "none: no match",
     ]
 
 
