@@ -457,7 +457,7 @@ def _state(state: Mapping, n_live: Any, is_lit: bool) -> str:
     x, y = state["x"], state["y"]
     hue = theme.ACCEPT_GREEN if state.get("is_final") else theme.STATE_BLUE
     circle = {"cx": number(x), "cy": number(y), "stroke": hue, "stroke_width": "4" if is_lit else "1.5"}
-    shade = 0.4 if n_live else int(theme.TINT_ALPHA, 16) / 255
+    shade = 0.45 if n_live or is_lit else int(theme.TINT_ALPHA, 16) / 255
     parts = [drawing.element("circle", **circle, r=number(RADIUS), fill=hue, fill_opacity=number(shade))]
     if state.get("is_final"):
         parts.append(drawing.element("circle", **circle, r=number(RADIUS + RING)))
