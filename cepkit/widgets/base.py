@@ -12,6 +12,7 @@ import numpy as np
 import traitlets
 
 from cepkit._shipped import shipped
+from cepkit.errors import nearest
 from cepkit.plots.stills.png import still_bundle
 from cepkit.plots.stills.tables import lines_svg
 
@@ -116,6 +117,24 @@ class View(anywidget.AnyWidget):
     Assign a new value to change a trait, as in ``view.rows = [*view.rows, row]``. A change in place does
     nothing.
     """
+
+    def __init__(self, **values: Any):
+        traits = self.traits()
+        unknown = [name for name in values if name not in traits]
+        if unknown:
+            raise TypeError(
+                f"{type(self).__name__} has no trait {unknown[0]!r}.{nearest(unknown[0], traits)}"
+            )
+        # A copy, so that a later change of the argument changes nothing. None means the default.
+        copies = {traitlets.List: list, traitlets.Dict: dict}
+        chosen = {}
+        for name, value in values.items():
+            if value is not None:
+                copy = copies.get(type(traits[name]))
+                chosen[name] = value if copy is None else copy(value)
+            elif traits[name].allow_none:
+                chosen[name] = None
+        super().__init__(**chosen)
 
     def _summary(self) -> str:
         """Return a short description of the content, for `repr`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import traitlets
@@ -85,32 +84,17 @@ class QueryEditor(View):
     columns = traitlets.List(traitlets.Dict()).tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
     functions = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    keywords = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    keywords = traitlets.List(traitlets.Unicode(), list(KEYWORDS)).tag(sync=True)
     sentence = traitlets.Unicode().tag(sync=True)
     examples = traitlets.List(traitlets.Dict()).tag(sync=True)
     sheet = traitlets.List(traitlets.Dict()).tag(sync=True)
     marked = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    status = traitlets.Dict().tag(sync=True)
+    status = traitlets.Dict(default_value={"state": "idle", "message": "", "progress": None}).tag(sync=True)
     code = traitlets.Unicode().tag(sync=True)
     # browser -> Python
     edited = traitlets.Int().tag(sync=True)
     cancel = traitlets.Int().tag(sync=True)
     wanted_step = traitlets.Dict().tag(sync=True)
-
-    def __init__(
-        self, *, text: str = "", version: int = 0, errors: Sequence[dict] = (),
-        columns: Sequence[dict] = (), names: Sequence[str] = (), functions: Sequence[str] = (),
-        keywords: Sequence[str] = KEYWORDS, sentence: str = "", examples: Sequence[dict] = (),
-        sheet: Sequence[dict] = (), marked: Sequence[str] = (), status: dict[str, Any] | None = None,
-        code: str = "", edited: int = 0, cancel: int = 0, wanted_step: dict | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            text=text, version=version, errors=list(errors), columns=list(columns), names=list(names),
-            functions=list(functions), keywords=list(keywords), sentence=sentence, examples=list(examples),
-            sheet=list(sheet), marked=list(marked),
-            status=status or {"state": "idle", "message": "", "progress": None},
-            code=code, edited=edited, cancel=cancel, wanted_step=wanted_step or {},
-        )  # fmt: skip
 
     @traitlets.validate("status")
     def _check_status(self, proposal: Any) -> dict:
@@ -185,7 +169,7 @@ class DataBar(View):
     note = traitlets.Unicode().tag(sync=True)
     key = traitlets.Dict().tag(sync=True)
     found = traitlets.Dict().tag(sync=True)
-    steps = traitlets.Dict().tag(sync=True)
+    steps = traitlets.Dict(default_value={"undo": "", "redo": ""}).tag(sync=True)
     runs = traitlets.List(traitlets.Dict()).tag(sync=True)
     answered = traitlets.Int().tag(sync=True)
     # browser -> Python
@@ -195,20 +179,6 @@ class DataBar(View):
     wanted_step = traitlets.Dict().tag(sync=True)
     wanted_run = traitlets.Dict().tag(sync=True)
     asked = traitlets.Int().tag(sync=True)
-
-    def __init__(
-        self, *, fields: Sequence[dict] = (), language: str = "", rows: str = "", note: str = "",
-        key: dict | None = None, found: dict | None = None, answered: int = 0, chosen: dict | None = None,
-        wanted_keys: dict | None = None, wanted_key: dict | None = None, asked: int = 0,
-        steps: dict | None = None, runs: Sequence[dict] = (), wanted_step: dict | None = None,
-        wanted_run: dict | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            fields=list(fields), language=language, rows=rows, note=note, key=key or {}, found=found or {},
-            answered=answered, chosen=chosen or {}, wanted_keys=wanted_keys or {},
-            wanted_key=wanted_key or {}, asked=asked, steps=steps or {"undo": "", "redo": ""},
-            runs=list(runs), wanted_step=wanted_step or {}, wanted_run=wanted_run or {},
-        )  # fmt: skip
 
     @property
     def key_text(self) -> str:

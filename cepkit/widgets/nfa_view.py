@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import traitlets
@@ -58,18 +57,9 @@ class NfaView(View):
     conditions = traitlets.List(traitlets.Dict()).tag(sync=True)
     is_alone = traitlets.Bool(False).tag(sync=True)
     # browser -> Python
-    selected = traitlets.Union([traitlets.Int(), traitlets.Unicode()], allow_none=True).tag(sync=True)
-
-    def __init__(
-        self, *, states: Sequence[dict] = (), transitions: Sequence[dict] = (), width: float = 0.0,
-        height: float = 0.0, live: Sequence[dict] = (), lit: Sequence[int | str] = (), told: str = "",
-        selected: int | str | None = None, conditions: Sequence[dict] = (), is_alone: bool = False,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            states=list(states), transitions=list(transitions), width=width, height=height,
-            live=list(live), lit=list(lit), told=told, selected=selected,
-            conditions=list(conditions), is_alone=is_alone,
-        )  # fmt: skip
+    selected = traitlets.Union(
+        [traitlets.Int(), traitlets.Unicode()], default_value=None, allow_none=True
+    ).tag(sync=True)
 
     def figure(self) -> go.Figure:
         """Return the picture, with the current live and lit states, as a plotly figure."""

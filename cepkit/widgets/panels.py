@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import traitlets
 
 from cepkit.plots.stills.tables import lines_svg, stacked, table_svg
@@ -45,12 +43,6 @@ class CaseView(View):
     # browser -> Python
     wanted = traitlets.Dict().tag(sync=True)
 
-    def __init__(
-        self, *, cases: Sequence[dict] = (), offers: Sequence[dict] = (), stale: bool = False,
-        wanted: dict | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(cases=list(cases), offers=list(offers), stale=stale, wanted=wanted or {})
-
     def _summary(self) -> str:
         n_held = sum(case["holds"] is True for case in self.cases)
         return f"{counted(len(self.cases), 'case')}, {n_held} hold" if self.cases else "0 cases"
@@ -89,9 +81,6 @@ class ReasonView(View):
     lines = traitlets.List(traitlets.Dict()).tag(sync=True)
     note = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, *, title: str = "", lines: Sequence[dict] = (), note: str = "") -> None:
-        super().__init__(title=title, lines=list(lines), note=note)
-
     def _summary(self) -> str:
         n_unmet = sum(line.get("is_met") is False for line in self.lines)
         return f"{counted(len(self.lines), 'line')}, {n_unmet} not met"
@@ -128,11 +117,6 @@ class FunnelView(View):
     busy = traitlets.Bool().tag(sync=True)
     # browser -> Python
     selected = traitlets.Int(None, allow_none=True).tag(sync=True)
-
-    def __init__(
-        self, *, stages: Sequence[dict] = (), busy: bool = False, selected: int | None = None
-    ) -> None:
-        super().__init__(stages=list(stages), busy=busy, selected=selected)
 
     def _summary(self) -> str:
         return counted(len(self.stages), "step")
@@ -187,15 +171,6 @@ class SliderPanel(View):
     gesture = traitlets.Int().tag(sync=True)
     wanted_step = traitlets.Dict().tag(sync=True)
 
-    def __init__(
-        self, *, sliders: Sequence[dict] = (), moved: dict | None = None, gesture: int = 0,
-        wanted_step: dict | None = None, locked: str = "",
-    ) -> None:  # fmt: skip
-        super().__init__(
-            sliders=list(sliders), moved=moved or {}, gesture=gesture, wanted_step=wanted_step or {},
-            locked=locked,
-        )  # fmt: skip
-
     def _summary(self) -> str:
         return counted(len(self.sliders), "slider")
 
@@ -246,22 +221,12 @@ class Stepper(View):
     # Python -> browser
     position = traitlets.Int().tag(sync=True)
     n_events = traitlets.Int().tag(sync=True)
-    event = traitlets.List().tag(sync=True)
+    event = traitlets.List(traitlets.List()).tag(sync=True)
     live = traitlets.List(traitlets.Dict()).tag(sync=True)
     completed = traitlets.List(traitlets.Unicode()).tag(sync=True)
     note = traitlets.Unicode().tag(sync=True)
     # browser -> Python
     wanted = traitlets.Dict().tag(sync=True)
-
-    def __init__(
-        self, *, position: int = 0, n_events: int = 0, event: Sequence[Sequence[str]] = (),
-        live: Sequence[dict] = (), completed: Sequence[str] = (), note: str = "",
-        wanted: dict | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            position=position, n_events=n_events, event=[list(pair) for pair in event], live=list(live),
-            completed=list(completed), note=note, wanted=wanted or {},
-        )  # fmt: skip
 
     def _summary(self) -> str:
         live = sum(int(state.get("n", 0)) for state in self.live)
@@ -317,9 +282,6 @@ class TakeBar(View):
     told = traitlets.Unicode().tag(sync=True)
     # browser -> Python
     wanted = traitlets.Dict().tag(sync=True)
-
-    def __init__(self, *, items: Sequence[dict] = (), told: str = "", wanted: dict | None = None) -> None:
-        super().__init__(items=list(items), told=told, wanted=wanted or {})
 
     def _summary(self) -> str:
         return ", ".join([*(item["title"] for item in self.items), *([self.told] if self.told else [])])

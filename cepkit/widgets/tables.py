@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -107,28 +107,6 @@ class MatchTable(View):
     wanted_filters = traitlets.Dict().tag(sync=True)
     hidden = traitlets.List(traitlets.Unicode()).tag(sync=True)
     selected = traitlets.CUnicode(None, allow_none=True).tag(sync=True)
-
-    def __init__(
-        self, *, columns: Sequence[dict] = (), rows: Sequence[Sequence[str]] = (),
-        numbers: Sequence[int | str] = (), page: int = 1, n_pages: int | str = "1",
-        total: int | str = "0", order: str = "canonical", sortable: Sequence[str] = (),
-        limit_note: str = "", busy: bool = False, wanted_page: str | None = None,
-        wanted_order: str | None = None, selected: int | str | None = None,
-        full: Sequence[Sequence[str]] = (), filters: Mapping[str, str] | None = None,
-        mistakes: Mapping[str, str] | None = None, filtered: str = "", can_filter: bool = False,
-        heads: Mapping[str, dict] | None = None, heads_busy: bool = False,
-        wanted_filters: Mapping[str, str] | None = None, hidden: Sequence[str] = (), outdated: str = "",
-    ) -> None:  # fmt: skip
-        super().__init__(
-            columns=list(columns), rows=[list(row) for row in rows], numbers=list(numbers), page=page,
-            n_pages=n_pages, total=total, order=order, sortable=list(sortable), limit_note=limit_note,
-            busy=busy, wanted_page=str(page) if wanted_page is None else wanted_page,
-            wanted_order=order if wanted_order is None else wanted_order, selected=selected,
-            full=[list(row) for row in full], filters=dict(filters or {}), mistakes=dict(mistakes or {}),
-            filtered=filtered, can_filter=can_filter, heads=dict(heads or {}), heads_busy=heads_busy,
-            wanted_filters=dict((filters if wanted_filters is None else wanted_filters) or {}),
-            hidden=list(hidden), outdated=outdated,
-        )  # fmt: skip
 
     @traitlets.observe("page", "order", "filters")
     def _follow(self, change: Any) -> None:

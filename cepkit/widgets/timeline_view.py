@@ -309,31 +309,12 @@ class TimelineView(View):
     # browser -> Python
     value = traitlets.Unicode().tag(sync=True)
     window = traitlets.List(traitlets.Float()).tag(sync=True)
-    selected = traitlets.Union([traitlets.Int(), traitlets.Float()], allow_none=True).tag(sync=True)
+    selected = traitlets.Union([traitlets.Int(), traitlets.Float()], default_value=None, allow_none=True).tag(
+        sync=True
+    )
     clicked = traitlets.Union(
         [traitlets.Float(), traitlets.Unicode()], default_value=None, allow_none=True
     ).tag(sync=True)
-
-    def __init__(
-        self, *, time_kind: str = "number", form: str = "line", x: Any = b"", y: Any = b"",
-        origin: str = "0", ticks: Any = b"", lane_names: Sequence[str] = (), x_label: str = "",
-        y_label: str = "", spans: Any = b"", span_ids: Any = b"", points: Sequence[dict] = (),
-        asked: Sequence[dict] = (), marks: Any = b"", mark_label: str = "", choices: Sequence[str] = (),
-        value: str = "", span_note: str = "", sampled: str = "", zone_offsets: Any = b"",
-        strip_view: Sequence[float] = (), strip_all: Any = b"", strip_key: Any = b"", crowd: Any = b"",
-        crowd_view: Sequence[float] = (), view: Sequence[float] = (), cursor: float | None = None,
-        busy: bool = False, window: Sequence[float] = (), selected: float | None = None,
-        clicked: float | str | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            time_kind=time_kind, form=form, x=x, y=y, origin=origin, ticks=ticks,
-            lane_names=list(lane_names), x_label=x_label, y_label=y_label, spans=spans,
-            span_ids=span_ids, points=list(points), asked=list(asked), marks=marks,
-            mark_label=mark_label, choices=list(choices), value=value, span_note=span_note,
-            sampled=sampled, zone_offsets=zone_offsets, strip_view=list(strip_view), strip_all=strip_all,
-            strip_key=strip_key, crowd=crowd, crowd_view=list(crowd_view), view=list(view), cursor=cursor,
-            busy=busy, window=list(window), selected=selected, clicked=clicked,
-        )  # fmt: skip
 
     @traitlets.validate("view", "window", "strip_view", "crowd_view")
     def _check_extent(self, proposal: Any) -> list[float]:
