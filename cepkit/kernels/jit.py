@@ -17,6 +17,7 @@ import llvmlite
 import numba
 from numba.core import config, serialize, typeinfer, types
 from numba.core.compiler import CompileResult
+from numba.core.datamodel import models, register_default
 
 from cepkit.cache import drop_kept, forget_unused, keep, kept_path, numba_settings, read_kept
 
@@ -66,6 +67,23 @@ def _without_literals(dispatcher: Any) -> Any:
 
     dispatcher.get_call_template = get_call_template
     return dispatcher
+
+
+class Record(types.NamedTuple):
+    """numba's type of a named tuple of arguments. Its fields take what arguments outside of it take.
+
+    numba alone would refuse a writable array for a field that is only read, and fields that are all equal.
+    """
+
+    def can_convert_from(self, typingctx: Any, other: Any) -> Any:
+        """Return how numba converts ``other`` to this type, or None."""
+        if getattr(other, "instance_class", None) is not self.instance_class:
+            return None
+        kinds = [typingctx.can_convert(*pair) for pair in zip(other.types, self.types, strict=True)]
+        return None if None in kinds else max(kinds)
+
+
+register_default(Record)(models.TupleModel)
 
 
 class KernelCache:

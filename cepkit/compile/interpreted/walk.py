@@ -43,6 +43,7 @@ from cepkit.compile.shared.bound_query import ALWAYS, Term, conjuncts_of
 from cepkit.events import BOOLEAN, FLOAT, TEXT
 from cepkit.kernels import opcodes
 from cepkit.kernels.opcodes import AT_INNER_LOOP, AT_LAST, AT_LOOP, AT_OTHER, AT_TIME_LIMIT, NOWHERE, REQUIRE
+from cepkit.kernels.records import Branch
 
 # A condition reads the events of a partial match, the *path*. The tables say where they are on the path.
 
@@ -70,7 +71,8 @@ class ConditionCode:
 class WalkCode(ConditionCode):
     """A branch to walk by interpretation."""
 
-    tables: tuple[np.ndarray, ...]  # the tables of `cepkit.kernels.interpreted_walk.walk`, in their order
+    branch: Branch
+    conditions: tuple[np.ndarray, ...]  # the first tables of `cepkit.kernels.records.Conditions`
 
 
 def walk_code_of(program: SequenceProgram, bound: BoundBranch) -> WalkCode | str:
@@ -196,13 +198,14 @@ class BranchWriter:
             [c.low, NO_LIMIT if c.high is None else c.high, MODES[c.inner], MODES[c.step],
              PREFERENCES[c.preference]] for c in self.of
         ]  # fmt: skip
-        tables = (
-            (components, 5), (spans, 2), ([[number] for number in numbers], 1), (self.conditions, 9),
-            (self.loops, 3), (self.loads, 7), (self.groups, 9), (self.code, 4), (absences, 7),
+        branch = Branch(
+            *np.array(components, np.int64).T.copy(), _table(spans, 2), _table([[i] for i in numbers], 1),
+            _table(absences, 7),
         )  # fmt: skip
+        widths = ((self.conditions, 9), (self.loops, 3), (self.loads, 7), (self.groups, 9), (self.code, 4))
         return WalkCode(
-            tuple(self.floats), tuple(self.integers), tuple(self.constants), max(1, self.n_registers),
-            tuple(np.array(rows, np.int64).reshape(-1, width) for rows, width in tables),
+            tuple(self.floats), tuple(self.integers), tuple(self.constants), max(1, self.n_registers), branch,
+            tuple(_table(rows, width) for rows, width in widths),
         )  # fmt: skip
 
     # --- conditions
@@ -318,6 +321,10 @@ class BranchWriter:
             low = time if absence.after < 0 else end(absence.after)
             high = time if absence.before >= self.n else (absence.before, 0)
         return [a, *low, *high, first, len(self.conditions)]
+
+
+def _table(rows: list[list[int]], width: int) -> np.ndarray:
+    return np.array(rows, np.int64).reshape(-1, width)
 
 
 def _variable(leaf: Term) -> str:

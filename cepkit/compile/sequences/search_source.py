@@ -6,7 +6,10 @@ and can pause and continue at any event.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
 
 from cepkit.compile.sequences.ordered_source import PathWriter
 from cepkit.compile.sequences.program import BoundBranch, BoundCondition, SequenceProgram
@@ -18,6 +21,7 @@ HELPER = '@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfu
 NO_LIMIT = 1 << 40  # means no limit on the events of a component
 MODES = {"any": 0, "next": 1, "partition": 2, "strict": 3}
 PREFERENCES = {"all": 0, "greedy": 1, "reluctant": 2}
+_KERNELS = "cepkit.kernels.interpreted_walk"
 # Indices of the search's report.
 START, DEPTH, ENTERING, N_MATCHES, N_ITEMS, WORK, DONE = range(7)
 
@@ -132,21 +136,24 @@ class SearchWriter:
     def _tables(self) -> None:
         components = self.components
         tables = {
-            "LOW": [c.low for c in components],
-            "HIGH": [NO_LIMIT if c.high is None else c.high for c in components],
-            "INNER": [MODES[c.inner] for c in components],
-            "STEP": [MODES[c.step] for c in components],
-            "PREFERENCE": [PREFERENCES[c.preference] for c in components],
+            "least": [c.low for c in components],
+            "most": [NO_LIMIT if c.high is None else c.high for c in components],
+            "inner_mode": [MODES[c.inner] for c in components],
+            "begin_mode": [MODES[c.step] for c in components],
+            "preference": [PREFERENCES[c.preference] for c in components],
         }
         self.lines += [f"{name} = np.array({values}, np.int64)" for name, values in tables.items()]
-        self.lines += [f"N = {self.n}", f"RUN_SCOPE = {self.program.query.scope == 'run'}", "", ""]
+        self.lines += [f"is_run_scope = {self.program.query.scope == 'run'}", "", ""]
 
-    def _dispatch(self, name: str, calls_of: dict[int, list[str]]) -> None:
+    def _dispatch(self, name: str, calls_of: dict[int, list[str]], *, otherwise: bool = True) -> None:
         """Write ``name(c, …)``, which returns whether all conditions of component c hold."""
-        lines = [f"def {name}(c, {self.writer.parameters}):"]
+        absent = "absent, " if name == "free_at" else ""
+        lines = [f"def {name}(c, {absent}{self.writer.parameters}):"]
+        if absent:
+            lines.append("    absent_tests, accept, time_start, time_end = absent")
         for c, calls in sorted(calls_of.items()):
             lines += [f"    if c == {c}:", f"        return {' and '.join(calls)}"]
-        self._function([*lines, "    return True"])
+        self._function([*lines, f"    return {otherwise}"])
 
     def _call(self, name: str, *, first: str = "") -> str:
         return f"{name}({first}{self.writer.parameters})"
@@ -169,12 +176,7 @@ class SearchWriter:
                 component_of = {component.variable: i for i, component in enumerate(self.components[: c + 1])}
                 self._function(self.writer.condition(f"ends{c}", term, component_of, top=c))
                 ends[c] = [self._call(f"ends{c}")]
-        self.has_until = bool(ends)
-        if ends:
-            lines = [f"def ends(c, {self.writer.parameters}):"]
-            for c, calls in ends.items():
-                lines += [f"    if c == {c}:", f"        return {calls[0]}"]
-            self._function([*lines, "    return False"])
+        self._dispatch("ends", ends, otherwise=False)
 
     def _condition(self, i: int, bound: BoundCondition) -> None:
         at, each = bound.condition.decided_at, bound.condition.each
@@ -187,18 +189,12 @@ class SearchWriter:
     # --- absent events
 
     def _absences(self) -> None:
-        """Write ``free_at(c, …)`` to test absences when component c begins, and ``free(…)`` for a match."""
-        at_begin: dict[int, list[str]] = {}
-        at_end: list[str] = []
+        """Write ``free_at(c, …)`` to test absences when component c begins; n stands for a match."""
+        calls_of: dict[int, list[str]] = {}
         for a, absence in enumerate(self.branch.absences):
-            begun = self._free_of(a)
             call = f"free{a}(absent_tests[{a}], accept, time_start, time_end, {self.writer.parameters})"
-            if begun:
-                at_begin.setdefault(absence.before, []).append(call)
-            else:
-                at_end.append(call)
-        self._free("free_at", "c, ", at_begin)
-        self._free("free", "", {None: at_end} if at_end else {})
+            calls_of.setdefault(absence.before if self._free_of(a) else self.n, []).append(call)
+        self._dispatch("free_at", calls_of)
 
     def _free_of(self, a: int) -> bool:
         """Write ``free{a}``; return whether it can be tested when the component after the absence begins."""
@@ -235,144 +231,29 @@ class SearchWriter:
             "    return True",
         ]
 
-    def _free(self, name: str, c: str, calls_of: dict) -> None:
-        lines = [f"def {name}({c}absent_tests, accept, time_start, time_end, {self.writer.parameters}):"]
-        for component, calls in calls_of.items():
-            if component is None:
-                lines += [f"    return {' and '.join(calls)}"]
-            else:
-                lines += [f"    if c == {component}:", f"        return {' and '.join(calls)}"]
-        self._function([*lines, "    return True"])
-
     # --- the walk
 
     def _search(self) -> None:
         int1, byte2 = "read_only(T.int64)", 'T.Array(T.uint8, 2, "C")'
         arguments = ["stop", "low", "high", "fill", "work_limit", "tests", "absent_tests", "accept"]
         arguments += ["later", "window_end", "gap_end", "time_start", "time_end", "position"]
-        arguments += [*self.writer.arguments(), "path", "component", "first", "cursor", "open"]
+        arguments += [*self.writer.arguments(), "path", "component", "first", "cursor", "open_"]
         arguments += ["count_of_last", "out_place", "out_size", "report"]
         types = [*["T.int64"] * 5, int1, int1, byte2, *[int1] * 6, *self.writer.argument_types()]
         types += [*["I1"] * 5, "I1", "I1", "I2", "I1"]
         if not self.python:
             self.lines += decorator(types, user_functions=bool(self.program.functions))
-        values = ", ".join(self.writer.arguments())
-        values = f", {values}" if values else ""
-        ends = f"not ends(c, path, first, d, j{values})" if self.has_until else "True"
-        text = _SEARCH.replace("ARGUMENTS", ", ".join(arguments)).replace("VALUES", values)
-        self.lines += text.replace("NOT_ENDED", ends).splitlines()
+        values = "".join(f", {name}" for name in self.writer.arguments())
+        text = _shared_text().replace(", branch, query)", f"{values})")
+        self.lines += [f"def search({', '.join(arguments)}):", *text.splitlines()]
 
 
-# The walk. For every depth, the bits of ``open`` say what may still be tried there. 1: the loop may take a
-# later event. 2: the next component may begin. 4: the event at the cursor was taken and may begin the next
-# component as well. 8 and 16: taking and beginning are possible at all, which decides what is relevant.
-_SEARCH = """def search(ARGUMENTS):
-    s, d, entering = report[0], report[1], report[2]
-    n_matches, n_items, work, done = 0, 0, 0, 0
-    first_test = tests[0]
-    while True:
-        if d < 0:
-            s += 1
-            while s < stop and not accept[first_test, s]:
-                s += 1
-            work += 1
-            if s >= stop:
-                done = 1
-                break
-            path[0], component[0], first[0] = s, 0, 0
-            if not admits(0, path, first, 0, 0VALUES):
-                continue
-            d, entering = 0, 1
-        c = component[d]
-        if entering:
-            size = d - first[c] + 1
-            complete = size >= LOW[c] and closes(c, path, first, d, 0VALUES)
-            if complete and c == N - 1:
-                x = position[path[d]]
-                wanted = low <= x < high
-                if wanted and fill:
-                    if n_matches >= out_size.shape[0] or n_items + d + 1 > len(out_place):
-                        break
-                wanted = wanted and free(absent_tests, accept, time_start, time_end, path, first, d, 0VALUES)
-                if wanted and fill:
-                    for i in range(d + 1):
-                        out_place[n_items + i] = path[i]
-                    for i in range(N - 1):
-                        out_size[n_matches, i] = first[i + 1] - first[i]
-                    out_size[n_matches, N - 1] = d + 1 - first[N - 1]
-                    n_items += d + 1
-                    n_matches += 1
-                elif wanted:
-                    count_of_last[path[d]] += 1
-                    n_matches += 1
-            state = 0
-            if size < HIGH[c]:
-                state |= 9
-            if complete and c < N - 1:
-                state |= 18
-            open[d], cursor[d], entering = state, path[d] + 1, 0
-        state, j = open[d], cursor[d]
-        p = path[d]
-        if state & 3 == 0 or j >= window_end[s] or j >= gap_end[p] or position[j] >= high:
-            d -= 1
-            continue
-        work += 1
-        if work > work_limit:
-            break
-        if state & 4:
-            open[d], cursor[d] = state & ~4, j + 1
-            if state & 2 and (STEP[c + 1] == 1 or STEP[c + 1] >= 2):
-                open[d] &= ~2
-            begins = True
-        else:
-            takes = begins = False
-            path[d + 1] = j
-            if state & 8:
-                if NOT_ENDED:
-                    takes = accept[tests[c], j] and j >= later[p] and admits(c, path, first, d + 1, 0VALUES)
-                else:
-                    state &= ~9
-            if state & 16 and accept[tests[c + 1], j] and j >= later[p]:
-                first[c + 1] = d + 1
-                begins = admits(c + 1, path, first, d + 1, 0VALUES)
-            hit_take, hit_begin = takes, begins
-            near = j == p + 1
-            if takes:
-                takes = state & 1 != 0 and (
-                    INNER[c] < 2 or (near and (INNER[c] == 2 or position[j] == position[p] + 1))
-                )
-            if begins:
-                begins = state & 2 != 0 and (
-                    STEP[c + 1] < 2 or (near and (STEP[c + 1] == 2 or position[j] == position[p] + 1))
-                )
-            if hit_take and hit_begin:
-                if PREFERENCE[c] == 1:
-                    begins = False
-                elif PREFERENCE[c] == 2:
-                    takes = False
-            if INNER[c] >= 2 or (INNER[c] == 1 and (hit_take or (RUN_SCOPE and hit_begin))):
-                state &= ~1
-            if c < N - 1 and not (takes and begins):
-                if STEP[c + 1] >= 2 or (STEP[c + 1] == 1 and (hit_begin or (RUN_SCOPE and hit_take))):
-                    state &= ~2
-            if takes:
-                if begins:
-                    open[d] = state | 4
-                else:
-                    open[d], cursor[d] = state, j + 1
-                d += 1
-                component[d], entering = c, 1
-                continue
-            open[d], cursor[d] = state, j + 1
-        if begins:
-            path[d + 1] = j
-            first[c + 1] = d + 1
-            if free_at(c + 1, absent_tests, accept, time_start, time_end, path, first, d + 1, 0VALUES):
-                d += 1
-                component[d], entering = c + 1, 1
-    report[0], report[1], report[2] = s, d, entering
-    report[3], report[4], report[5], report[6] = n_matches, n_items, report[5] + work, done
-"""
+@cache
+def _shared_text() -> str:
+    """Return the text of the walk in the kernel that interprets every branch."""
+    text = Path(importlib.util.find_spec(_KERNELS).origin).read_text("utf-8")
+    _, begin, walk = text.rpartition("    absent =")
+    return begin + walk
 
 
 # Write the Python source of the kernel that tests given matches against each condition of a branch.

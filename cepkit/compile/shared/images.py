@@ -84,7 +84,7 @@ class MachineFunction:
         # The cells of the last arrays: most calls pass the same ones again.
         self._known: list[tuple[Any, tuple[int, ...]] | None] = [None] * len(arguments)
 
-    def takes(self, given: tuple) -> bool:
+    def takes(self, given: list) -> bool:
         """Return whether the arguments have the types of this kernel."""
         for argument, value in zip(self._arguments, given, strict=True):
             if isinstance(argument, ArrayArgument):
@@ -97,8 +97,8 @@ class MachineFunction:
     def __call__(self, *given: Any) -> int | float | None:
         """Run the kernel."""
         cells = [0]
-        if len(given) != len(self._arguments):  # some are tuples
-            given = tuple(_parts(given))
+        if len(given) != len(self._arguments):
+            given = _parts(given)
         for i, (argument, value) in enumerate(zip(self._arguments, given, strict=True)):
             if argument == "int":
                 cells.append(_signed(int(value)))
@@ -112,14 +112,12 @@ class MachineFunction:
                 cells.extend(kept[1])
         return self.run(array("q", cells))
 
-    def bind(self, *given: np.ndarray) -> BoundKernel:
+    def bind(self, *given: np.ndarray | tuple[np.ndarray, ...]) -> BoundKernel:
         """Return the kernel for calls with these arrays, which look at no argument again."""
-        pairs = zip(self._arguments, given, strict=True)
-        return BoundKernel(
-            self,
-            array("q", [0, *(cell for argument, values in pairs for cell in argument.cells(values))]),
-            given,
-        )
+        arrays = _parts(given)
+        pairs = zip(self._arguments, arrays, strict=True)
+        cells = [0, *(cell for argument, values in pairs for cell in argument.cells(values))]
+        return BoundKernel(self, array("q", cells), arrays)
 
     def run(self, memory: array) -> int | float | None:
         """Run the kernel on the cells of its arguments; the first one receives the result."""
@@ -136,7 +134,7 @@ class BoundKernel:
 
     kernel: MachineFunction
     memory: array
-    given: tuple[np.ndarray, ...]  # they live as long as this object
+    given: list[np.ndarray]  # they live as long as this object
 
     def __call__(self) -> int | float | None:
         """Run the kernel. Its result goes to a copy of the cells, since other threads may run it, too."""
@@ -153,6 +151,7 @@ class KernelOfTypes:
 
     def __call__(self, *given: Any) -> int | float | None:
         """Run the kernel for the types of ``given``."""
+        given = _parts(given)
         for kernel in self._kernels:
             if kernel.takes(given):
                 return kernel(*given)
@@ -197,13 +196,15 @@ def load_machine_code(content: bytes) -> SimpleNamespace | None:
     return SimpleNamespace(**functions)
 
 
-def _parts(given: Iterable) -> Iterator:
-    """Yield arguments, and the values in those that are tuples."""
+def _parts(given: Iterable) -> list:
+    """Return arguments, and the values in those that are tuples."""
+    parts = []
     for value in given:
         if isinstance(value, tuple):
-            yield from _parts(value)
+            parts += _parts(value)
         else:
-            yield value
+            parts.append(value)
+    return parts
 
 
 def hash_of(content: bytes) -> bytes:

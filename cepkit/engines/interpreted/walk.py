@@ -28,6 +28,7 @@ from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.interpreted.counting import Buffer, PickedColumns
 from cepkit.engines.shared.kernels import chunk_readers
 from cepkit.kernels.opcodes import REQUIRE, SIGNS
+from cepkit.kernels.records import Branch, Conditions, Limits, Output, Path, Task
 
 # The values of events that instructions read, computed by numpy.
 
@@ -52,14 +53,14 @@ def interpreted_walk(places, code: WalkCode) -> Callable:
     The arguments are those of `cepkit.compile.sequences.search_source.write_search`.
 
     """
-    tables = *code.tables, *data_of(places, code)
-    return partial(_run, int(places.program.query.scope == "run"), tables)
+    query = Conditions(*code.conditions, *data_of(places, code))
+    return partial(_run, int(places.program.query.scope == "run"), code.branch, query)
 
 
-def _run(is_run_scope: int, tables: tuple, *given) -> None:
+def _run(is_run_scope: int, branch: Branch, query: Conditions, *given) -> None:
     """Call the kernel with the arguments of a generated search. They end with 9 arrays of its state."""
-    first, limits, state = given[:5], given[5:14], given[-9:]
-    load_kernels(KERNELS).walk(*first, is_run_scope, *limits, *tables, *state)
+    task, limits, state = Task(*given[:5], is_run_scope), Limits(*given[5:14]), Path(*given[-9:-4])
+    load_kernels(KERNELS).walk(task, limits, branch, query, state, Output(*given[-4:-1]), given[-1])
 
 
 def data_of(places, code: ConditionCode) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

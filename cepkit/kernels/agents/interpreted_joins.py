@@ -7,9 +7,9 @@ The functions replace the generated ones of `cepkit.parallel.compile.join_source
 import numpy as np
 from numba import types as T
 
-from cepkit.kernels.interpreted_walk import _holds as holds
-from cepkit.kernels.interpreted_walk import _is_free as is_free
+from cepkit.kernels.interpreted_walk import all_hold, is_free
 from cepkit.kernels.jit import njit
+from cepkit.kernels.records import Conditions
 
 PASSED = "join", "completes"  # kernels get their addresses
 # Rows of ``limits``, as in the generated functions.
@@ -67,7 +67,7 @@ def _query(first, tables, floats, integers, float_constants, numbers):
     for i in range(n):
         ri[i] = numbers[N_HEADER + i]
         rf[i] = float_constants[i]
-    return (
+    return Conditions(
         _table(tables, CONDITIONS), _table(tables, LOOPS), _table(tables, LOADS), _table(tables, GROUPS),
         _table(tables, CODE), floats, integers, rf, ri,
     )  # fmt: skip
@@ -87,15 +87,6 @@ def _is_placed(own, path, first, h, limits):
         if b < limits[LATER, e] or (own[GAP_BEFORE] and b >= limits[GAP_END, e]):
             return False
     return path[first[own[N]] - 1] < limits[WINDOW_END, path[0]]
-
-
-@njit(**_OPTIONS)
-def _all_hold(begin, end, listed, query, path, first, last, y):
-    """Return whether the conditions of a list hold."""
-    for x in range(begin, end):  # noqa: SIM110
-        if not holds(listed[x, 0], query, path, first, last, y):
-            return False
-    return True
 
 
 @njit(**_INLINED)
@@ -182,7 +173,7 @@ def join(
                         if not (is_trimmed or _is_placed(own, path, first, h, limits)):
                             continue
                         compared += 1
-                        if _all_hold(
+                        if all_hold(
                             own[FIRST_TAKING], own[FIRST_COMPLETING], listed, query, path, first, h, path[h]
                         ):
                             if not counts:
@@ -214,7 +205,7 @@ def completes(
         own = stages[stage - n_stages]
         if not own[IS_BEGUN_BY_TEST]:
             return True
-        return _is_placed(own, path, first, 0, limits) and _all_hold(
+        return _is_placed(own, path, first, 0, limits) and all_hold(
             own[FIRST_TAKING], own[FIRST_COMPLETING], listed, query, path, first, 0, path[0]
         )
     own = stages[stage]
@@ -223,11 +214,11 @@ def completes(
         return False
     if own[IS_IN_FRONT] and path[first[c + 1]] >= limits[GAP_END, path[first[c + 1] - 1]]:
         return False
-    if not _all_hold(
+    if not all_hold(
         own[FIRST_COMPLETING], own[FIRST_ABSENCE], listed, query, path, first, first[c + 1] - 1, 0
     ):
         return False
     absences = _table(tables, ABSENCES)
-    of = absences[:, :7], absences[:, 7], accept, limits[TIME_START], limits[TIME_END]
-    span = own[FIRST_ABSENCE : LAST_ABSENCE + 1]
-    return is_free(span, listed, of, query, path, first, first[own[N]] - 1)
+    absent = absences[:, 7], accept, limits[TIME_START], limits[TIME_END]
+    begin, end = own[FIRST_ABSENCE], own[LAST_ABSENCE]
+    return is_free(begin, end, listed, absences, absent, query, path, first, first[own[N]] - 1)

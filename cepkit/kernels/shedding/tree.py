@@ -11,9 +11,8 @@ Source: ZStream, left-deep trees; DARLING, section 3.
 import numpy as np
 from numba import types as T
 
-from cepkit.kernels.interpreted_walk import NEEDS
-from cepkit.kernels.interpreted_walk import _holds as holds
-from cepkit.kernels.jit import njit
+from cepkit.kernels.interpreted_walk import CONDITIONS, NEEDS, holds
+from cepkit.kernels.jit import Record, njit
 from cepkit.kernels.opcodes import NOWHERE
 from cepkit.kernels.shedding.tree_layout import (
     ABSENT_LEAF,
@@ -137,15 +136,20 @@ from cepkit.kernels.shedding.tree_layout import (
     WAITS,
     WITHIN,
     WITHIN_EVENTS,
+    Arrivals,
+    Learned,
+    State,
+    Trees,
 )  # fmt: skip
 
 _I1, _I2, _I3 = (T.Array(T.int64, n, "C") for n in (1, 2, 3))
 _READ, _READ2 = (T.Array(T.int64, n, "C", readonly=True) for n in (1, 2))
-_F1, _F2 = (T.Array(T.float64, n, "C") for n in (1, 2))
 _U2 = T.Array(T.uint8, 2, "C", readonly=True)
 _B3 = T.Array(T.uint8, 3, "C", readonly=True)
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 _HELPER = {**_OPTIONS, "no_cpython_wrapper": True}
+_ARRIVALS, _TREES = Record([*[_READ] * 4, _U2], Arrivals), Record([_READ2] * 7, Trees)
+_STATE = Record([_I1, _I2, _I2, *[_I1] * 7], State)
 
 
 @njit(**_HELPER)
@@ -372,11 +376,11 @@ def _cell_of(kind, first, state, position, limits, skip):
 
 
 @njit(**_HELPER)
-def _absent_kills(slot, is_over, tables, events, state, own_counts):
+def _absent_kills(slot, is_over, of_trees, query, arrivals, limits, state, own_counts):
     """Return whether an absent event forbids a match: one after it if its window is over, else any other."""
-    nodes, listed, _, trees, absences, groups, query, n_conditions = tables
-    time, _, limits = events
-    _, pool, cells, heads, path, first = state
+    nodes, trees, absences, groups = of_trees.nodes, of_trees.trees, of_trees.absences, of_trees.groups
+    time, n_conditions = arrivals.time, (len(own_counts) - N_COUNTS) // 2
+    pool, cells, heads, path, first = state.pool, state.cells, state.heads, state.path, state.first
     row = pool[slot]
     tree = nodes[row[NODE], TREE]
     n_components, base = trees[tree, N_COMPONENTS], limits[BASE]
@@ -411,8 +415,8 @@ def _absent_kills(slot, is_over, tables, events, state, own_counts):
                             slot, -1, tree, n_components, groups, pool, cells, base, path, first
                         ) - 1  # fmt: skip
                     held = _all_true(
-                        own[FIRST_BESIDE], own[LAST_BESIDE], listed, query, path, first, last, y - base,
-                        own_counts, n_conditions,
+                        own[FIRST_BESIDE], own[LAST_BESIDE], of_trees.listed, query, path, first, last,
+                        y - base, own_counts, n_conditions,
                     )  # fmt: skip
                     kills = held == (reading == KILLS)
                 if kills:
@@ -422,9 +426,9 @@ def _absent_kills(slot, is_over, tables, events, state, own_counts):
 
 
 @njit(**_HELPER)
-def _finish(slot, tables, events, state, own_counts, complete):
+def _finish(slot, info, pool, complete, own_counts):
     """Report a complete match."""
-    info, pool, n_conditions = state[0], state[1], tables[7]
+    n_conditions = (len(own_counts) - N_COUNTS) // 2
     pool[slot, STATUS] = COMPLETE
     pool[slot, BEFORE], pool[slot, AFTER] = _sum_of(own_counts, n_conditions), own_counts[CREATED]
     complete[info[N_COMPLETE]] = slot
@@ -436,64 +440,25 @@ def _finish(slot, tables, events, state, own_counts, complete):
 @njit(
     [
         (
-            _I1, _READ, _READ, _READ, _READ, _U2, _READ2, _READ2, _READ2, _READ2, _READ2, _READ2, _READ2,
-            _I2, _I2, _I2, _I2, _I2, _F2, _I2, _F1, _I1,
-            _I1, _I2, _I2, _I1, _I1, _I1, _I1, _I1, _I1, _I1, _I2, _B3, _I3, _I3, _I3, _I2,
+            _I1, _ARRIVALS, _TREES, CONDITIONS, _STATE, _I2,
+            Record([_B3, *[_I3] * 3, _I2], Learned),
         )
     ],
     cache=True, **_OPTIONS,
 )  # fmt: skip
-def advance(
-    limits, kind, partition, time, rank, accept, nodes, listed, unary, orders, trees, absences,
-    groups, conditions, loops, loads, of_groups, code, floats, integers, rf, ri,
-    info, pool, cells, heads, sizes, chain, stack, complete, path, first, counts, skip, considered,
-    contributed, skipped, log,
-):  # fmt: skip
-    """Process the events from position ``info[AT]`` to before ``limits[STOP]``.
+def advance(limits, arrivals, of_trees, query, state, counts, learned):
+    """Process the events from position ``info[AT]`` to before ``limits[STOP]``; return why the call ended.
 
-    Parameters
-    ----------
-    limits : ndarray of int64
-        The columns are in `cepkit.kernels.shedding.tree_layout`.
-    kind, partition, time, rank : ndarray of int64, shape (n_events,)
-        Type, partition, ticks and number in its partition of each event from position ``limits[BASE]`` on.
-    accept : ndarray of uint8, shape (n_tests, n_events)
-        Which events fulfil tests of single events.
-    nodes, listed, unary, orders, trees, absences, groups : ndarray of int64
-        The trees. ``listed`` and ``unary`` have pairs: a row of ``conditions`` or of ``accept``, and the
-        number of the condition for the query.
-    conditions, loops, loads, of_groups, code, floats, integers, rf, ri : ndarray
-        As in `cepkit.kernels.interpreted_walk.walk`.
-    info, pool, cells, heads, sizes, chain, stack, complete : ndarray of int64
-        The state: partial matches and cells, the lists by partition and node, the partial matches by their
-        first event, the work to do, and the complete matches.
-    path, first : ndarray of int64
-        Scratch.
-    counts : ndarray of int64, shape (n_events or 1, n_counts)
-        What each event cost.
-    skip : ndarray of uint8, shape (n_types, n_bins, n_states)
-        Which pairs of an event and a partial match to leave out.
-    considered, contributed, skipped : ndarray of int64, shape (n_types, n_bins, n_states)
-        Pairs that were combined, made a partial match, and were left out.
-    log : ndarray of int64
-        The partial matches that were made, when the machine learns.
-
-    Returns
-    -------
-    int
-        Why the call ended. After `NEEDS_SLOTS`, `NEEDS_CELLS`, `NEEDS_PATH` and `NEEDS_LOG`, the caller makes
-        room and calls again.
-
-    Notes
-    -----
-    Time O(conditions evaluated + partial matches created and tried).
+    After `NEEDS_SLOTS`, `NEEDS_CELLS`, `NEEDS_PATH` and `NEEDS_LOG`, the caller makes room and calls again.
+    ``counts``, (n_events or 1, n_counts), gets what each event cost. Time O(conditions evaluated + partial
+    matches created and tried).
     """
     base, n_nodes, n_leaves = limits[BASE], limits[N_NODES], limits[N_LEAVES]
     n_conditions = (counts.shape[1] - N_COUNTS) // 2
-    query = conditions, loops, loads, of_groups, code, floats, integers, rf, ri
-    tables = nodes, listed, orders, trees, absences, groups, query, n_conditions
-    events = time, rank, limits
-    state = info, pool, cells, heads, path, first
+    kind, partition, time, rank, accept = arrivals
+    nodes, listed, unary, orders, trees, _, groups = of_trees
+    info, pool, cells, heads, sizes, chain, stack, complete, path, first = state
+    skip, considered, contributed, skipped, log = learned
     learning = limits[IS_LEARNING] != 0
     skipping = limits[HAS_SKIP] != 0
     work = 0
@@ -526,8 +491,10 @@ def advance(
                     node = pool[slot, NODE]
                     tree = nodes[node, TREE]
                     count[REMOVED] += 1
-                    if nodes[node, IS_ROOT] and not _absent_kills(slot, True, tables, events, state, count):
-                        _finish(slot, tables, events, state, count, complete)
+                    if nodes[node, IS_ROOT] and not _absent_kills(
+                        slot, True, of_trees, query, arrivals, limits, state, count
+                    ):  # fmt: skip
+                        _finish(slot, info, pool, complete, count)
                     else:
                         _give_back(slot, tree, trees[tree, N_COMPONENTS], groups, info, pool, cells)
                 info[SWEEP] += 1
@@ -596,7 +563,7 @@ def advance(
                     passes = True
                     if here[FIRST_OWN] < here[LAST_OWN]:
                         for x in range(here[FIRST_OWN], here[LAST_OWN]):
-                            if conditions[listed[x, 0], NEEDS] == NOWHERE and not _all_true(
+                            if query.conditions[listed[x, 0], NEEDS] == NOWHERE and not _all_true(
                                 x, x + 1, listed, query, path, first, 0, 0, count, n_conditions
                             ):
                                 passes = False
@@ -674,12 +641,12 @@ def advance(
             # A new partial match: a match, or one to combine with its peers.
             node = pool[item, NODE]
             if here[IS_ROOT]:
-                if _absent_kills(item, False, tables, events, state, count):
+                if _absent_kills(item, False, of_trees, query, arrivals, limits, state, count):
                     _give_back(item, tree, n_components, groups, info, pool, cells)
                 elif trees[tree, WAITS]:
                     _store(item, limits, info, pool, heads, sizes, chain)
                 else:
-                    _finish(item, tables, events, state, count, complete)
+                    _finish(item, info, pool, complete, count)
                 continue
             if here[PEER] < 0 and here[PARENT] >= 0 and pool[item, IS_CLOSED]:
                 # A pattern of one component that takes several events: its sets are matches, and grow.
@@ -764,23 +731,16 @@ def advance(
             return IS_FULL
 
 
-@njit([(_READ2, _I1, _I2, _I2, _READ2, _READ2, _I1, _I1, _I1, _I1, _I2)], cache=True, **_OPTIONS)
-def take_matches(
-    nodes, info, pool, cells, groups, trees, complete, out_position, out_component, out_first, out_match
-):
+@njit([(_TREES, _STATE, _I1, _I1, _I1, _I2)], cache=True, **_OPTIONS)
+def take_matches(of_trees, state, out_position, out_component, out_first, out_match):
     """Write the complete matches and free their rows.
 
-    Parameters
-    ----------
-    nodes, info, pool, cells, groups, trees, complete : ndarray
-        As in `advance`.
-    out_position, out_component : ndarray of int64, shape (n_items,)
-        Position and component of every event.
-    out_first : ndarray of int64, shape (n_matches + 1,)
-        The first item of every match.
-    out_match : ndarray of int64, shape (n_matches, 4)
-        Number of the tree, id, and the sums of evaluations and creations before the match.
+    Positions and components have shape (n_items,). ``out_first``, (n_matches + 1,), gets the first item of
+    each match. ``out_match``, (n_matches, 4), gets the number of the tree, the id, and the sums of
+    evaluations and creations before the match.
     """
+    nodes, trees, groups = of_trees.nodes, of_trees.trees, of_trees.groups
+    info, pool, cells, complete = state.info, state.pool, state.cells, state.complete
     at = 0
     for m in range(info[N_COMPLETE]):
         slot = complete[m]
@@ -805,42 +765,29 @@ def take_matches(
     info[N_COMPLETE] = 0
 
 
-@njit([(_READ, _READ, _READ2, _I1, _I2, _I2, _I1, _I1, _I1, _READ2, _READ2)], cache=True, **_OPTIONS)
-def remove(slots, limits, nodes, info, pool, cells, heads, sizes, chain, groups, trees):
+@njit([(_READ, _READ, _TREES, _STATE)], cache=True, **_OPTIONS)
+def remove(slots, limits, of_trees, state):
     """Remove the partial matches of these rows of the pool."""
+    info, pool, cells, heads, sizes, chain, _, _, _, _ = state
     for x in range(len(slots)):
         slot = slots[x]
-        tree = nodes[pool[slot, NODE], TREE]
+        tree = of_trees.nodes[pool[slot, NODE], TREE]
         _take_out(slot, limits, info, pool, heads, sizes, chain)
-        _give_back(slot, tree, trees[tree, N_COMPONENTS], groups, info, pool, cells)
+        n_components = of_trees.trees[tree, N_COMPONENTS]
+        _give_back(slot, tree, n_components, of_trees.groups, info, pool, cells)
 
 
-@njit(
-    [
-        (
-            _READ, _READ2, _I1, _I2, _I2, *[_I1] * 5, *[_READ2] * 5, *[_I2] * 5, _F2, _I2, _F1, _I1, _I1, _I2,
-            _READ, _READ,
-        )
-    ],
-    cache=True, **_OPTIONS,
-)  # fmt: skip
-def finish_waiting(
-    limits, nodes, info, pool, cells, heads, sizes, chain, complete, path, listed, orders, trees, absences,
-    groups, conditions, loops, loads, of_groups, code, floats, integers, rf, ri, first, counts, time,
-    rank,
-):  # fmt: skip
+@njit([(_READ, _ARRIVALS, _TREES, CONDITIONS, _STATE, _I2)], cache=True, **_OPTIONS)
+def finish_waiting(limits, arrivals, of_trees, query, state, counts):
     """Report the matches that wait for the end of their windows, as if no event followed."""
-    n_conditions = (counts.shape[1] - N_COUNTS) // 2
-    query = conditions, loops, loads, of_groups, code, floats, integers, rf, ri
-    tables = nodes, listed, orders, trees, absences, groups, query, n_conditions
-    events = time, rank, limits
-    state = info, pool, cells, heads, path, first
+    nodes, trees = of_trees.nodes, of_trees.trees
+    info, pool, cells, heads, sizes, chain, _, complete, _, _ = state
     for slot in range(len(pool)):
         node = pool[slot, NODE]
         if pool[slot, STATUS] == ALIVE and nodes[node, IS_ROOT]:
             tree = nodes[node, TREE]
             _take_out(slot, limits, info, pool, heads, sizes, chain)
-            if _absent_kills(slot, True, tables, events, state, counts[0]):
-                _give_back(slot, tree, trees[tree, N_COMPONENTS], groups, info, pool, cells)
+            if _absent_kills(slot, True, of_trees, query, arrivals, limits, state, counts[0]):
+                _give_back(slot, tree, trees[tree, N_COMPONENTS], of_trees.groups, info, pool, cells)
             else:
-                _finish(slot, tables, events, state, counts[0], complete)
+                _finish(slot, info, pool, complete, counts[0])

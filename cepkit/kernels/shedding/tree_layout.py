@@ -1,4 +1,11 @@
-"""Columns of the arrays of `cepkit.kernels.shedding.tree`, and the numbers in them."""
+"""Arrays of `cepkit.kernels.shedding.tree`, their columns, and the numbers in them.
+
+Arrays are int64 unless noted.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
 
 # Columns of the pool.
 (
@@ -48,3 +55,50 @@ DONE, NEEDS_SLOTS, NEEDS_CELLS, NEEDS_PATH, NEEDS_LOG, TOO_MANY, IS_FULL = range
     LOG_ID, LOG_LEFT, LOG_RIGHT, LOG_NODE, LOG_COST, LOG_POSITION, LOG_TYPE, LOG_BIN, LOG_STATE,
 ) = range(9)  # fmt: skip
 N_LOG_COLUMNS = 9
+
+
+class Arrivals(NamedTuple):
+    """The events from position ``limits[BASE]`` on."""
+
+    kind: np.ndarray  # (n_events,): type; -1: none of them
+    partition: np.ndarray  # (n_events,)
+    time: np.ndarray  # (n_events,), ticks
+    rank: np.ndarray  # (n_events,): number in its partition
+    accept: np.ndarray  # uint8, (n_tests, n_events): which events fulfil tests of single events
+
+
+class Trees(NamedTuple):
+    """The trees. A pair is a row of conditions or of ``accept``, and the number of the query's condition."""
+
+    nodes: np.ndarray
+    listed: np.ndarray  # pairs
+    unary: np.ndarray  # pairs
+    orders: np.ndarray
+    trees: np.ndarray
+    absences: np.ndarray
+    groups: np.ndarray  # (n_trees, n_components): whether a component takes several events
+
+
+class State(NamedTuple):
+    """Partial matches and the work to do."""
+
+    info: np.ndarray
+    pool: np.ndarray
+    cells: np.ndarray
+    heads: np.ndarray  # (n_partitions * n_nodes,): lists of partial matches
+    sizes: np.ndarray  # (n_partitions * n_nodes,)
+    chain: np.ndarray  # (n_events,): lists by first event
+    stack: np.ndarray  # partial matches, or leaves as -1 - leaf
+    complete: np.ndarray  # matches
+    path: np.ndarray  # scratch
+    first: np.ndarray  # scratch
+
+
+class Learned(NamedTuple):
+    """Pairs of an event and a partial match by type, bin and state, and what a machine learns."""
+
+    skip: np.ndarray  # uint8, (n_types, n_bins, n_states): which pairs to leave out
+    considered: np.ndarray  # the same shape, as the next two
+    contributed: np.ndarray  # pairs that made a partial match
+    skipped: np.ndarray
+    log: np.ndarray  # (n, 9): the partial matches that were made

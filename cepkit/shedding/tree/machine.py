@@ -15,7 +15,9 @@ from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
 from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.events import INTEGER, Column, ColumnType, Events
+from cepkit.kernels.records import Conditions
 from cepkit.kernels.shedding import tree_layout as kernel
+from cepkit.kernels.shedding.tree_layout import Arrivals, Learned, State, Trees
 from cepkit.progress import checkpoint
 from cepkit.shedding.tree.program import TreeProgram
 from cepkit.shedding.tree.stream import TreeStream
@@ -472,16 +474,25 @@ class TreeMachine:
 
     def _bind(self, counts: np.ndarray) -> Callable[[], int]:
         """Return the kernel for calls with the arrays of now."""
-        code, stream, advance = self.program.code, self._stream, _kernels().advance
-        arguments = (
-            self._limits, stream.kind, stream.partition, stream.time, stream.rank, stream.accept, code.nodes,
-            code.listed, code.unary, code.orders, code.trees, code.absences, code.groups, *code.walk,
-            stream.floats, stream.integers, stream.float_registers, stream.integer_registers,
-            self._info, self._pool, self._cells, self._heads, self._sizes, stream.chain, self._stack,
-            self._complete, self._path, self._first, counts, self._skip_table, self.considered,
-            self.contributed, self.skipped, self._log,
-        )  # fmt: skip
+        advance = _kernels().advance
+        learned = Learned(self._skip_table, self.considered, self.contributed, self.skipped, self._log)
+        arguments = self._limits, *self._searched(), counts, learned
         return advance.bind(*arguments) if hasattr(advance, "bind") else partial(advance, *arguments)
+
+    def _searched(self) -> tuple[Arrivals, Trees, Conditions, State]:
+        """Return what kernels read and write, as of now."""
+        code, stream = self.program.code, self._stream
+        return (
+            Arrivals(stream.kind, stream.partition, stream.time, stream.rank, stream.accept),
+            Trees(*(getattr(code, name) for name in Trees._fields)),
+            Conditions(
+                *code.walk, stream.floats, stream.integers, stream.float_registers, stream.integer_registers
+            ),
+            State(
+                self._info, self._pool, self._cells, self._heads, self._sizes, stream.chain, self._stack,
+                self._complete, self._path, self._first,
+            ),
+        )  # fmt: skip
 
     def run(
         self, first: int, stop: int, *, only_typed: bool = False, is_shown: bool = True
@@ -565,30 +576,22 @@ class TreeMachine:
 
     def finish(self) -> TreeMatches:
         """Report the matches that wait for the end of their windows, as if no event followed."""
-        code, stream = self.program.code, self._stream
         self._counts[:] = 0
-        self._limits[kernel.BASE] = stream.base
+        self._limits[kernel.BASE] = self._stream.base
         if (2 * int(self._info[kernel.LONGEST]) + 4) > len(self._path):
             self._make_room(kernel.NEEDS_PATH)
-        _kernels().finish_waiting(
-            self._limits, code.nodes, self._info, self._pool, self._cells, self._heads, self._sizes,
-            stream.chain, self._complete, self._path, code.listed, code.orders, code.trees, code.absences,
-            code.groups, *code.walk, stream.floats, stream.integers, stream.float_registers,
-            stream.integer_registers, self._first, self._counts, stream.time, stream.rank,
-        )  # fmt: skip
+        _kernels().finish_waiting(self._limits, *self._searched(), self._counts)
         return self._take()
 
     def _take(self) -> TreeMatches:
-        info, code, pool = self._info, self.program.code, self._pool
+        info, pool = self._info, self._pool
         n = int(info[kernel.N_COMPLETE])
         n_items = int(pool[self._complete[:n], kernel.LENGTH].sum())
         positions, components = np.empty(n_items, np.int64), np.empty(n_items, np.int64)
         first_item, of_match = np.zeros(n + 1, np.int64), np.empty((n, 4), np.int64)
         if n:
-            _kernels().take_matches(
-                code.nodes, info, pool, self._cells, code.groups, code.trees, self._complete, positions,
-                components, first_item, of_match,
-            )  # fmt: skip
+            _, trees, _, state = self._searched()
+            _kernels().take_matches(trees, state, positions, components, first_item, of_match)
             if self._learning:
                 self._match_ids.append(of_match[:, 1].copy())
         return TreeMatches(positions, components, first_item, of_match[:, 0], of_match[:, 1], of_match[:, 2:])
@@ -685,12 +688,9 @@ class TreeMachine:
         """Drop partial matches by their numbers, but nothing that came from them; return how many."""
         slots = self._alive()
         slots = np.ascontiguousarray(slots[np.isin(self._pool[slots, kernel.ID], ids)], np.int64)
-        code = self.program.code
         self._limits[kernel.BASE] = self._stream.base
-        _kernels().remove(
-            slots, self._limits, code.nodes, self._info, self._pool, self._cells, self._heads, self._sizes,
-            self._stream.chain, code.groups, code.trees,
-        )  # fmt: skip
+        _, trees, _, state = self._searched()
+        _kernels().remove(slots, self._limits, trees, state)
         return len(slots)
 
 
