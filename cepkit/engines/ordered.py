@@ -38,6 +38,7 @@ from cepkit.engines.shared.searched_matches import (
 )
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.events import Events
+from cepkit.kernels.records import Cursors
 from cepkit.progress import checkpoint
 
 _MATCHES_PER_CALL = 1 << 18
@@ -285,19 +286,19 @@ class InterpretedSearch(NestedSearch):
         run, tables = load_kernels(KERNELS).search, self._tables
         chosen = self._candidates(low, high)
         chosen_members = np.empty(0, np.int64) if isinstance(chosen, slice) else chosen
-        cursor, stop, index = (np.zeros(self.n, np.int64) for _ in range(3))
+        state = Cursors(*(np.zeros(self.n, np.int64) for _ in range(3)))
         n_first = len(self.own.members(self.tests[self.order[0]]))
         first = (
             slice(*chosen.indices(n_first)) if isinstance(chosen, slice) else slice(0, len(chosen_members))
         )
-        cursor[0], stop[0] = first.start, first.stop
+        state.cursor[0], state.stop[0] = first.start, first.stop
         limits, report = tables.limited(low, high), np.zeros(4, np.int64)
         while not report[DONE]:
-            checkpoint((int(cursor[0]) - first.start) / max(1, first.stop - first.start))
+            checkpoint((int(state.cursor[0]) - first.start) / max(1, first.stop - first.start))
             with np.errstate(all="ignore"):
                 run(
-                    int(len(out) > 0), work, *limits, chosen_members, *tables.arguments(), cursor, stop,
-                    index, count, out, report,
+                    int(len(out) > 0), work, *limits, chosen_members, tables.arguments, state, count, out,
+                    report,
                 )  # fmt: skip
             yield report
 

@@ -7,7 +7,8 @@ They are compiled once per installation, since no query changes their code. Test
 
 from numba import types as T
 
-from cepkit.kernels.jit import njit
+from cepkit.kernels.jit import Record, njit
+from cepkit.kernels.records import EntryGraph, EntryLists
 
 _I1, _I2 = (T.Array(T.int64, n, "C") for n in (1, 2))
 _U1, _F1 = (T.Array(of, 1, "C") for of in (T.uint64, T.float64))
@@ -18,51 +19,19 @@ VECTOR_AT, LOW_AT, WIDTH_AT, BITS = range(4)  # of tests
 ANCHOR, ENTRY, N_LISTED = range(3)  # of ``at``; then the length of the list of each edge
 
 
-def _count(
-    stop, work_limit, modulus, at, first, until, bits_of_anchor, bits_of_entry, n_states, finals, edges,
-    tests, links, numbers, allowed, totals, listed, listed_number, out,
-):  # fmt: skip
+def _count(stop, work_limit, modulus, at, graph, scratch, out):
     """Add the numbers of matches of the anchors before ``stop`` to ``out``, by their last entry.
 
-    Parameters
-    ----------
-    stop, work_limit : int
-        Anchors, and how many entries a call may look at.
-    modulus : uint64 or float64
-        0 for numbers modulo 2^64, or for floats.
-    at : ndarray of int64, shape (2 + n_edges,)
-        State between calls: the anchor, its next entry (-1: begin), and the lengths of the lists.
-    first, until : ndarray of int64
-        The entries in the window of each anchor.
-    bits_of_anchor, bits_of_entry : ndarray of int64
-        Bits that hold without tests that read both.
-    n_states, finals : int
-        Number of states, and the mask of the final ones.
-    edges : ndarray of int64, shape (n_edges, 7)
-        In the order of their targets: source and target; the bits that the later and the earlier entry need;
-        the number of its list, or -1 if any two entries fulfil it; its first and last test in ``links``.
-    tests, links : ndarray of int64, shape (n, 4)
-        Tests between an entry and the anchor, and between two entries, with the bits that fail.
-    numbers : ndarray of uint64
-        What tests compare.
-    allowed : ndarray of int64
-        Scratch with a cell per entry in a window.
-    totals : ndarray, shape (n_states + n_edges,)
-        Scratch: the numbers of paths to each state with the current entry, and along each edge.
-    listed, listed_number : ndarray, shape (n_lists * room,)
-        Scratch: the entries of each list, and their numbers of paths.
-    out : ndarray
-
-    Returns
-    -------
-    int
-        The anchor at which it stopped.
-
-    Notes
-    -----
-    The algorithm is that of `cepkit.compile.counting.anchored_source.write_anchored_count`. Time O(anchors
-    x entries in a window x edges), times the entries in a window for each edge with a list.
+    Returns the anchor at which it stopped, at the latest after ``work_limit`` entries. ``modulus`` is uint64
+    or float64: 0 for numbers modulo 2^64, or for floats. ``at``, (2 + n_edges,), is the state between calls:
+    the anchor, its next entry (-1: begin), and the lengths of the lists. A row of edges has source and
+    target; the bits that the later and the earlier entry need; the number of its list, or -1 if any two
+    entries fulfil it; its first and last test in ``links``. The algorithm is that of
+    `cepkit.compile.counting.anchored_source.write_anchored_count`. Time O(anchors x entries in a window x
+    edges), times the entries in a window for each edge with a list.
     """
+    first, until, bits_of_anchor, bits_of_entry, n_states, finals, edges, tests, links, numbers = graph
+    allowed, totals, listed, listed_number = scratch
     zero, one = out.dtype.type(0), out.dtype.type(1)
     room = len(allowed)
     k, begin, work = at[ANCHOR], at[ENTRY], 0
@@ -138,8 +107,9 @@ def _count(
 
 
 def _types(of, arrays):
-    counts = [T.int64, T.int64, of, *[_I1] * 5, T.int64, T.int64, *[_I2] * 3, _U1, _I1, arrays, _I1, arrays]
-    return [(*counts, arrays)]
+    graph = Record([*[_I1] * 4, T.int64, T.int64, *[_I2] * 3, _U1], EntryGraph)
+    scratch = Record([_I1, arrays, _I1, arrays], EntryLists)
+    return [(T.int64, T.int64, of, _I1, graph, scratch, arrays)]
 
 
 count = njit(_types(T.uint64, _U1), **_OPTIONS)(_count)

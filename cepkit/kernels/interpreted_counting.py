@@ -8,7 +8,8 @@ interval is the unsigned distance ``q - low <= width``, so that one comparison s
 import numpy as np
 from numba import types as T
 
-from cepkit.kernels.jit import njit
+from cepkit.kernels.jit import Record, njit
+from cepkit.kernels.records import PoolGraph
 
 _I1, _I2 = (T.Array(T.int64, n, "C") for n in (1, 2))
 _U1 = T.Array(T.uint64, 1, "C")
@@ -53,11 +54,11 @@ def _sum(tests, first, last, x, numbers, lo, hi, weights, weights_at):
 
 
 @njit(**_OPTIONS, no_cpython_wrapper=True)
-def _push(tests, first, last, edge, a, weight, places, numbers, lo, hi, changes, cells):
-    """Add the weight of earlier event ``a`` to the later events from ``lo`` to ``hi`` that may follow it."""
+def _push(tests, first, last, edge, a, weight, places, numbers, lo, out):
+    """Add the weight of earlier event ``a`` to the later events from ``lo`` on that may follow it."""
+    hi = lo + len(out)
     zero = np.uint64(0)
     ends = places[edge[ENDS_AT] + lo : edge[ENDS_AT] + hi]
-    out = changes[cells + lo : cells + hi]
     n, begins_at = last - first, edge[BEGINS_AT]
     if n == 1 and begins_at < 0:
         q = numbers[tests[first, EARLIER_AT] + a]
@@ -77,41 +78,27 @@ def _push(tests, first, last, edge, a, weight, places, numbers, lo, hi, changes,
     return 0
 
 
-@njit([(*[T.int64] * 3, *[_I1] * 3, *[_I2] * 2, _I1, _I2, *[_I1] * 2, *[_U1] * 4)], cache=True, **_OPTIONS)
-def count(
-    begin, stop, work_limit, at, window_start, first_member, states, edges, first_edge, tests, first_test,
-    places, numbers, counts, changes, out,
-):  # fmt: skip
+@njit(
+    [
+        (
+            *[T.int64] * 3, *[_I1] * 2, Record([_I2, _I2, _I1, _I2, *[_I1] * 3, _U1], PoolGraph),
+            *[_U1] * 3,
+        )
+    ],
+    cache=True, **_OPTIONS,
+)  # fmt: skip
+def count(begin, stop, work_limit, at, window_start, graph, counts, changes, out):
     """Count the matches that end at each member of the last pool, modulo 2^64.
 
-    Parameters
-    ----------
-    begin, stop, work_limit : int
-        Members of the last pool, and how many pairs of events a call may look at.
-    at : ndarray of int64
-        State between calls: the newest place (first -1), the first member in the window of each pool, and
-        for each state the first member that is not yet counted, then scratch of the same size twice.
-    window_start : ndarray of int64
-        By member of the last pool.
-    first_member : ndarray of int64, shape (n_pools + 1,)
-        Where the members of each pool begin in ``places``.
-    states, edges, tests : ndarray of int64
-        Tables; edges are in the order of their targets. The columns are constants of this module.
-    first_edge, first_test : ndarray of int64
-        First edge into each state, and first test of each link.
-    places : ndarray of int64
-        Places of the members, then limits of edges.
-    numbers : ndarray of uint64
-        What tests compare.
-    counts, changes : ndarray of uint64
-        The numbers of partial matches that end at each member of each state's pool, and scratch.
-    out : ndarray of uint64
-
-    Notes
-    -----
-    The algorithm is that of `cepkit.compile.counting.counting.write_counting`. Time per last event
-    O(pairs with lost first events and their successors + pairs with new events); memory O(events).
+    A call looks at the members from ``begin`` to ``stop`` and at up to ``work_limit`` pairs of events.
+    ``window_start`` is by member. ``at`` is the state between calls: the newest place (first -1), the first
+    member in the window of each pool, and for each state the first member that is not yet counted, then
+    scratch of the same size twice. ``counts`` has the numbers of partial matches that end at each member of
+    each state's pool, and ``changes`` is scratch of the same size. The algorithm is that of
+    `cepkit.compile.counting.counting.write_counting`. Time per last event O(pairs with lost first events and
+    their successors + pairs with new events); memory O(events).
     """
+    states, edges, first_edge, tests, first_test, first_member, places, numbers = graph
     zero, one = np.uint64(0), np.uint64(1)
     n_states, n_pools = len(states), len(first_member) - 1
     newest = at[0]
@@ -148,8 +135,8 @@ def count(
                         work += hi_x - lo_x
                         _push(
                             tests, first_test[k], first_test[k + 1], edges[e], a,
-                            changes[states[source, COUNTS_AT] + a], places, numbers, lo_x, hi_x,
-                            changes, cells,
+                            changes[states[source, COUNTS_AT] + a], places, numbers, lo_x,
+                            changes[cells + lo_x : cells + max(lo_x, hi_x)],
                         )  # fmt: skip
                 for x in range(lo_x, hi_x):
                     z = changes[cells + x]

@@ -8,7 +8,8 @@ import numpy as np
 from numba import types as T
 
 from cepkit.kernels.interpreting import run_instructions
-from cepkit.kernels.jit import njit
+from cepkit.kernels.jit import Record, njit
+from cepkit.kernels.records import Cursors, Levels
 
 _I1, _I2 = (T.Array(T.int64, n, "C") for n in (1, 2))
 _U1, _F1 = (T.Array(of, 1, "C") for of in (T.uint64, T.float64))
@@ -109,53 +110,27 @@ def _set_interval(joint, rf, bits_of_rf, ri, numbers):
 
 
 @njit(
-    [(*[T.int64] * 4, _I1, *[_I2] * 7, *[_F1] * 2, *[_I1] * 3, _U1, *[_I1] * 4, _I2, _I1)],
+    [
+        (
+            *[T.int64] * 4, _I1, Record([*[_I2] * 7, *[_F1] * 2, *[_I1] * 3, _U1], Levels),
+            Record([_I1] * 3, Cursors), _I1, _I2, _I1,
+        )
+    ],
     cache=True, **_OPTIONS,
 )  # fmt: skip
-def search(
-    fill, work_limit, low, high, chosen, levels, bounds, tests, absences, joints, loads, code, floats,
-    float_registers, bits_of_floats, integer_registers, places, numbers, cursor, stop, index, count_of_last,
-    out, report,
-):  # fmt: skip
-    """Find matches, or count them by their last event.
+def search(fill, work_limit, low, high, chosen, tables, state, count_of_last, out, report):
+    """Find matches, or count them by the place of their last event if not ``fill``.
 
-    Parameters
-    ----------
-    fill, work_limit : int
-        Whether to write matches to ``out`` instead of counting them, and how many events to look at.
-    low, high : int
-        The members of the last component where a match may end.
-    chosen : ndarray of int64
-        The members of level 0, from ``cursor[0]`` to ``stop[0]``; if empty, these themselves.
-    levels, bounds, tests, absences, joints, loads : ndarray of int64
-        Tables; the columns are constants of this module. Limits and tests belong to the level that binds the
-        last of their events.
-    code : ndarray of int64, shape (n_instructions, 4)
-        The instructions of conditions on several events; see `cepkit.kernels.opcodes`.
-    floats : ndarray of float64
-        What these conditions read, by member.
-    float_registers, bits_of_floats, integer_registers : ndarray, shape (n_registers,)
-        With the constants; the bits are a view of the floats.
-    places : ndarray of int64
-        The places of members, then limits and the integers that conditions on several events read, by member.
-    numbers : ndarray of uint64
-        What tests compare.
-    cursor, stop, index : ndarray of int64, shape (n_levels,)
-        The state of each level: the next member, the end, and the member that is bound.
-    count_of_last : ndarray of int64
-        By place.
-    out : ndarray of int64, shape (n, n_components)
-        Places.
-    report : ndarray of int64, shape (4,)
-        The level to continue at, matches of this call, work of all calls, whether the search is done.
-
-    Notes
-    -----
-    The algorithm is that of `cepkit.compile.sequences.ordered_source.write_ordered`.
+    Matches end at the members of the last component from ``low`` to ``high``. ``chosen`` are the members of
+    level 0, from ``cursor[0]`` to ``stop[0]``; if it is empty, these themselves. ``out`` gets places,
+    (n, n_components). The report has the level to continue at, matches of this call, work of all calls, and
+    whether the search is done. The algorithm is that of
+    `cepkit.compile.sequences.ordered_source.write_ordered`.
     """
+    levels, bounds, tests, absences, joints, loads, code, floats, rf, bits_of_rf, ri, places, numbers = tables
+    cursor, stop, index = state
     n = len(levels)
     level, n_matches, work, done = report[LEVEL], 0, 0, 0
-    rf, ri = float_registers, integer_registers
     enters = False  # whether the events of lower levels were bound just now
     while True:
         if enters:
@@ -189,7 +164,7 @@ def search(
         holds = True
         for c in range(first, last):  # the only place, since instructions take long to compile
             required = _compute(joints[c], loads, code, index, floats, places, rf, ri)
-            holds &= _set_interval(joints[c], rf, bits_of_floats, ri, numbers) if enters else required != 0
+            holds &= _set_interval(joints[c], rf, bits_of_rf, ri, numbers) if enters else required != 0
         if enters:
             enters = False
             if not holds:

@@ -6,7 +6,7 @@ They are compiled once per installation, since no query changes their code. The 
 import numpy as np
 from numba import types as T
 
-from cepkit.kernels.jit import njit
+from cepkit.kernels.jit import Record, njit
 from cepkit.kernels.opcodes import (
     ABS_FLOAT,
     ABS_INTEGER,
@@ -40,6 +40,7 @@ from cepkit.kernels.opcodes import (
     SUM,
     TO_FLOAT,
 )  # fmt: skip
+from cepkit.kernels.records import Automaton, LiveStarts, Rows
 
 NULL = -(2**63)
 LARGEST = 2**63 - 1
@@ -49,6 +50,7 @@ _READ = T.Array(T.int64, 1, "C", readonly=True)
 _I1, _I2, _I3 = (T.Array(T.int64, n, "C") for n in (1, 2, 3))
 _F1, _F2, _F3 = (T.Array(T.float64, n, "C") for n in (1, 2, 3))
 _OPTIONS = {"nogil": True, "error_model": "numpy", "cache": True, "_nrt": False, "no_cfunc_wrapper": True}
+_AUTOMATON = Record([*[_I2] * 3, _I1, _F1, _I1], Automaton)
 _HELPER = {name: value for name, value in _OPTIONS.items() if name != "cache"} | {"no_cpython_wrapper": True}
 
 
@@ -255,56 +257,25 @@ def _follow(follow, mask):
 @njit(
     [
         (
-            _PARTITION, *[T.int64] * 5, _I1, _F2, _I2, _I2, _I2, _I2, _I1, _F1, _I1,
-            _I1, _I2, _I2, _F3, _I3, _I1, _I1, _I1,
+            Record([T.int64] * 5, Rows), _PARTITION, _I1, _F2, _I2, _AUTOMATON,
+            Record([_I1, _I2, _I2, _F3, _I3], LiveStarts), _I1, _I1, _I1,
         )
     ],
     **_OPTIONS,
 )  # fmt: skip
-def advance(
-    partition, start, stop, row_base, room, work_limit, fulfilled, floats, integers, code, carried, follow,
-    masks, float_registers, integer_registers, live, list_start, list_mask, list_floats, list_integers,
-    out_first, out_last, report,
-):  # fmt: skip
-    """Advance the partial matches of all partitions by the events from ``start`` to ``stop``.
+def advance(rows, partition, fulfilled, floats, integers, automaton, state, out_first, out_last, report):
+    """Advance the partial matches of all partitions by the events from ``rows.start`` to ``rows.stop``.
 
-    Parameters
-    ----------
-    partition : ndarray of int32, shape (n_events,)
-    start, stop, row_base : int
-        Event j has the number ``row_base + j``.
-    room : int
-        Matches that fit the output.
-    work_limit : int
-        Partial matches to visit before the call ends early.
-    fulfilled : ndarray of int64, shape (n_events,)
-        Mask of the positions whose conditions on the event alone hold.
-    floats, integers : ndarray, shape (n_values, n_events)
-        The events' values that other conditions read. Value i goes to register i; integers follow floats.
-    code : ndarray of int64, shape (n_instructions, 4)
-        See `cepkit.kernels.opcodes`.
-    carried : ndarray of int64, shape (n_carried, 7)
-        What partial matches carry; the columns are in `cepkit.kernels.opcodes`.
-    follow : ndarray of int64, shape (n_bytes, 256)
-        Successors of each byte of a mask.
-    masks : ndarray of int64, shape (4,)
-        All positions, the first ones, the accepting ones, and those where only the earliest start matters.
-    float_registers, integer_registers : ndarray, shape (n_registers,)
-        With the constants.
-    live, list_start, list_mask, list_floats, list_integers : ndarray
-        The state: number, starts, masks and carried values of the partial matches of each partition.
-    out_first, out_last : ndarray of int64
-        Receive the matches.
-    report : ndarray of int64, shape (5,)
-        As in the generated kernels: where it stopped, matches, work, most live starts, reason.
-
-    Notes
-    -----
-    O(live starts of the partition x instructions) per event.
+    ``fulfilled`` has the mask of the positions whose conditions on the event alone hold. ``floats`` and
+    ``integers``, (n_values, n_events), are what other conditions read: value i goes to register i, and
+    integers follow floats. The report has where it stopped, matches, work, most live starts and the reason,
+    as in the generated kernels. O(live starts of the partition x instructions) per event.
     """
+    start, stop, row_base, room, work_limit = rows
+    code, carried, follow, masks, rf, ri = automaton
+    live, list_start, list_mask, list_floats, list_integers = state
     every, first, accepting, dominated = masks[0], masks[1], masks[2], masks[3]
     n_floats, n_integers = floats.shape[0], integers.shape[0]
-    rf, ri = float_registers, integer_registers
     capacity = list_start.shape[1]
     n_out, work, most, reason, consumed = 0, 0, 0, 0, stop
     for j in range(start, stop):
@@ -363,32 +334,17 @@ def advance(
     return n_out
 
 
-@njit([(_I1, _I1, _F2, _I2, _I2, _I2, _I2, _I1, _F1, _I1, _F2, _I2, _I1)], **_OPTIONS)
-def reach(
-    first_item, fulfilled, floats, integers, code, carried, follow, masks, float_registers, integer_registers,
-    of_floats, of_integers, item_mask,
-):  # fmt: skip
+@njit([(_I1, _I1, _F2, _I2, _AUTOMATON, _F2, _I2, _I1)], **_OPTIONS)
+def reach(first_item, fulfilled, floats, integers, automaton, of_floats, of_integers, item_mask):
     """Write the mask of the positions that each row of each match reaches.
 
-    Parameters
-    ----------
-    first_item : ndarray of int64, shape (n_matches + 1,)
-        The rows of match m are the items from ``first_item[m]`` to ``first_item[m + 1]``.
-    fulfilled, floats, integers : ndarray
-        As in `advance`, by item.
-    code, carried, follow, masks, float_registers, integer_registers : ndarray
-        As in `advance`.
-    of_floats, of_integers : ndarray, shape (n_carried, 1)
-        Scratch for what a match carries.
-    item_mask : ndarray of int64, shape (n_items,)
-
-    Notes
-    -----
-    Time O(n_items x instructions).
+    The rows of match m are the items from ``first_item[m]`` to ``first_item[m + 1]``. Arrays by event are as
+    in `advance`, by item. ``of_floats`` and ``of_integers``, (n_carried, 1), are scratch. O(items x
+    instructions).
     """
+    code, carried, follow, masks, rf, ri = automaton
     every, first = masks[0], masks[1]
     n_floats, n_integers = floats.shape[0], integers.shape[0]
-    rf, ri = float_registers, integer_registers
     for m in range(len(first_item) - 1):
         f = 0
         for j in range(first_item[m], first_item[m + 1]):

@@ -22,6 +22,7 @@ from cepkit.compile.interpreted.columns import (
 from cepkit.compile.shared.bound_query import Term
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.shared.kernels import COUNTING
+from cepkit.kernels.records import EntryGraph, EntryLists, PoolGraph
 from cepkit.progress import checkpoint
 
 # What interpreting kernels read: columns at chosen rows, and arrays one after the other.
@@ -162,17 +163,17 @@ def count_interpreted(
         n_cells += sizes[graph.pool(s)] if is_stored else 0
     at = np.zeros(1 + len(sizes) + 3 * len(states), np.int64)
     at[0] = -1
-    arguments = [
-        at, since, first_member, _table(states, 5), _table(edges, 6), np.array(first_edge, np.int64),
-        _table(test_rows, 3), np.array(first_test, np.int64), places.whole(), numbers.whole(),
-        np.zeros(n_cells, np.uint64), np.zeros(n_cells, np.uint64),
-    ]  # fmt: skip
+    tables = PoolGraph(
+        _table(states, 5), _table(edges, 6), np.array(first_edge, np.int64), _table(test_rows, 3),
+        np.array(first_test, np.int64), first_member, places.whole(), numbers.whole(),
+    )  # fmt: skip
+    scratch = [np.zeros(n_cells, np.uint64) for _ in range(2)]
     out, done = np.zeros(len(last), np.uint64), 0
     run = load_kernels(COUNTING).count
     with np.errstate(all="ignore"):
         while done < len(last):
             checkpoint(done / len(last))
-            done = run(done, len(last), _WORK_PER_CALL, *arguments, out)
+            done = run(done, len(last), _WORK_PER_CALL, at, since, tables, *scratch, out)
             if _SHARE_TO_BEGIN_AGAIN * done < len(last) and is_compiled():
                 return None
     return out
@@ -346,19 +347,22 @@ class AnchoredTables:
         if made.alive is not None:
             event_bits[~made.alive] &= ~bits
 
-    def arguments(self, layout, dtype: type) -> list:
-        """Return the arguments of a kernel from ``at`` to ``listed_number``."""
+    def arguments(self, layout, dtype: type) -> tuple[np.ndarray, EntryGraph, EntryLists]:
+        """Return the arguments of a kernel from ``at`` on."""
         room, n_edges = layout.widest + 1, len(self._edges)
         n_lists = sum(row[4] >= 0 for row in self._edges)
         at = np.zeros(2 + n_edges, np.int64)
         at[1] = -1
         tables = (self._edges, 7), (self._tests, 4), (self._links, 4)
-        return [
-            at, layout.array("first"), layout.array("until"), self._of_anchor, self._of_entry, self.n_states,
-            self.finals, *(np.array(rows, np.int64).reshape(-1, width) for rows, width in tables),
-            self._numbers.whole(), np.zeros(room, np.int64), np.zeros(self.n_states + n_edges, dtype),
+        graph = EntryGraph(
+            layout.array("first"), layout.array("until"), self._of_anchor, self._of_entry, self.n_states,
+            self.finals, *(_table(rows, width) for rows, width in tables), self._numbers.whole(),
+        )  # fmt: skip
+        scratch = EntryLists(
+            np.zeros(room, np.int64), np.zeros(self.n_states + n_edges, dtype),
             np.zeros(n_lists * room, np.int64), np.zeros(n_lists * room, dtype),
-        ]  # fmt: skip
+        )  # fmt: skip
+        return at, graph, scratch
 
 
 # Follow the paths of a state graph by interpretation: its links become tests on numbers of entries.

@@ -16,12 +16,14 @@ from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.interpreted.walk import read_value
 from cepkit.events import FLOAT
 from cepkit.kernels.opcodes import IS_FLOAT
+from cepkit.kernels.records import Automaton, LiveStarts, Rows
 from cepkit.progress import checkpoint
 
 _EVENTS_PER_CHUNK = 1 << 15  # the columns of a chunk fit the cache
 _WORK_PER_CALL = 1 << 22
 _LIST_FULL = 1
 KERNELS = "cepkit.kernels.interpreting"
+_LIVE = "live", "list_start", "list_mask", "list_floats", "list_integers"  # arrays of the state
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,7 @@ class Interpreter:
         """
         run = load_kernels(KERNELS).advance
         spans: list[tuple[np.ndarray, np.ndarray]] = []
-        floats, integers = self._registers(inputs)
-        report = np.zeros(5, np.int64)
+        automaton, report = self._automaton(inputs), np.zeros(5, np.int64)
         room = min(len(partition), _EVENTS_PER_CHUNK)
         out = np.empty(room, np.int64), np.empty(room, np.int64)
         code = self.code
@@ -63,13 +64,11 @@ class Interpreter:
                 fulfilled, of_floats, of_integers = chunk.compute()
                 done = 0
                 while done < len(chunk_partitions):
-                    arrays = state.arrays
+                    rows = Rows(done, len(chunk_partitions), row_base + low, room, _WORK_PER_CALL)
+                    live = LiveStarts(*(state.arrays[name] for name in _LIVE))
                     n_found = run(
-                        chunk_partitions, done, len(chunk_partitions), row_base + low, room, _WORK_PER_CALL,
-                        fulfilled, of_floats, of_integers, code.code, code.carried, code.follow, code.masks,
-                        floats, integers,
-                        arrays["live"], arrays["list_start"], arrays["list_mask"], arrays["list_floats"],
-                        arrays["list_integers"], *out, report,
+                        rows, chunk_partitions, fulfilled, of_floats, of_integers, automaton, live, *out,
+                        report,
                     )  # fmt: skip
                     done, _, work, most, reason = report.tolist()
                     note(work, most)
@@ -109,19 +108,19 @@ class Interpreter:
                 of_integers[:, items] = whole[2][:, events]
             n_carried = int(code.carried[:, IS_FLOAT].sum())
             load_kernels(KERNELS).reach(
-                first_item.astype(np.int64), fulfilled, of_floats, of_integers, code.code, code.carried,
-                code.follow, code.masks, *self._registers(inputs), np.empty((n_carried, 1)),
-                np.empty((len(code.carried) - n_carried, 1), np.int64), mask,
+                first_item.astype(np.int64), fulfilled, of_floats, of_integers, self._automaton(inputs),
+                np.empty((n_carried, 1)), np.empty((len(code.carried) - n_carried, 1), np.int64), mask,
             )  # fmt: skip
         return mask
 
-    def _registers(self, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
-        """Return the registers with the constants of the query."""
+    def _automaton(self, inputs: Inputs) -> Automaton:
+        """Return the automaton, and registers with the constants of the query."""
+        code = self.code
         floats, integers = np.zeros(self.code.n_registers), np.zeros(self.code.n_registers, np.int64)
         constants = dict(zip(self.code.writer.constants, inputs.constants, strict=True))
         for register, is_float, number, value in self.code.constants:
             (floats if is_float else integers)[register] = value if number is None else constants[number]
-        return floats, integers
+        return Automaton(code.code, code.carried, code.follow, code.masks, floats, integers)
 
 
 class _Chunk:

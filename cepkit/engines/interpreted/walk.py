@@ -28,7 +28,7 @@ from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.interpreted.counting import Buffer, PickedColumns
 from cepkit.engines.shared.kernels import chunk_readers
 from cepkit.kernels.opcodes import REQUIRE, SIGNS
-from cepkit.kernels.records import Branch, Conditions, Limits, Output, Path, Task
+from cepkit.kernels.records import Branch, Conditions, Levels, Limits, Output, Path, Task
 
 # The values of events that instructions read, computed by numpy.
 
@@ -188,11 +188,11 @@ class OrderedTables:
         )  # fmt: skip
         self.numbers = self._numbers.whole()
         registers = np.array(self._registers[0], np.float64)
-        self._arguments = [
+        self.arguments = Levels(
             *(np.array(rows, np.int64).reshape(-1, width) for rows, width in tables), self._floats.whole(),
             registers, registers.view(np.int64), np.array(self._registers[1], np.int64),
             self._places.whole(), self.numbers,
-        ]  # fmt: skip
+        )  # fmt: skip
 
     def _reader(self, members: np.ndarray) -> ColumnReader:
         return ColumnReader(PickedColumns(self.own.places.inputs.columns, members), *self._constants)
@@ -309,7 +309,3 @@ class OrderedTables:
             return np.searchsorted(members, [low, high]).tolist()
         self.numbers[self._limits : self._limits + 2] = low, max(high - low, 1) - 1
         return [0, 1 << 62 if high > low else 0]
-
-    def arguments(self) -> list:
-        """Return the arguments from ``levels`` to ``numbers``."""
-        return self._arguments

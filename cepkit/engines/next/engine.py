@@ -32,6 +32,19 @@ from cepkit.engines.shared.sequence_set import (
     joined,
 )
 from cepkit.events import Events
+from cepkit.kernels.records import (
+    ChainEvents,
+    ChainOutput,
+    ChainTask,
+    EdgeValues,
+    NextClock,
+    NextEdges,
+    NextPath,
+    NextReach,
+    Output,
+    Stacks,
+    Task,
+)
 from cepkit.limits import check_memory, fits_memory
 from cepkit.progress import checkpoint, run_on_threads
 
@@ -128,7 +141,12 @@ class NextChainSearch:
         entries = [np.empty(_FEWEST_ENTRIES, np.int64) for _ in range(2)]
         out = np.empty((width if fill else 0, n), np.int32)
         following = np.empty((max(0, n - 3), self.n_events if fill else 0), np.int32)
-        by_last, by_block = (_NONE, counts) if fill else (counts, _NONE)
+        output = ChainOutput(out, following, *((_NONE, counts) if fill else (counts, _NONE)))
+        time, within, gap = self._limits
+        events = ChainEvents(
+            listed, component, places.accept, places.partition, time, self.chain.components, numbers,
+            has_number, n_nulls,
+        )  # fmt: skip
         for stop in range(end, begin, -width):
             chunk = max(begin, stop - width)
             checkpoint((end - stop) / (end - begin))
@@ -142,11 +160,8 @@ class NextChainSearch:
                 with np.errstate(
                     over="ignore"
                 ):  # a kernel that runs as Python warns of a difference that wraps
-                    kernels.walk(
-                        report[0], listing[1], chunk, limit, low, listed, component, places.accept,
-                        places.partition, *self._limits, self.chain.components, numbers, has_number, n_nulls,
-                        base, size, room, *entries, int(fill), out, following, by_last, by_block, report,
-                    )  # fmt: skip
+                    task = ChainTask(report[0], listing[1], chunk, limit, low, int(fill), within, gap)
+                    kernels.walk(task, events, Stacks(base, size, room, *entries), output, report)
                 yield int(report[1]), out
 
     def _read(
@@ -381,16 +396,14 @@ class _BranchSearch:
         places, tables = self.places, self.tables
         values = places.values(tables.floats, tables.integers)
         targets = places.targets(tables, values)
-        gap_end, later = places.gap_end, places.later
-        if places.ticks is None:
-            window = places.window_end, np.empty(0, np.int64), 0
-        else:
-            window = np.empty(0, np.int32), *places.ticks
+        ticks = places.ticks
+        window_end = places.window_end if ticks is None else np.empty(0, np.int32)
         return (
-            int(places.program.query.scope == "run"), places.passed, 1 << tables.first_test, places.position,
-            *window, places.bounds, tables.components, edge_rows(tables.edges), tables.tests,
-            targets, len(later) > 0, later, len(gap_end) > 0, gap_end, *values,
-        )  # fmt: skip
+            NextReach(places.bounds, places.passed, places.later, window_end, places.gap_end),
+            NextClock(places.position, *(ticks or (np.empty(0, np.int64), 0))),
+            NextEdges(tables.components, edge_rows(tables.edges), targets, 1 << tables.first_test),
+            EdgeValues(tables.tests, *values),
+        )
 
     @cached_property
     def _longest(self) -> int:
@@ -405,15 +418,16 @@ class _BranchSearch:
     ) -> Iterator[np.ndarray]:
         """Call the kernel until the walk over the starts of a slice is done, and yield each report."""
         follow = self.places.kernels.follow
-        scratch = [np.zeros(self._longest, np.int64) for _ in range(2)]
-        scratch += [np.zeros(self.n_components + 1, np.int64), np.zeros(self._longest, np.int64)]
+        longest, n = self._longest, self.n_components + 1
+        scratch = NextPath(*(np.zeros(size, np.int64) for size in (longest, longest, n, longest)))
         work, report = per_call(follow, _STEPS_PER_CALL), np.zeros(8, np.int64)
         report[:2], report[6] = (begin - 1, -1), self.places.partition_of(begin)
-        is_run_scope, *arguments = self._arguments
+        is_run_scope = int(self.places.program.query.scope == "run")
+        task = Task(stop, low, high, int(fill), work, is_run_scope)
         while not report[5]:
             checkpoint((int(report[0]) + 1) / max(1, self.places.n))
             with np.errstate(over="ignore"):  # a kernel that runs as Python warns of a difference that wraps
-                follow(stop, low, high, int(fill), work, is_run_scope, *arguments, *scratch, *outputs, report)
+                follow(task, *self._arguments, scratch, Output(*outputs), report)
             yield report
 
     def total(self) -> int:

@@ -19,6 +19,7 @@ from cepkit.engines.interpreted.walk import read_value
 from cepkit.engines.shared.kernels import InStreamOrder, accepted, chunk_readers
 from cepkit.engines.shared.placing import PER_SLICE, even_cuts, in_slices, usable_threads
 from cepkit.events import Events
+from cepkit.kernels.records import EdgeScratch, EdgeTask, EdgeValues, NextReach
 
 KERNELS = "cepkit.kernels.sequences.next_event"
 _FEWEST_PER_THREAD = 1 << 17
@@ -239,7 +240,7 @@ class NextPlaces:
         """Write the targets of an edge for the places of a slice."""
         if begin == stop:
             return
-        way, (floats, integers) = tables.way(edge), values
+        way = tables.way(edge)
         is_limited = not (edge.looks_back or edge.is_absent)  # otherwise any next place counts
         later = self.later if is_limited else np.empty(0, np.int32)
         gap_end = self.gap_end if is_limited else np.empty(0, np.int32)
@@ -254,7 +255,8 @@ class NextPlaces:
         source = 1 << edge.source if is_limited else 0
         with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
             self.kernels.find_targets(
-                way, self.partition_of(stop - 1), begin, stop, end, self.bounds, source, 1 << edge.target,
-                self.passed, len(later) > 0, later, window_end, len(gap_end) > 0, gap_end, tests,
-                floats, integers, floats.view(np.int64), stack, numbers, places, out,
+                EdgeTask(way, self.partition_of(stop - 1), begin, stop, end, source, 1 << edge.target),
+                NextReach(self.bounds, self.passed, later, window_end, gap_end),
+                EdgeValues(tests, *values), values[0].view(np.int64), EdgeScratch(stack, numbers, places),
+                out,
             )  # fmt: skip

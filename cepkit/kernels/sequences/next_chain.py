@@ -9,7 +9,8 @@ An event replaces those that pass no test that it fails.
 import numpy as np
 from numba import types as T
 
-from cepkit.kernels.jit import njit
+from cepkit.kernels.jit import Record, njit
+from cepkit.kernels.records import ChainEvents, ChainOutput, ChainTask, Stacks
 
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 _HELPER = {**_OPTIONS, "no_cpython_wrapper": True}
@@ -79,48 +80,26 @@ def _n_below(entry, stop, number, or_equal):
 
 @njit(
     [
-        (*[T.int64] * 5, _S1, _B1, _B2, _SHORT_READ, _READ, T.int64, T.int64, _I2, _I2, _B2, _I1, _I1, _S1,
-         _S1, _I1, _I1, T.int64, _S2, _S2, _I1, _I1, _I1)
+        (
+            Record([T.int64] * 8, ChainTask),
+            Record([_S1, _B1, _B2, _SHORT_READ, _READ, _I2, _I2, _B2, _I1], ChainEvents),
+            Record([_I1, _S1, _S1, _I1, _I1], Stacks),
+            Record([_S2, _S2, _I1, _I1], ChainOutput),
+            _I1,
+        )
     ],
     cache=True, **_OPTIONS,
 )  # fmt: skip
-def walk(
-    n_listed, is_single, chunk, limit, low, listed, component, accept, partition, time, within, gap,
-    components, numbers, known, n_nulls, base, size, room, entry, ends, fill, out, following, count_of_last,
-    count_of_block, report,
-):  # fmt: skip
-    """Find the matches that begin at the listed events of a chunk and end from event ``low`` on.
+def walk(task, events, stacks, output, report):
+    """Find the matches that begin at the listed events of a chunk and end from event ``task.low`` on.
 
-    Parameters
-    ----------
-    n_listed, is_single, listed, component
-        As `classify` writes them for the events from ``chunk`` on.
-    limit : int
-        No match begins here or later; such events serve earlier ones.
-    within, gap : int
-        The longest times from the first to the last event, and between neighbours; -1: no limit.
-    numbers, known, n_nulls : ndarray
-        What tests compare, a row each, for the events from ``chunk`` on, and how many are null.
-    base, size, room : ndarray
-        The stacks of each partition, one for each component but the first: where their entries begin, how
-        many there are, and how many there may be. They and the entries remain between calls.
-    entry, ends : ndarray of int64
-        The number that a test compares; the event and, in the lower half, the event after the last one of its
-        match, or 0.
-    fill : int
-        Whether to write the events of matches to ``out``, from the last match to the first.
-    following : ndarray of int32
-        The next events of the second component to the last but two, a row each.
-    count_of_last, count_of_block : ndarray of int64
-        Get the number of matches by last event, unless empty, and by blocks of last events if ``fill``.
-    report : ndarray of int64
-        See the constants of this module.
-
-    Notes
-    -----
-    The walk ends early when ``entry`` may become full: then listed events are left. Time O(log(events)) for
-    each event.
+    The walk ends early when ``entry`` may become full: then listed events are left. The report is that of the
+    constants of this module. Time O(log(events)) for each event.
     """
+    n_listed, is_single, chunk, limit, low, fill, within, gap = task
+    listed, component, accept, partition, time, components, numbers, known, n_nulls = events
+    base, size, room, entry, ends = stacks
+    out, following, count_of_last, count_of_block = output
     n = len(components)
     n_matches, n_entries, deepest = np.int64(0), report[N_ENTRIES], report[DEEPEST]
     left = n_listed

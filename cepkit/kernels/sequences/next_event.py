@@ -9,8 +9,19 @@ and `follow` walks over the matches.
 import numpy as np
 from numba import types as T
 
-from cepkit.kernels.jit import njit
+from cepkit.kernels.jit import Record, njit
 from cepkit.kernels.opcodes import AT_LAST
+from cepkit.kernels.records import (
+    EdgeScratch,
+    EdgeTask,
+    EdgeValues,
+    NextClock,
+    NextEdges,
+    NextPath,
+    NextReach,
+    Output,
+    Task,
+)
 
 NOWHERE = 2**31 - 1  # a target that does not exist; places are lower
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
@@ -19,6 +30,8 @@ _READ = T.Array(T.int64, 1, "C", readonly=True)
 _SHORT_READ = T.Array(T.int32, 1, "C", readonly=True)
 _I1, _I2, _F2 = T.Array(T.int64, 1, "C"), T.Array(T.int64, 2, "C"), T.Array(T.float64, 2, "C")
 _S1, _S2, _A2 = T.Array(T.int32, 1, "C"), T.Array(T.int32, 2, "C"), T.Array(T.uint8, 2, "C")
+_VALUES = Record([_I2, _F2, _I2], EdgeValues)
+_REACH = Record([_READ, *[_S1] * 4], NextReach)
 # Columns of the tables.
 LOW, HIGH, PREFERENCE, TAKE, BEGIN, ABSENT = range(6)  # of components; the last three are edges, -1: none
 ALL, GREEDY, RELUCTANT = range(3)  # preferences
@@ -209,39 +222,22 @@ def _slot(keys, places, key):
 
 
 @njit(
-    [
-        (*[T.int64] * 5, _READ, T.int64, T.int64, _S1, T.int64, _S1, _S1, T.int64, _S1, _I2, _F2, _I2, _I2,
-         _S1, _I1, _S1, _S1)
-    ],
+    [(Record([T.int64] * 7, EdgeTask), _REACH, _VALUES, _I2, Record([_S1, _I1, _S1], EdgeScratch), _S1)],
     cache=True, **_OPTIONS,
 )  # fmt: skip
-def find_targets(
-    way, k, begin, stop, end, bounds, source, target, passed, has_later, later, window_end, has_gap, gap_end,
-    tests, floats, integers, bits, stack, numbers, places, out,
-):  # fmt: skip
-    """Write the next place along an edge for the places from ``begin`` to ``stop``.
+def find_targets(task, reach, values, bits, scratch, out):
+    """Write the next place along an edge for the places from ``task.begin`` to ``task.stop``.
 
-    Parameters
-    ----------
-    way : int
-        NEAREST: any event of the target. ORDERED: the edge has one test, with a sign of order. SAME: one
-        test, for equality. FIRST_TO_PASS: any tests.
-    k : int
-        The partition of ``stop - 1``.
-    end : int
-        Later places are out of reach for all these places.
-    source, target : int
-        Bits of ``passed``: of the events that need a target (0: all), and of the events that may be one.
-    bits : ndarray of int64
-        The bits of ``floats``.
-    stack, numbers, places : ndarray
-        Scratch: a stack of places and their numbers, or a hash table with -1 in ``places``.
-
-    Notes
-    -----
-    Time O(end - begin) for NEAREST and SAME, O((end - begin) log(end - begin)) for ORDERED, and
-    O((stop - begin) x targets in a window) for FIRST_TO_PASS.
+    The way is NEAREST: any event of the target, ORDERED: the edge has one test, with a sign of order, SAME:
+    one test, for equality, or FIRST_TO_PASS: any tests. ``bits`` are those of ``values.floats``. Time O(end -
+    begin) for NEAREST and SAME, O((end - begin) log(end - begin)) for ORDERED, and O((stop - begin) x targets
+    in a window) for FIRST_TO_PASS.
     """
+    way, k, begin, stop, end, source, target = task
+    bounds, passed, later, window_end, gap_end = reach
+    tests, floats, integers = values
+    stack, numbers, places = scratch
+    has_later, has_gap = len(later) > 0, len(gap_end) > 0
     is_float = sign = row = other_row = known = other_known = np.int64(-1)
     if way in (ORDERED, SAME):
         is_float, sign, row, other_row = (
@@ -323,9 +319,9 @@ def find_targets(
 
 
 @njit(**_HELPER)
-def _fits(edge, edges, tests, values, path, first, d, j):
+def _fits(edge, edges, values, path, first, d, j):
     """Return whether the event at place j passes the tests of an edge from a path."""
-    floats, integers = values
+    tests, floats, integers = values
     for t in range(edges[edge, FIRST_TEST], edges[edge, LAST_TEST]):
         base = tests[t, BASE]
         q = path[d] if base == AT_LAST else path[first[base] + tests[t, OFFSET]]
@@ -335,18 +331,17 @@ def _fits(edge, edges, tests, values, path, first, d, j):
 
 
 @njit(**_HELPER)
-def _target(edge, edges, tests, targets, limits, values, path, first, d, wall):
+def _target(edge, of_edges, reach, values, path, first, d, wall):
     """Return the next place along an edge for a path; from ``wall`` on all places are out of reach."""
-    p = path[d]
+    p, edges, targets = path[d], of_edges.edges, of_edges.targets
     if not edges[edge, LOOKS_BACK]:
         return targets[edge, p]
-    has_later, later, has_gap, gap_end = limits
-    if has_gap:
-        wall = min(wall, gap_end[p])
-    j = later[p] if has_later else p + 1
+    if len(reach.gap_end):
+        wall = min(wall, reach.gap_end[p])
+    j = reach.later[p] if len(reach.later) else p + 1
     j = targets[edge, j - 1]
     while j < wall:
-        if _fits(edge, edges, tests, values, path, first, d, j):
+        if _fits(edge, edges, values, path, first, d, j):
             return j
         j = targets[edge, j]
     return NOWHERE
@@ -354,44 +349,31 @@ def _target(edge, edges, tests, targets, limits, values, path, first, d, wall):
 
 @njit(
     [
-        (*[T.int64] * 6, _S1, T.int64, _S1, _S1, _READ, T.int64, _READ, _I2, _I2, _I2, _S2, T.int64, _S1,
-         T.int64, _S1, _F2, _I2, *[_I1] * 5, _S1, _I2, _I1)
+        (
+            Record([T.int64] * 6, Task), _REACH, Record([_S1, _READ, T.int64], NextClock),
+            Record([_I2, _I2, _S2, T.int64], NextEdges), _VALUES, Record([_I1] * 4, NextPath),
+            Record([_I1, _S1, _I2], Output), _I1,
+        )
     ],
     cache=True, **_OPTIONS,
 )  # fmt: skip
-def follow(
-    stop, low, high, fill, work_limit, is_run_scope, passed, first_bit, position, window_end, time, within,
-    bounds, components, edges, tests, targets, has_later, later, has_gap, gap_end, floats, integers, path,
-    component, first, pending, count_of_last, out_place, out_size, report,
-):  # fmt: skip
-    """Count or list the matches that begin before place ``stop`` and end from position ``low`` to ``high``.
+def follow(task, reach, clock, of_edges, values, state, output, report):
+    """Count or list the matches that begin before ``task.stop`` and end from position ``low`` to ``high``.
 
-    Parameters
-    ----------
-    fill : int
-        0: add them to ``count_of_last`` by their last places if it is not empty. 1: write their places to
-        ``out_place`` and the sizes of their components to ``out_size``.
-    window_end : ndarray of int32
-        As of `limit_places`, or empty: then a window has the later places with a ``time`` up to ``within``.
-    components, edges, tests : ndarray of int64
-        Tables. An edge has whether its tests look at more than the last event, and the span of its tests.
-    targets : ndarray of int32, shape (n_edges, n_places)
-        The next place along each edge; if its tests look at more than the last event, the next place that
-        may be tested.
-    path, component, first, pending : ndarray of int64
-        Scratch, as long as the longest path. They keep the state between calls.
-    report : ndarray of int64
-        See the constants of this module. The first start is ``report[START] + 1`` if ``report[DEPTH]`` is -1.
-
-    Notes
-    -----
-    The walk ends early when an output is full or after ``work_limit`` steps; the next call continues.
-    Time O(starts + events of partial matches + tested events).
+    Without ``fill``, they are added to ``count_of_last`` by their last places if it is not empty. Without
+    ``reach.window_end``, a window has the later places with a time up to ``clock.within``. The first start is
+    ``report[START] + 1`` if ``report[DEPTH]`` is -1. The walk ends early when an output is full or after
+    ``work_limit`` steps; the next call continues. Time O(starts + events of partial matches + tested events).
     """
+    stop, low, high, fill, work_limit, is_run_scope = task
+    bounds, passed, window_end = reach.bounds, reach.passed, reach.window_end
+    position, time, within = clock
+    components, targets, first_bit = of_edges.components, of_edges.targets, of_edges.first_bit
+    path, component, first, pending = state
+    count_of_last, out_place, out_size = output
     s, d = report[START], report[DEPTH]
     n_matches, n_items, work, done = 0, 0, 0, 0
     n, k, wall = len(components), report[PARTITION], report[WALL]
-    limits, values = (has_later, later, has_gap, gap_end), (floats, integers)
     while True:
         if d < 0:
             s += 1
@@ -436,11 +418,9 @@ def follow(
             n_matches += 1
         take = begin = NOWHERE
         if size < components[c, HIGH]:
-            take = _target(components[c, TAKE], edges, tests, targets, limits, values, path, first, d, wall)
+            take = _target(components[c, TAKE], of_edges, reach, values, path, first, d, wall)
         if complete and c < n - 1:
-            begin = _target(
-                components[c + 1, BEGIN], edges, tests, targets, limits, values, path, first, d, wall
-            )
+            begin = _target(components[c + 1, BEGIN], of_edges, reach, values, path, first, d, wall)
         if take == begin:
             if components[c, PREFERENCE] == GREEDY:
                 begin = NOWHERE
