@@ -18,6 +18,7 @@ import numba
 from numba.core import config, serialize, typeinfer, types
 from numba.core.compiler import CompileResult
 from numba.core.datamodel import models, register_default
+from numba.core.typeconv import Conversion
 
 from cepkit.cache import drop_kept, forget_unused, keep, kept_path, numba_settings, read_kept
 
@@ -80,7 +81,7 @@ class Record(types.NamedTuple):
         if getattr(other, "instance_class", None) is not self.instance_class:
             return None
         kinds = [typingctx.can_convert(*pair) for pair in zip(other.types, self.types, strict=True)]
-        return None if None in kinds else max(kinds)
+        return None if None in kinds else max(Conversion.promote, *kinds)
 
 
 register_default(Record)(models.TupleModel)
