@@ -8,6 +8,7 @@ import subprocess
 import sys
 from textwrap import dedent
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -18,6 +19,7 @@ from cepkit import cache
 from cepkit.compile.shared import loading as background
 from cepkit.compile.shared.images import image_path, read_image, write_image
 from cepkit.errors import CepWarning
+from cepkit.kernels.jit import Record
 
 pytestmark = pytest.mark.skipif(
     numba.config.DISABLE_JIT or os.name != "posix", reason="images hold machine code"
@@ -66,6 +68,64 @@ def test_an_image_gives_the_same_results(folder):
     np.testing.assert_array_equal(out, expected)
     assert found.half(-5.0) == -2.5
     assert vars(found).keys() == {"scaled", "half"}
+
+
+class Scale(NamedTuple):
+    factor: float
+    shift: int
+    table: np.ndarray
+
+
+class Pair(NamedTuple):
+    first: int
+    last: int
+
+
+def rescaled(values, pair, scale, out):
+    for i in range(pair.first, pair.last):
+        out[i] = values[i] * scale.factor + scale.table[i, 0] + scale.shift
+    return pair.last - pair.first
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_kernels_take_named_tuples_of_arrays_and_numbers(folder, readonly):
+    pair, scale = Record([T.int64, T.int64], Pair), Record([T.float64, T.int64, _READ], Scale)
+    compiled = numba.njit([(_F1, pair, scale, _F1)])(rescaled)
+    compiled.disable_compile()
+    assert write_image("m", SimpleNamespace(rescaled=compiled))
+    values, table = np.linspace(-3, 3, 50), np.arange(100, dtype=np.int32).reshape(50, 2)
+    table.flags.writeable = not readonly
+    expected = np.where(np.arange(50) < 7, 0, values * 1.5 + table[:, 0] - 7)
+    image = read_image("m").rescaled
+    for run in (compiled, image, lambda *given: rescaled(*given)):
+        out = np.zeros(50)
+        assert run(values, Pair(7, 50), Scale(1.5, -7, table), out) == 43
+        np.testing.assert_array_equal(out, expected)
+    with pytest.raises(TypeError, match="takes an array of int32"):
+        image(values, Pair(7, 50), Scale(1.5, -7, values), expected)
+
+
+def test_a_bound_kernel_takes_named_tuples_of_arrays(folder):
+    columns = Record([_F1, _READ], Columns)
+    write_image("m", SimpleNamespace(joined=numba.njit([(columns, _F1)])(joined)))
+    given = Columns(np.arange(3.0), np.ones((3, 1), np.int32))
+    out = np.zeros(3)
+    run = read_image("m").joined.bind(given, out)
+    assert run() == 3
+    given.values[0] = 8
+    run()
+    np.testing.assert_array_equal(out, [9, 2, 3])
+
+
+class Columns(NamedTuple):
+    values: np.ndarray
+    table: np.ndarray
+
+
+def joined(columns, out):
+    for i in range(len(out)):
+        out[i] = columns.values[i] + columns.table[i, 0]
+    return len(out)
 
 
 def test_an_image_checks_its_arguments(folder):
