@@ -22,7 +22,7 @@ from cepkit.kernels.opcodes import (
     TOTAL,
 )
 from cepkit.kernels.opcodes import LAST as LAST_OF
-from cepkit.kernels.records import Branch, Conditions, Limits, Output, Path, Task
+from cepkit.kernels.records import BranchTables, Conditions, PlaceLimits, SearchOutput, SearchTask, WalkPath
 
 NULL = -(2**63)
 NAN = np.nan
@@ -208,12 +208,12 @@ def free_at(c, absent, path, first, last, _, branch, query):
 @njit(
     [
         (
-            Record([T.int64] * 6, Task),
-            Record([*[_READ] * 2, _U2, *[_READ] * 6], Limits),
-            Record([*[_I1] * 5, *[_I2] * 3], Branch),
+            Record([T.int64] * 6, SearchTask),
+            Record([*[_READ] * 2, _U2, *[_READ] * 6], PlaceLimits),
+            Record([*[_I1] * 5, *[_I2] * 3], BranchTables),
             CONDITIONS,
-            Record([_I1] * 5, Path),
-            Record([_I1, _I1, _I2], Output),
+            Record([_I1] * 5, WalkPath),
+            Record([_I1, _I1, _I2], SearchOutput),
             _I1,
         )
     ],

@@ -40,7 +40,7 @@ from cepkit.kernels.opcodes import (
     SUM,
     TO_FLOAT,
 )  # fmt: skip
-from cepkit.kernels.records import Automaton, LiveStarts, Rows
+from cepkit.kernels.records import AutomatonTables, LiveStarts, RowTask
 
 NULL = -(2**63)
 LARGEST = 2**63 - 1
@@ -50,7 +50,7 @@ _READ = T.Array(T.int64, 1, "C", readonly=True)
 _I1, _I2, _I3 = (T.Array(T.int64, n, "C") for n in (1, 2, 3))
 _F1, _F2, _F3 = (T.Array(T.float64, n, "C") for n in (1, 2, 3))
 _OPTIONS = {"nogil": True, "error_model": "numpy", "cache": True, "_nrt": False, "no_cfunc_wrapper": True}
-_AUTOMATON = Record([*[_I2] * 3, _I1, _F1, _I1], Automaton)
+_AUTOMATON = Record([*[_I2] * 3, _I1, _F1, _I1], AutomatonTables)
 _HELPER = {name: value for name, value in _OPTIONS.items() if name != "cache"} | {"no_cpython_wrapper": True}
 
 
@@ -257,7 +257,7 @@ def _follow(follow, mask):
 @njit(
     [
         (
-            Record([T.int64] * 5, Rows), _PARTITION, _I1, _F2, _I2, _AUTOMATON,
+            Record([T.int64] * 5, RowTask), _PARTITION, _I1, _F2, _I2, _AUTOMATON,
             Record([_I1, _I2, _I2, _F3, _I3], LiveStarts), _I1, _I1, _I1,
         )
     ],

@@ -286,13 +286,14 @@ def _add_to_total(total, term):
 
 
 @njit(**_KERNEL)
-def advance_runs(pattern, events, store, parts, work, out, start, stop, output, by_state, report):
+def advance_runs(pattern, events, store, parts, work, out, start, stop, mode, report):
     """Advance separate runs over the events from ``start`` to ``stop``; every partial match is one run.
 
-    With ``by_state`` 0, each partition has one list of runs, and every event that a component or an absence
-    accepts visits all of it (SASE). With ``by_state`` 1, each component has a list, and an event visits only
-    those that it may extend (the pending lists of Siddhi). ``report[REASON]`` says which array was too small,
-    ``report[CONSUMED]`` is the first unprocessed event. O(visited runs) time per event, O(live runs) memory.
+    ``mode`` has the output and ``by_state``. With ``by_state`` 0, each partition has one list of runs, and
+    every event that a component or an absence accepts visits all of it (SASE). With ``by_state`` 1, each
+    component has a list, and an event visits only those that it may extend (the pending lists of Siddhi).
+    ``report[REASON]`` says which array was too small, ``report[CONSUMED]`` is the first unprocessed event.
+    O(visited runs) time per event, O(live runs) memory.
 
     ``settings[COPIES]`` says what a copy takes along: nothing but a pointer to the run that it extends (0),
     the positions of all events (1), or also their attributes (2). A copy costs O(1), O(length) or
@@ -301,6 +302,7 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
     Source: Agrawal et al., "Efficient pattern matching over event streams", SIGMOD 2008; Suhothayan et al.,
     "Siddhi", GCE 2011.
     """
+    output, by_state = mode
     kleene, first_condition, condition, factor = (
         pattern.kleene, pattern.first_condition, pattern.condition, pattern.factor
     )  # fmt: skip
@@ -464,11 +466,11 @@ def _head_rank(field, rank, first_rank, c):
 
 
 @njit(**_HELPER)
-def _write_products(
-    field, rank, following, candidate, level, run_start, items, item_component, length_of, spare, start, n, e,
-    oldest, n_components, has_kleene, report,
-):  # fmt: skip
+def _write_products(chains, scratch, output, start, n, e, oldest, has_kleene, report):
     """Write the matches of the candidates from ``start`` to ``n`` that end with ``e``, in canonical order."""
+    field, rank, following = chains
+    candidate, level, run_start, n_components = scratch
+    items, item_component, length_of, spare = output
     last, first_rank = n_components - 1, rank[oldest]
     write, m = report[N_ITEMS], report[N_FOUND]
     n_runs, base = ZERO, write
@@ -559,11 +561,12 @@ def _write_products(
 
 
 @njit(**_INLINED)
-def _write_products_as_found(
-    field, rank, following, candidate, level, items, item_component, length_of, start, n, e, oldest, last,
-    has_kleene, report,
-):  # fmt: skip
+def _write_products_as_found(chains, scratch, output, start, n, e, oldest, has_kleene, report):
     """Write the matches of the candidates from ``start`` to ``n`` that end with ``e``, chain after chain."""
+    field, rank, following = chains
+    candidate, level, _, n_components = scratch
+    items, item_component, length_of, _ = output
+    last = n_components - 1
     first_rank = rank[oldest]
     write, m = report[N_ITEMS], report[N_FOUND]
     for k in range(start, n):
@@ -806,17 +809,19 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                 if report[N_ITEMS] + n_items > len(out.items):
                     report[REASON], report[NEED] = MORE_ITEMS, int(min(n_items, 1e18))
                     return
+                chains, scratch = (
+                    (field, rank, following),
+                    (candidate, work.level, work.run_start, n_components),
+                )
+                output_arrays = out.items, out.component, out.length, out.spare
                 if pattern.settings[IS_ORDERED]:
                     _write_products(
-                        field, rank, following, candidate, work.level, work.run_start, out.items,
-                        out.component, out.length, out.spare, first_last, n, e, oldest[p], n_components,
-                        has_kleene, report,
-                    )  # fmt: skip
+                        chains, scratch, output_arrays, first_last, n, e, oldest[p], has_kleene, report
+                    )
                 else:
                     _write_products_as_found(
-                        field, rank, following, candidate, work.level, out.items, out.component, out.length,
-                        first_last, n, e, oldest[p], last, has_kleene, report,
-                    )  # fmt: skip
+                        chains, scratch, output_arrays, first_last, n, e, oldest[p], has_kleene, report
+                    )
 
         # The event enters chains: it joins the latest chain if that has the same predecessors.
         if accepted >> n_components:

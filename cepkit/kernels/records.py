@@ -19,7 +19,7 @@ class Conditions(NamedTuple):
     ri: np.ndarray  # (n_registers,)
 
 
-class Branch(NamedTuple):
+class BranchTables(NamedTuple):
     """Components of a branch, and the lists of what must hold for them."""
 
     least: np.ndarray  # (n,): the fewest events of each component
@@ -32,7 +32,7 @@ class Branch(NamedTuple):
     absences: np.ndarray  # (n, 7)
 
 
-class Task(NamedTuple):
+class SearchTask(NamedTuple):
     """Numbers of a call that searches matches of a branch."""
 
     stop: int  # the first place where no match begins
@@ -43,7 +43,7 @@ class Task(NamedTuple):
     is_run_scope: int  # whether strategy ``next`` counts the events of the whole run as relevant
 
 
-class Limits(NamedTuple):
+class PlaceLimits(NamedTuple):
     """Where the next events of a match may be, by place; see `cepkit.engines.shared.places`."""
 
     tests: np.ndarray  # (n_components,): row of ``accept`` of each component
@@ -57,7 +57,7 @@ class Limits(NamedTuple):
     position: np.ndarray
 
 
-class Path(NamedTuple):
+class WalkPath(NamedTuple):
     """The state of a walk between calls, by depth."""
 
     path: np.ndarray  # places of the events
@@ -67,7 +67,7 @@ class Path(NamedTuple):
     open_: np.ndarray  # what may still be tried
 
 
-class Output(NamedTuple):
+class SearchOutput(NamedTuple):
     """What a search writes."""
 
     count_of_last: np.ndarray  # (n_places,)
@@ -75,7 +75,7 @@ class Output(NamedTuple):
     out_size: np.ndarray  # (n_matches, n_components)
 
 
-class Automaton(NamedTuple):
+class AutomatonTables(NamedTuple):
     """A regex query for `cepkit.kernels.interpreting`."""
 
     code: np.ndarray  # (n, 4): instructions; see `cepkit.kernels.opcodes`
@@ -86,7 +86,7 @@ class Automaton(NamedTuple):
     ri: np.ndarray  # (n_registers,)
 
 
-class Rows(NamedTuple):
+class RowTask(NamedTuple):
     """Numbers of a call that advances partial matches; event j has the number ``row_base + j``."""
 
     start: int

@@ -185,11 +185,9 @@ class SiddhiLikeRuns(_Runs):
 def _advance_runs(kept: str, output: str):
     from cepkit.kernels import linked as kernel
 
-    number, by_component = _OUTPUTS.index(output), KEPT.index(kept)
+    mode = _OUTPUTS.index(output), KEPT.index(kept)
 
     def advance(tables, events, store, parts, scratch, out, start, stop, report):
-        kernel.advance_runs(
-            tables, events, store, parts, scratch, out, start, stop, number, by_component, report
-        )
+        kernel.advance_runs(tables, events, store, parts, scratch, out, start, stop, mode, report)
 
     return advance

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -182,21 +183,18 @@ def simulate_agents(
     settings: RunSettings = _SETTINGS,
     *,
     costs: Costs = _COSTS,
-    arrival: np.ndarray | None = None,
-    own: tuple[int, int, int] | None = None,
     event_bytes: float = 64.0,
     begin: float = 0.0,
-    seed: int = 0,
-    room: int = 256,
     on_wait: Callable[[], None] | None = None,
+    **of_run: Any,
 ) -> ParallelRun:
-    """Run agents on threads in virtual time.
+    """Run agents on threads in virtual time; `AgentRun` takes the keywords that are left.
 
     Source: HYPERSONIC, sections III to V.
     Differs: tickets and watermarks correct the protocol. No
     thread waits for a lock: threads read buffers while others write them. Starting a buffer costs ``lock``.
     """
-    run = AgentRun(agents, crew, settings, costs=costs, arrival=arrival, own=own, seed=seed, room=room)
+    run = AgentRun(agents, crew, settings, costs=costs, **of_run)
     k, n_threads = run.k, crew.n_threads
     clock = np.full(n_threads + 2, begin)
     deliveries = run.net.deliveries
@@ -212,7 +210,7 @@ def simulate_agents(
         checkpoint()
         with np.errstate(all="ignore"):  # a kernel that runs as Python warns about overflows
             why = load_kernels(KERNELS).simulate(
-                *agents.functions(), run.net, run.blocks, run.found, run.own, run.control, run.trace, clock,
+                agents.functions(), run.net, run.blocks, run.found, run.own, run.control, run.trace, clock,
                 held, _STEPS_PER_CALL,
             )  # fmt: skip
         run.grow(why)

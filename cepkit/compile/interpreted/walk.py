@@ -43,7 +43,7 @@ from cepkit.compile.shared.bound_query import ALWAYS, Term, conjuncts_of
 from cepkit.events import BOOLEAN, FLOAT, TEXT
 from cepkit.kernels import opcodes
 from cepkit.kernels.opcodes import AT_INNER_LOOP, AT_LAST, AT_LOOP, AT_OTHER, AT_TIME_LIMIT, NOWHERE, REQUIRE
-from cepkit.kernels.records import Branch
+from cepkit.kernels.records import BranchTables
 
 # A condition reads the events of a partial match, the *path*. The tables say where they are on the path.
 
@@ -71,7 +71,7 @@ class ConditionCode:
 class WalkCode(ConditionCode):
     """A branch to walk by interpretation."""
 
-    branch: Branch
+    branch: BranchTables
     conditions: tuple[np.ndarray, ...]  # the first tables of `cepkit.kernels.records.Conditions`
 
 
@@ -198,7 +198,7 @@ class BranchWriter:
             [c.low, NO_LIMIT if c.high is None else c.high, MODES[c.inner], MODES[c.step],
              PREFERENCES[c.preference]] for c in self.of
         ]  # fmt: skip
-        branch = Branch(
+        branch = BranchTables(
             *np.array(components, np.int64).T.copy(), _table(spans, 2), _table([[i] for i in numbers], 1),
             _table(absences, 7),
         )  # fmt: skip

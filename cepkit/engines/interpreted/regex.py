@@ -16,7 +16,7 @@ from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.interpreted.walk import read_value
 from cepkit.events import FLOAT
 from cepkit.kernels.opcodes import IS_FLOAT
-from cepkit.kernels.records import Automaton, LiveStarts, Rows
+from cepkit.kernels.records import AutomatonTables, LiveStarts, RowTask
 from cepkit.progress import checkpoint
 
 _EVENTS_PER_CHUNK = 1 << 15  # the columns of a chunk fit the cache
@@ -64,7 +64,7 @@ class Interpreter:
                 fulfilled, of_floats, of_integers = chunk.compute()
                 done = 0
                 while done < len(chunk_partitions):
-                    rows = Rows(done, len(chunk_partitions), row_base + low, room, _WORK_PER_CALL)
+                    rows = RowTask(done, len(chunk_partitions), row_base + low, room, _WORK_PER_CALL)
                     live = LiveStarts(*(state.arrays[name] for name in _LIVE))
                     n_found = run(
                         rows, chunk_partitions, fulfilled, of_floats, of_integers, automaton, live, *out,
@@ -113,14 +113,14 @@ class Interpreter:
             )  # fmt: skip
         return mask
 
-    def _automaton(self, inputs: Inputs) -> Automaton:
+    def _automaton(self, inputs: Inputs) -> AutomatonTables:
         """Return the automaton, and registers with the constants of the query."""
         code = self.code
         floats, integers = np.zeros(self.code.n_registers), np.zeros(self.code.n_registers, np.int64)
         constants = dict(zip(self.code.writer.constants, inputs.constants, strict=True))
         for register, is_float, number, value in self.code.constants:
             (floats if is_float else integers)[register] = value if number is None else constants[number]
-        return Automaton(code.code, code.carried, code.follow, code.masks, floats, integers)
+        return AutomatonTables(code.code, code.carried, code.follow, code.masks, floats, integers)
 
 
 class _Chunk:

@@ -28,7 +28,15 @@ from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.interpreted.counting import Buffer, PickedColumns
 from cepkit.engines.shared.kernels import chunk_readers
 from cepkit.kernels.opcodes import REQUIRE, SIGNS
-from cepkit.kernels.records import Branch, Conditions, Levels, Limits, Output, Path, Task
+from cepkit.kernels.records import (
+    BranchTables,
+    Conditions,
+    Levels,
+    PlaceLimits,
+    SearchOutput,
+    SearchTask,
+    WalkPath,
+)
 
 # The values of events that instructions read, computed by numpy.
 
@@ -57,10 +65,11 @@ def interpreted_walk(places, code: WalkCode) -> Callable:
     return partial(_run, int(places.program.query.scope == "run"), code.branch, query)
 
 
-def _run(is_run_scope: int, branch: Branch, query: Conditions, *given) -> None:
+def _run(is_run_scope: int, branch: BranchTables, query: Conditions, *given) -> None:
     """Call the kernel with the arguments of a generated search. They end with 9 arrays of its state."""
-    task, limits, state = Task(*given[:5], is_run_scope), Limits(*given[5:14]), Path(*given[-9:-4])
-    load_kernels(KERNELS).walk(task, limits, branch, query, state, Output(*given[-4:-1]), given[-1])
+    task, limits = SearchTask(*given[:5], is_run_scope), PlaceLimits(*given[5:14])
+    state, output = WalkPath(*given[-9:-4]), SearchOutput(*given[-4:-1])
+    load_kernels(KERNELS).walk(task, limits, branch, query, state, output, given[-1])
 
 
 def data_of(places, code: ConditionCode) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -41,9 +41,9 @@ from cepkit.kernels.records import (
     NextEdges,
     NextPath,
     NextReach,
-    Output,
+    SearchOutput,
+    SearchTask,
     Stacks,
-    Task,
 )
 from cepkit.limits import check_memory, fits_memory
 from cepkit.progress import checkpoint, run_on_threads
@@ -423,11 +423,11 @@ class _BranchSearch:
         work, report = per_call(follow, _STEPS_PER_CALL), np.zeros(8, np.int64)
         report[:2], report[6] = (begin - 1, -1), self.places.partition_of(begin)
         is_run_scope = int(self.places.program.query.scope == "run")
-        task = Task(stop, low, high, int(fill), work, is_run_scope)
+        task = SearchTask(stop, low, high, int(fill), work, is_run_scope)
         while not report[5]:
             checkpoint((int(report[0]) + 1) / max(1, self.places.n))
             with np.errstate(over="ignore"):  # a kernel that runs as Python warns of a difference that wraps
-                follow(task, *self._arguments, scratch, Output(*outputs), report)
+                follow(task, *self._arguments, scratch, SearchOutput(*outputs), report)
             yield report
 
     def total(self) -> int:

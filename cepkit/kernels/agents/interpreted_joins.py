@@ -7,8 +7,9 @@ The functions replace the generated ones of `cepkit.parallel.compile.join_source
 import numpy as np
 from numba import types as T
 
+from cepkit.kernels.agents.layout import JoinBlocks, JoinMode, JoinPartners, JoinState, World
 from cepkit.kernels.interpreted_walk import all_hold, is_free
-from cepkit.kernels.jit import njit
+from cepkit.kernels.jit import Record, njit
 from cepkit.kernels.records import Conditions
 
 PASSED = "join", "completes"  # kernels get their addresses
@@ -43,7 +44,7 @@ _I1, _I2, _I3 = (T.Array(T.int64, n, "C") for n in (1, 2, 3))
 _READ_I1, _READ_I2 = (T.Array(T.int64, n, "C", readonly=True) for n in (1, 2))
 _READ_F1, _READ_F2, _READ_F3 = (T.Array(T.float64, n, "C", readonly=True) for n in (1, 2, 3))
 _READ_U1, _READ_U2 = (T.Array(T.uint8, n, "C", readonly=True) for n in (1, 2))
-_WORLD = _READ_I2, _READ_U2, _READ_F2, _READ_I2, _READ_F3, _READ_F1, _READ_I1, _READ_U1
+_WORLD = Record([_READ_I2, _READ_U2, _READ_F2, _READ_I2, _READ_F3, _READ_F1, _READ_I1, _READ_U1], World)
 _OPTIONS = {
     "nogil": True, "error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
@@ -59,17 +60,18 @@ def _table(tables, number):
 
 
 @njit(**_WRITTEN_OUT)
-def _query(first, tables, floats, integers, float_constants, numbers):
+def _query(first, world):
     """Return the conditions with registers of the thread, at the end of ``first``."""
+    tables, numbers = world.vectors, world.integer_constants
     n, begin = numbers[N_REGISTERS], numbers[BEGIN]
     ri = first[begin : begin + n]
     rf = first[begin + n : begin + 2 * n].view(np.float64)
     for i in range(n):
         ri[i] = numbers[N_HEADER + i]
-        rf[i] = float_constants[i]
+        rf[i] = world.float_constants[i]
     return Conditions(
         _table(tables, CONDITIONS), _table(tables, LOOPS), _table(tables, LOADS), _table(tables, GROUPS),
-        _table(tables, CODE), floats, integers, rf, ri,
+        _table(tables, CODE), world.floats, world.integers, rf, ri,
     )  # fmt: skip
 
 
@@ -117,22 +119,27 @@ def _first_beyond(values, low, high, limit):
     return low
 
 
+# numba passes the fields of named tuples one by one, so the arguments are those of the generated functions.
+
+
 @njit(
     [
         (
-            T.int64, T.int64, T.int64, _I2, _I2, _I3, T.Array(T.int32, 3, "C"), _I3, _READ_I2, T.int64,
-            T.int64, T.int64, _I1, _I1, _I1, _I2, _I1, _I1, *_WORLD,
+            T.int64, Record([T.int64, T.int64, _I2], JoinPartners),
+            Record([_I2, _I3, T.Array(T.int32, 3, "C"), _I3], JoinBlocks), _READ_I2,
+            Record([T.int64] * 3, JoinMode), Record([_I1, _I1, _I1, _I2, _I1, _I1], JoinState), _WORLD,
         )
     ],
     cache=True, **_OPTIONS,
 )  # fmt: skip
-def join(
-    stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, rising, counted, at, path,
-    first, out, report, memo, limits, accept, floats, integers, tables, float_constants, numbers, texts,
-):  # fmt: skip
+def join(stage, partners, blocks, events, mode, state, world):
     """Join blocks of partial matches with events; see `cepkit.parallel.compile.join_source.write_joins`."""
-    own, listed = _table(tables, STAGES)[stage], _table(tables, LISTED)
-    query = _query(first, tables, floats, integers, float_constants, numbers)
+    n_blocks, n_ranges, lists = partners
+    header, items, sizes, spans = blocks
+    scoped, rising, counted = mode
+    at, path, first, out, report, _ = state
+    limits, query = world.limits, _query(first, world)
+    own, listed = _table(world.vectors, STAGES)[stage], _table(world.vectors, LISTED)
     c, in_order, most, counts = own[COMPONENT], own[IN_ORDER], own[HIGH], counted and own[IS_LAST]
     k, row, r, begin = at[0], at[1], at[2], at[3]
     n, compared, looked = 0, 0, 0
@@ -194,13 +201,15 @@ def join(
     return n
 
 
-@njit([(T.int64, _I1, _I1, *_WORLD)], cache=True, **_OPTIONS)
-def completes(
-    stage, path, first, limits, accept, floats, integers, tables, float_constants, numbers, texts
-):  # fmt: skip
+@njit([(T.int64, _I1, _I1, _WORLD)], cache=True, **_OPTIONS)
+def completes(stage, path, first, world):
     """Return whether the path may pass to the next join; ``write_joins`` says more."""
-    stages, listed, n_stages = _table(tables, STAGES), _table(tables, LISTED), numbers[N_STAGES]
-    query = _query(first, tables, floats, integers, float_constants, numbers)
+    limits, tables, query = world.limits, world.vectors, _query(first, world)
+    stages, listed, n_stages = (
+        _table(tables, STAGES),
+        _table(tables, LISTED),
+        world.integer_constants[N_STAGES],
+    )
     if stage >= n_stages:
         own = stages[stage - n_stages]
         if not own[IS_BEGUN_BY_TEST]:
@@ -219,6 +228,6 @@ def completes(
     ):
         return False
     absences = _table(tables, ABSENCES)
-    absent = absences[:, 7], accept, limits[TIME_START], limits[TIME_END]
+    absent = absences[:, 7], world.accept, limits[TIME_START], limits[TIME_END]
     begin, end = own[FIRST_ABSENCE], own[LAST_ABSENCE]
     return is_free(begin, end, listed, absences, absent, query, path, first, first[own[N]] - 1)

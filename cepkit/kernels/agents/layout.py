@@ -109,3 +109,60 @@ class Own(NamedTuple):
     counts: np.ndarray  # int64, (n_threads, n_stages, 10)
     time: np.ndarray  # float64, (n_threads, 5)
     marks: np.ndarray  # int64, (n_threads, 2, n_stages)
+
+
+class World(NamedTuple):
+    """What conditions of joins read; see `WORLD` in `cepkit.parallel.compile.join_source`."""
+
+    limits: np.ndarray  # int64, (5, n_places)
+    accept: np.ndarray  # uint8, (n_tests, n_places)
+    floats: np.ndarray  # float64, (n, n_places)
+    integers: np.ndarray  # int64, (n, n_places)
+    vectors: np.ndarray  # float64, (n, n_places, width); interpreted joins have their tables here, as 64 bits
+    float_constants: np.ndarray  # float64
+    integer_constants: np.ndarray  # int64
+    texts: np.ndarray  # uint8
+
+
+class Joins(NamedTuple):
+    """The functions of a query by their addresses, and what they read."""
+
+    join: int
+    completes: int
+    world: tuple[np.ndarray, ...]  # the fields of `World`
+
+
+class JoinPartners(NamedTuple):
+    """What a batch meets: ``lists`` has blocks, and the begins and ends of ranges of events."""
+
+    n_blocks: int
+    n_ranges: int
+    lists: np.ndarray
+
+
+class JoinBlocks(NamedTuple):
+    """Partial matches; see `ItemBlocks`."""
+
+    header: np.ndarray
+    items: np.ndarray
+    sizes: np.ndarray
+    spans: np.ndarray
+
+
+class JoinMode(NamedTuple):
+    """Whether partial matches end by their limits, places rise, and matches are only counted."""
+
+    scoped: int
+    rising: int
+    counted: int
+
+
+class JoinState(NamedTuple):
+    """The arrays of the thread; see `Own`. ``memo`` is shared."""
+
+    at: np.ndarray
+    path: np.ndarray
+    first: np.ndarray
+    out: np.ndarray
+    report: np.ndarray
+    memo: np.ndarray

@@ -222,10 +222,11 @@ from cepkit.kernels.agents.layout import (
     WITH_TESTED,
     FullMatches,
     ItemBlocks,
+    Joins,
     Network,
     Own,
 )
-from cepkit.kernels.jit import njit
+from cepkit.kernels.jit import Record, njit
 
 
 def _arrays(*types):
@@ -242,13 +243,11 @@ _join = function_at(
 )  # fmt: skip
 _completes = function_at(T.boolean, T.int64, *_arrays("i1", "i1"), *_WORLD)
 _TYPES = (
-    T.int64,  # the address of ``join``
-    T.int64,  # the address of ``completes``
-    T.Tuple(_WORLD),  # inputs of conditions; see `cepkit.parallel.compile.join_source`
-    T.NamedTuple(_arrays("I2", "I2", "I1", "I2", "I2", "F1", "B3", "I2", "F3", "I1"), Network),
-    T.NamedTuple(_arrays("i3", "s3", "i3", "i2", "i1", "i2", "i1", "i4", "i1"), ItemBlocks),
-    T.NamedTuple(_arrays("i2", "s2", "i1", "f1"), FullMatches),
-    T.NamedTuple(_arrays("i2", "i2", "i3", "i3", "i2", "i2", "i2", "i2", "i3", "f2", "i3"), Own),
+    Record([T.int64, T.int64, T.Tuple(_WORLD)], Joins),
+    Record(_arrays("I2", "I2", "I1", "I2", "I2", "F1", "B3", "I2", "F3", "I1"), Network),
+    Record(_arrays("i3", "s3", "i3", "i2", "i1", "i2", "i1", "i4", "i1"), ItemBlocks),
+    Record(_arrays("i2", "s2", "i1", "f1"), FullMatches),
+    Record(_arrays("i2", "i2", "i3", "i3", "i2", "i2", "i2", "i2", "i3", "f2", "i3"), Own),
     *_arrays("i1", "f2"),
 )
 _PAIRS_PER_STEP = 64  # of a simulated step, in the limit of a call
@@ -338,12 +337,13 @@ def _close_open_block(blocks, own, r, to):
 
 
 @njit(**_INLINED)
-def _add_partial(blocks, spare, hand, path, first, to, stage, n_components, n_items, last, limit):
+def _add_partial(blocks, own, r, to, stage, n_components, n_items, last, limit):
     """Add the partial match in a thread's path to its open block; take a spare block if it has none."""
+    hand, path, first = own.hand[r], own.path[r], own.first[r]
     block = hand[to]
     if block < 0:
         hand[N_SPARE] -= 1
-        block = spare[hand[N_SPARE]]
+        block = own.spare[r, hand[N_SPARE]]
         hand[to] = block
         header = blocks.header[block]
         header[STAGE], header[N_ROWS], header[LONGEST] = stage, 0, 0
@@ -412,7 +412,7 @@ def _needs_path(net, stage):
 
 
 @njit(**_INLINED)
-def _route_hits(net, blocks, found, own, control, completes, world, r, stage, n_hits, time):
+def _route_hits(net, blocks, found, own, control, joins, r, stage, n_hits, time):
     """Route the results in a thread's ``out``: into a block for a queue, into the matches, or nowhere."""
     hand, counts, out, path, first = own.hand[r], own.counts[r, stage], own.out[r], own.path[r], own.first[r]
     after, is_loop, is_tested = (
@@ -445,9 +445,11 @@ def _route_hits(net, blocks, found, own, control, completes, world, r, stage, n_
                 blocks.items, blocks.sizes, path, first, n_components, component, block, row, place
             )
         if is_tested:
-            if row < 0 and not _completes(completes, (len(net.stages) + stage, path, first, *world)):
+            if row < 0 and not _completes(
+                joins.completes, (len(net.stages) + stage, path, first, *joins.world)
+            ):
                 continue  # it cannot begin a match
-            goes_on = _completes(completes, (stage, path, first, *world))
+            goes_on = _completes(joins.completes, (stage, path, first, *joins.world))
         if goes_on and after < 0:
             n_matched += 1
             since = time - net.arrival[last]
@@ -463,8 +465,7 @@ def _route_hits(net, blocks, found, own, control, completes, world, r, stage, n_
         elif goes_on:
             n_sent += 1
             _add_partial(
-                blocks, own.spare[r], hand, path, first, OPEN_NEXT, after, n_components, n_items, last,
-                expiry[path[0]]
+                blocks, own, r, OPEN_NEXT, after, n_components, n_items, last, expiry[path[0]]
             )  # fmt: skip
             if _is_full(blocks, hand[OPEN_NEXT]):
                 _close_open_block(blocks, own, r, OPEN_NEXT)
@@ -473,8 +474,7 @@ def _route_hits(net, blocks, found, own, control, completes, world, r, stage, n_
         if is_loop:
             n_looped += 1
             _add_partial(
-                blocks, own.spare[r], hand, path, first, OPEN_LOOP, stage, n_components, n_items, last,
-                expiry[path[0]]
+                blocks, own, r, OPEN_LOOP, stage, n_components, n_items, last, expiry[path[0]]
             )  # fmt: skip
             if _is_full(blocks, hand[OPEN_LOOP]):
                 _close_open_block(blocks, own, r, OPEN_LOOP)
@@ -807,7 +807,7 @@ def _gather_partners(net, blocks, own, control, r):
 
 
 @njit(**_INLINED)
-def _join_batch(join, completes, world, net, blocks, found, own, control, r, now):
+def _join_batch(joins, net, blocks, found, own, control, r, now):
     """Join a thread's batch with its partners; return WENT_ON once all pairs are tested."""
     hand, at, report, out = own.hand[r], own.at[r], own.report[r], own.out[r]
     stage, kind = hand[AT_STAGE], hand[KIND]
@@ -826,10 +826,10 @@ def _join_batch(join, completes, world, net, blocks, found, own, control, r, now
             return MORE_MATCHES
         if hand[LONGEST_TAKEN] + 1 > blocks.items.shape[2]:
             return MORE_ITEMS
-        n = _join(join, (
+        n = _join(joins.join, (
             stage, hand[N_BLOCKS], hand[N_RANGES], own.lists[r], blocks.header, blocks.items, blocks.sizes,
             blocks.limits, net.events, net.options[IS_SCOPED], net.options[IS_RISING], is_counted, at,
-            own.path[r], own.first[r], out, report, blocks.memo, *world
+            own.path[r], own.first[r], out, report, blocks.memo, *joins.world
         ))  # fmt: skip
         counts[COMPARED + kind] += report[0]
         hand[N_COMPARED] += report[0]
@@ -840,7 +840,7 @@ def _join_batch(join, completes, world, net, blocks, found, own, control, r, now
         time = now + own.time[r, TAKES]
         if net.options[IS_REAL]:
             time = np.float64(atomic.nanoseconds()) if net.options[IS_TRACED] else 0.0
-        _route_hits(net, blocks, found, own, control, completes, world, r, stage, n, time)
+        _route_hits(net, blocks, found, own, control, joins, r, stage, n, time)
     return WENT_ON
 
 
@@ -888,7 +888,7 @@ def _end_step(net, blocks, own, control, trace, r, now):
 
 
 @njit(**_HELPER)
-def _deliver(completes, world, net, blocks, found, own, control, trace, r, now):
+def _deliver(joins, net, blocks, found, own, control, trace, r, now):
     """Deliver the source's next events; return FINISHED if no events are left."""
     n_deliveries = net.deliveries.shape[1]
     cursor = atomic.load(control, CURSOR * LINE)
@@ -921,7 +921,7 @@ def _deliver(completes, world, net, blocks, found, own, control, trace, r, now):
                 _close_open_block(blocks, own, r, OPEN_LOOP)
             was = stage
             own.out[r, 0, 0], own.out[r, 1, 0], own.out[r, 2, 0] = -1, -1, net.events[PLACE, event]
-            _route_hits(net, blocks, found, own, control, completes, world, r, stage, 1, now)
+            _route_hits(net, blocks, found, own, control, joins, r, stage, 1, now)
         atomic.store(control, event_at, event + 1)
         if net.stages[stage, HAS_AGENT]:
             n_waiting += 1
@@ -949,7 +949,7 @@ def _deliver(completes, world, net, blocks, found, own, control, trace, r, now):
 
 
 @njit(**_INLINED)
-def _advance(join, completes, world, net, blocks, found, own, control, trace, r, now):
+def _advance(joins, net, blocks, found, own, control, trace, r, now):
     """Let a thread end its last step, take a batch and join it; return how the call ended."""
     hand = own.hand[r]
     if hand[PHASE] == JOINED:
@@ -983,7 +983,7 @@ def _advance(join, completes, world, net, blocks, found, own, control, trace, r,
         hand[N_COMPARED], hand[N_LOOKED], hand[N_TESTED] = 0, 0, 0
         hand[N_TO_NEXT], hand[N_TO_LOOP], hand[N_MATCHED] = 0, 0, 0
         hand[PHASE] = TAKEN
-    code = _join_batch(join, completes, world, net, blocks, found, own, control, r, now)
+    code = _join_batch(joins, net, blocks, found, own, control, r, now)
     if code == WENT_ON:
         hand[PHASE] = JOINED
     return code
@@ -993,12 +993,12 @@ def _advance(join, completes, world, net, blocks, found, own, control, trace, r,
 
 
 @njit(T.int64(*_TYPES, T.int64, T.int64), **_OPTIONS)
-def work(join, completes, world, net, blocks, found, own, control, trace, r, n_spins):
+def work(joins, net, blocks, found, own, control, trace, r, n_spins):
     """Let a real thread work until the run is finished, another thread stops it, or it idles too long."""
     n_waited = 0
     while not atomic.load(control, STOP * LINE):
         now = np.float64(atomic.nanoseconds()) if net.options[IS_TRACED] else 0.0
-        code = _advance(join, completes, world, net, blocks, found, own, control, trace, r, now)
+        code = _advance(joins, net, blocks, found, own, control, trace, r, now)
         if code == IDLE:
             if atomic.load(control, OUTSTANDING * LINE) == 0:
                 # A pass that is under way may have begun before the source reached its end.
@@ -1008,7 +1008,7 @@ def work(join, completes, world, net, blocks, found, own, control, trace, r, n_s
                 return FINISHED
             is_wanted = atomic.load(control, N_WAITING * LINE) < net.options[BACKLOG]
             if is_wanted and atomic.swap(control, SOURCE_LOCK * LINE, 0, 1):
-                code = _deliver(completes, world, net, blocks, found, own, control, trace, r, now)
+                code = _deliver(joins, net, blocks, found, own, control, trace, r, now)
                 atomic.store(control, SOURCE_LOCK * LINE, 0)
         if code == WENT_ON:
             n_waited = 0
@@ -1035,7 +1035,7 @@ def _wake_threads(net, control, clock, n_threads, now):
 
 
 @njit(T.int64(*_TYPES, *_arrays("f1", "f2"), T.int64), **_OPTIONS)
-def simulate(join, completes, world, net, blocks, found, own, control, trace, clock, held, n_steps):
+def simulate(joins, net, blocks, found, own, control, trace, clock, held, n_steps):
     """Simulate all threads in virtual time; the thread with the earliest clock goes next.
 
     ``n_steps`` limits the call. A step that looks at many pairs counts as several.
@@ -1060,9 +1060,9 @@ def simulate(join, completes, world, net, blocks, found, own, control, trace, cl
             if atomic.load(control, N_WAITING * LINE) >= net.options[BACKLOG]:
                 clock[r] = NEVER  # the end of a step wakes it
                 continue
-            code = _deliver(completes, world, net, blocks, found, own, control, trace, r, now)
+            code = _deliver(joins, net, blocks, found, own, control, trace, r, now)
         else:
-            code = _advance(join, completes, world, net, blocks, found, own, control, trace, r, now)
+            code = _advance(joins, net, blocks, found, own, control, trace, r, now)
             if code == IDLE and net.options[SOURCE_BY_THREADS]:
                 cursor = atomic.load(control, CURSOR * LINE)
                 if cursor < n_deliveries:
@@ -1070,7 +1070,7 @@ def simulate(join, completes, world, net, blocks, found, own, control, trace, cl
                     if arrival > now:
                         clock[r] = arrival
                         continue
-                    code = _deliver(completes, world, net, blocks, found, own, control, trace, r, now)
+                    code = _deliver(joins, net, blocks, found, own, control, trace, r, now)
                     if code == WENT_ON:
                         clock[n_threads + 1] = max(clock[n_threads + 1], now)
                         continue

@@ -19,8 +19,8 @@ from cepkit.kernels.records import (
     NextEdges,
     NextPath,
     NextReach,
-    Output,
-    Task,
+    SearchOutput,
+    SearchTask,
 )
 
 NOWHERE = 2**31 - 1  # a target that does not exist; places are lower
@@ -350,9 +350,9 @@ def _target(edge, of_edges, reach, values, path, first, d, wall):
 @njit(
     [
         (
-            Record([T.int64] * 6, Task), _REACH, Record([_S1, _READ, T.int64], NextClock),
+            Record([T.int64] * 6, SearchTask), _REACH, Record([_S1, _READ, T.int64], NextClock),
             Record([_I2, _I2, _S2, T.int64], NextEdges), _VALUES, Record([_I1] * 4, NextPath),
-            Record([_I1, _S1, _I2], Output), _I1,
+            Record([_I1, _S1, _I2], SearchOutput), _I1,
         )
     ],
     cache=True, **_OPTIONS,

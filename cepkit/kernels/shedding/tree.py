@@ -136,10 +136,10 @@ from cepkit.kernels.shedding.tree_layout import (
     WAITS,
     WITHIN,
     WITHIN_EVENTS,
-    Arrivals,
     Learned,
-    State,
+    TreeEvents,
     Trees,
+    TreeState,
 )  # fmt: skip
 
 _I1, _I2, _I3 = (T.Array(T.int64, n, "C") for n in (1, 2, 3))
@@ -148,8 +148,8 @@ _U2 = T.Array(T.uint8, 2, "C", readonly=True)
 _B3 = T.Array(T.uint8, 3, "C", readonly=True)
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 _HELPER = {**_OPTIONS, "no_cpython_wrapper": True}
-_ARRIVALS, _TREES = Record([*[_READ] * 4, _U2], Arrivals), Record([_READ2] * 7, Trees)
-_STATE = Record([_I1, _I2, _I2, *[_I1] * 7], State)
+_ARRIVALS, _TREES = Record([*[_READ] * 4, _U2], TreeEvents), Record([_READ2] * 7, Trees)
+_STATE = Record([_I1, _I2, _I2, *[_I1] * 7], TreeState)
 
 
 @njit(**_HELPER)

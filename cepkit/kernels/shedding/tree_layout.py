@@ -57,7 +57,7 @@ DONE, NEEDS_SLOTS, NEEDS_CELLS, NEEDS_PATH, NEEDS_LOG, TOO_MANY, IS_FULL = range
 N_LOG_COLUMNS = 9
 
 
-class Arrivals(NamedTuple):
+class TreeEvents(NamedTuple):
     """The events from position ``limits[BASE]`` on."""
 
     kind: np.ndarray  # (n_events,): type; -1: none of them
@@ -79,7 +79,7 @@ class Trees(NamedTuple):
     groups: np.ndarray  # (n_trees, n_components): whether a component takes several events
 
 
-class State(NamedTuple):
+class TreeState(NamedTuple):
     """Partial matches and the work to do."""
 
     info: np.ndarray

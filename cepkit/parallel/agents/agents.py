@@ -26,6 +26,7 @@ from cepkit.engines.shared.kernels import accepted, dtypes_of
 from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Events
+from cepkit.kernels.agents.layout import Joins
 from cepkit.parallel.compile.interpreted_joins import JoinCode, join_code_of
 from cepkit.parallel.compile.join_source import columns_by_kind, write_joins
 from cepkit.parallel.compile.joins import JoinPlan, joins_unsupported, plan_joins
@@ -172,10 +173,10 @@ class Agents:
         """The address of the generated function that runs the tests of a complete component."""
         return address_of(self._module.completes)
 
-    def functions(self) -> tuple[Any, Any, tuple[np.ndarray, ...]]:
+    def functions(self) -> Joins:
         """Return `join`, `completes` and `world`: those of compiled joins as soon as they are ready."""
         agents = self._compiled if self.has_better else self
-        return agents.join, agents.completes, agents.world
+        return Joins(agents.join, agents.completes, agents.world)
 
     @property
     def has_better(self) -> bool:

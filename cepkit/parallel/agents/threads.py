@@ -102,7 +102,7 @@ def _worker(agents: Agents) -> Callable[[AgentRun, int], int]:
     def work(run: AgentRun, r: int) -> int:
         with np.errstate(all="ignore"):  # a kernel that runs as Python warns about overflows
             return kernels.work(
-                *agents.functions(), run.net, run.blocks, run.found, run.own, run.control, run.trace, r,
+                agents.functions(), run.net, run.blocks, run.found, run.own, run.control, run.trace, r,
                 _SPINS,
             )  # fmt: skip
 

@@ -17,7 +17,7 @@ from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.events import INTEGER, Column, ColumnType, Events
 from cepkit.kernels.records import Conditions
 from cepkit.kernels.shedding import tree_layout as kernel
-from cepkit.kernels.shedding.tree_layout import Arrivals, Learned, State, Trees
+from cepkit.kernels.shedding.tree_layout import Learned, TreeEvents, Trees, TreeState
 from cepkit.progress import checkpoint
 from cepkit.shedding.tree.program import TreeProgram
 from cepkit.shedding.tree.stream import TreeStream
@@ -479,16 +479,16 @@ class TreeMachine:
         arguments = self._limits, *self._searched(), counts, learned
         return advance.bind(*arguments) if hasattr(advance, "bind") else partial(advance, *arguments)
 
-    def _searched(self) -> tuple[Arrivals, Trees, Conditions, State]:
+    def _searched(self) -> tuple[TreeEvents, Trees, Conditions, TreeState]:
         """Return what kernels read and write, as of now."""
         code, stream = self.program.code, self._stream
         return (
-            Arrivals(stream.kind, stream.partition, stream.time, stream.rank, stream.accept),
+            TreeEvents(stream.kind, stream.partition, stream.time, stream.rank, stream.accept),
             Trees(*(getattr(code, name) for name in Trees._fields)),
             Conditions(
                 *code.walk, stream.floats, stream.integers, stream.float_registers, stream.integer_registers
             ),
-            State(
+            TreeState(
                 self._info, self._pool, self._cells, self._heads, self._sizes, stream.chain, self._stack,
                 self._complete, self._path, self._first,
             ),
