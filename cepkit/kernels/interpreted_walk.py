@@ -49,30 +49,35 @@ def _depth(base, offset, first, last, outer, inner):
 
 
 @njit(**_HELPER)
-def _load(loads, path, depths, y, query):
+def _load(loads, begin, end, path, depths, y, values):
     """Load the values of events into registers; ``depths`` are those that `_depth` takes."""
-    first, last, _, _ = depths
-    for x in range(len(loads)):
+    first, last, outer, inner = depths
+    floats, integers, rf, ri = values
+    for x in range(begin, end):
         if loads[x, BASE] == AT_OTHER:
             place = y
         else:
-            d, limit, place = _depth(loads[x, BASE], loads[x, OFFSET], *depths), loads[x, LIMIT], -1
+            d, limit, place = (
+                _depth(loads[x, BASE], loads[x, OFFSET], first, last, outer, inner),
+                loads[x, LIMIT],
+                -1,
+            )
             if limit == NOWHERE or d <= (last if limit == AT_LAST else first[limit] - 1):
                 place = path[d]
         register = loads[x, REGISTER]
         if loads[x, IS_FLOAT]:
-            query.rf[register] = query.floats[loads[x, ROW], place] if place >= 0 else NAN
+            rf[register] = floats[loads[x, ROW], place] if place >= 0 else NAN
         elif place >= 0:
-            query.ri[register] = query.integers[loads[x, ROW], place]
+            ri[register] = integers[loads[x, ROW], place]
         else:
-            query.ri[register] = -1 if loads[x, IS_CODE] else NULL
+            ri[register] = -1 if loads[x, IS_CODE] else NULL
     return 0
 
 
 @njit(**_HELPER)
-def _reduce(group, path, low, high, query):
+def _reduce(group, path, low, high, values):
     """Compute an aggregate over the events of the path from depth ``low`` to ``high``."""
-    floats, integers, rf, ri = query.floats, query.integers, query.rf, query.ri
+    floats, integers, rf, ri = values
     function, target, row, known = group[FUNCTION], group[TARGET], group[VALUE_ROW], group[KNOWN_ROW]
     if function == NUMBER:
         ri[target] = high - low + 1
@@ -121,6 +126,7 @@ def _reduce(group, path, low, high, query):
 def holds(q, query, path, first, last, y):
     """Return whether condition q holds for a path, for each event of its loops."""
     row, loops, groups = query.conditions[q], query.loops, query.groups
+    values = query.floats, query.integers, query.rf, query.ri
     if row[NEEDS] != NOWHERE and last == first[row[NEEDS]]:
         return True
     low, stop, inner_low, inner_stop = 0, 1, 0, 1
@@ -133,10 +139,10 @@ def holds(q, query, path, first, last, y):
     for outer in range(low, stop):
         for inner in range(inner_low, inner_stop):
             depths = first, last, outer, inner
-            _load(query.loads[row[FIRST_LOAD] : row[LAST_LOAD]], path, depths, y, query)
+            _load(query.loads, row[FIRST_LOAD], row[LAST_LOAD], path, depths, y, values)
             for x in range(row[FIRST_GROUP], row[LAST_GROUP]):
-                high = _depth(groups[x, GROUP_BASE], groups[x, GROUP_OFFSET], *depths)
-                _reduce(groups[x], path, first[groups[x, GROUP_LOW]], high, query)
+                high = _depth(groups[x, GROUP_BASE], groups[x, GROUP_OFFSET], first, last, outer, inner)
+                _reduce(groups[x], path, first[groups[x, GROUP_LOW]], high, values)
             if run_instructions(query.code[row[FIRST_CODE] : row[LAST_CODE]], 1, 1, query.rf, query.ri) == 0:
                 return False
     return True
