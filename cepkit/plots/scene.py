@@ -157,6 +157,7 @@ def sent(value: Any) -> Any:
 # What plotly gets, and what is drawn from it without a browser.
 
 _LINE = {"gridcolor": theme.GRID, "linecolor": theme.GRID, "zeroline": False, "ticks": ""}
+_ON_COLOUR = "#1f2328"  # of letters on bars
 _AXIS, _HEAD, _ROW, _WIDTH = 46, 44, 22, 740  # pixels
 
 
@@ -165,7 +166,9 @@ def plotly_json(scene: PlotScene) -> dict[str, Any]:
     tops, bottom = _tops(scene)
     entries = sum(48 + 6.8 * len(cut(look.name)) for _, look in scene.legend)
     n_rows = math.ceil(entries / _WIDTH) if scene.legend else 0
-    foot, top_margin = _AXIS + _ROW * n_rows, _HEAD + 18 * bool(scene.note)
+    n_lines = max((name.count("\n") for name in scene.panels[-1].x.names), default=0)
+    axis = _AXIS + 16 * n_lines
+    foot, top_margin = axis + _ROW * n_rows, _HEAD + 18 * bool(scene.note)
     widest = max((len(words) for panel in scene.panels for words in panel.notes), default=0)
     traces: list[dict] = []
     layout: dict[str, Any] = {
@@ -173,7 +176,7 @@ def plotly_json(scene: PlotScene) -> dict[str, Any]:
         "barmode": "overlay", "hovermode": "closest", "showlegend": bool(scene.legend),
         "margin": {"l": 60, "r": max(24, 10 + 6.8 * widest), "t": top_margin, "b": foot},
         "legend": {
-            "orientation": "h", "x": 0, "y": -(_AXIS + 2) / bottom, "yanchor": "top",
+            "orientation": "h", "x": 0, "y": -(axis + 2) / bottom, "yanchor": "top",
             "itemsizing": "constant",
         },
         "annotations": [], **theme.layout(bottom + top_margin + foot),
@@ -375,7 +378,7 @@ def _traces(item: Item, panel: PlotPanel) -> Iterable[dict[str, Any]]:
     else:
         yield shared | {
             "type": "scatter", "x": item.x, "y": item.y, "mode": "text", "hoverinfo": "skip",
-            "text": list(map(escaped, item.texts)), "textfont": {"color": theme.INK, "size": 10},
+            "text": list(map(escaped, item.texts)), "textfont": {"color": _ON_COLOUR, "size": 10},
         }  # fmt: skip
 
 
