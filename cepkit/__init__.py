@@ -57,9 +57,7 @@ if _TYPE_CHECKING:
     from cepkit.parallel.trace import Trace
     from cepkit.results.explanation import Explanation
     from cepkit.results.found import Match
-    from cepkit.results.matches import Matches
-    from cepkit.results.row_pattern_matches import RowPatternMatches
-    from cepkit.results.spark.matches import SparkMatches
+    from cepkit.results.matches import Matches, SparkMatches
     from cepkit.results.views import view
     from cepkit.scaleout.k_slack import KSlack
     from cepkit.scaleout.scatter_gather import ScatterGather, plan
@@ -105,9 +103,7 @@ _NAMES_OF_MODULE = {
     "parallel.trace": "Trace",
     "results.explanation": "Explanation",
     "results.found": "Match",
-    "results.matches": "Matches",
-    "results.row_pattern_matches": "RowPatternMatches",
-    "results.spark.matches": "SparkMatches",
+    "results.matches": "Matches SparkMatches",
     "results.views": "view",
     "scaleout.scatter_gather": "ScatterGather plan",
     "scaleout.k_slack": "KSlack",
@@ -127,7 +123,7 @@ __all__ = [
     "RIP", "CepError", "CepWarning", "ColumnNotFoundError", "Costs", "CountEstimate", "Darling",
     "DataParallel", "Explanation", "Explorer", "FunnelResult", "Hybrid", "Join", "KSlack", "Match", "Matches",
     "MissingDependencyError", "Moment", "OrderError", "ParallelRun", "PartialMatch", "PatternSyntaxError",
-    "PredicateError", "RegexQuery", "ResultTooLargeError", "RowPatternMatches", "ScatterGather",
+    "PredicateError", "RegexQuery", "ResultTooLargeError", "ScatterGather",
     "SequenceQuery", "Sequential", "SparkMatches", "SparkStreamMatches", "SparkStreamRows", "StateParallel",
     "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot", "Window", "all_of", "any_of", "corr",
     "cosine", "event", "explain", "explore", "function", "funnel", "join", "l2", "match", "param", "plan",

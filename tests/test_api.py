@@ -100,7 +100,7 @@ def test_classes_that_results_are_made_of_are_public():
 
 RESULTS = (
     "CountEstimate", "Explanation", "FunnelResult", "Match", "Matches", "Moment", "ParallelRun",
-    "PartialMatch", "RowPatternMatches", "SparkMatches", "SparkStreamMatches", "SparkStreamRows", "Stream",
+    "PartialMatch", "SparkMatches", "SparkStreamMatches", "SparkStreamRows", "Stream",
     "Trace", "WhyNot",
 )  # fmt: skip
 

@@ -7,10 +7,14 @@ import inspect
 import pytest
 
 import cepkit as cep
-from cepkit.results.found import FoundMatches
-from cepkit.results.matches import Matches
+from cepkit.results.found import FoundResult
+from cepkit.results.in_memory import FoundMatches
+from cepkit.results.match_recognize.memory import RowsInMemory
+from cepkit.results.match_recognize.windows import RowWindowInMemory
+from cepkit.results.matches import Matches, SparkMatches
 from cepkit.results.query_found import RegexFound, SequenceFound
-from cepkit.results.spark.matches import SparkMatches
+from cepkit.results.spark.found import SparkFound
+from cepkit.results.spark.row_patterns import RowsOnSpark
 from cepkit.streaming.regex_stream import RegexSearch
 from cepkit.streaming.search import Search
 from cepkit.streaming.sequence_stream import SequenceSearch
@@ -40,15 +44,18 @@ def arguments(function) -> list[tuple]:
 
 
 def test_results_answer_the_same_questions():
-    assert public(Matches) == public(SparkMatches) == QUESTIONS
+    assert public(Matches) == QUESTIONS
+    assert not public(SparkMatches) and issubclass(SparkMatches, Matches)
 
 
-@pytest.mark.parametrize("name", sorted(QUESTIONS))
-def test_results_are_asked_in_the_same_way(name):
-    here, there = vars(Matches)[name], vars(SparkMatches)[name]
-    assert type(here) is type(there)
-    if not isinstance(here, property):
-        assert arguments(here) == arguments(there)
+@pytest.mark.parametrize("kind", ["memory", "rows in memory", "a window in memory", "Spark", "rows on Spark"])
+def test_what_results_read_has_the_arguments_of_its_protocol(kind):
+    of = {
+        "memory": FoundMatches, "rows in memory": RowsInMemory, "a window in memory": RowWindowInMemory,
+        "Spark": SparkFound, "rows on Spark": RowsOnSpark,
+    }[kind]  # fmt: skip
+    for name in (name for name in vars(FoundResult) if inspect.isfunction(vars(FoundResult)[name])):
+        assert arguments(getattr(of, name)) == arguments(getattr(FoundResult, name)), f"{of.__name__}.{name}"
 
 
 def test_streams_have_one_class():
@@ -62,7 +69,9 @@ def test_streams_have_one_class():
     ids=lambda of: of.__name__,
 )
 def test_what_is_behind_them_has_the_arguments_of_its_protocol(protocol, one, other):
-    names = {name for name in {*vars(protocol), *protocol.__annotations__} if not name.startswith("_")}
+    inherited = {*vars(FoundResult), *FoundResult.__annotations__} if protocol is FoundMatches else set()
+    names = {*vars(protocol), *protocol.__annotations__, *inherited}
+    names = {name for name in names if not name.startswith("_")}
     methods = {name for name in names if inspect.isfunction(vars(protocol).get(name))}
     assert len(methods) > 5
     for of in (one, other):
@@ -72,7 +81,7 @@ def test_what_is_behind_them_has_the_arguments_of_its_protocol(protocol, one, ot
         assert extra <= {"query", "schema", "n_threads"}, f"{of.__name__} has {extra}"
 
 
-@pytest.mark.parametrize("of", [Matches, SparkMatches, Stream], ids=lambda of: of.__name__)
+@pytest.mark.parametrize("of", [Matches, Stream], ids=lambda of: of.__name__)
 def test_every_method_is_documented_with_an_example(of):
     for name in public(of):
         doc = inspect.getdoc(vars(of)[name])

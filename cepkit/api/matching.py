@@ -21,18 +21,11 @@ if TYPE_CHECKING:
     from cepkit.language.query_parts import Duration
     from cepkit.planning.planner import EngineValue
     from cepkit.planning.queries import Query
-    from cepkit.results.matches import Matches
-    from cepkit.results.row_pattern_matches import RowPatternMatches
-    from cepkit.results.spark.matches import SparkMatches
+    from cepkit.results.matches import Matches, SparkMatches
     from cepkit.streaming.spark.matches import SparkStreamMatches
     from cepkit.streaming.spark.rows import SparkStreamRows
 
 
-# MATCH_RECOGNIZE takes no keyword but params. Text with other keywords gives `Matches`.
-@overload
-def match(  # pyright: ignore[reportOverlappingOverload]
-    frame: pd.DataFrame, query: str, *, params: Mapping[str, Any] | None = None
-) -> Matches | RowPatternMatches: ...
 @overload
 def match(
     frame: pd.DataFrame,
@@ -62,7 +55,7 @@ def match(
     weights: Mapping[str, float] | None = None,
     seed: int = 0,
     **keywords: Unpack[QueryKeywords],
-) -> Matches | SparkMatches | SparkStreamMatches | SparkStreamRows | RowPatternMatches: ...
+) -> Matches | SparkMatches | SparkStreamMatches | SparkStreamRows: ...
 @takes_query_keywords
 def match(
     frame: Frame,
@@ -77,7 +70,7 @@ def match(
     weights: Mapping[str, float] | None = None,
     seed: int = 0,
     **keywords: Unpack[QueryKeywords],
-) -> Matches | SparkMatches | SparkStreamMatches | SparkStreamRows | RowPatternMatches:
+) -> Matches | SparkMatches | SparkStreamMatches | SparkStreamRows:
     """Find the matches of a query in a frame.
 
     Parameters
@@ -120,13 +113,13 @@ def match(
 
     Returns
     -------
-    Matches, SparkMatches, SparkStreamMatches, SparkStreamRows or RowPatternMatches
+    Matches, SparkMatches, SparkStreamMatches or SparkStreamRows
         Ordered by their last row. Sequence matches with the same last row are ordered by the row before it,
         and so on backwards. Inspect them with ``count()``, ``to_frame()``, ``sample(10)``, ``plot()`` and
         ``explore()``. A streaming Spark frame gives `SparkStreamMatches`, which ``writeStream`` writes, and a
-        chain `SparkStreamRows`. The text of MATCH_RECOGNIZE gives `RowPatternMatches`, on Spark frames too.
-        With a WINDOW clause it gives a row for each row of the frame, and on a streaming frame the rows to
-        write; see `cepkit.sql`.
+        chain `SparkStreamRows`. The matches of MATCH_RECOGNIZE are sorted by partition; see `Matches`. With a
+        WINDOW clause it gives a row for each row of the frame, and on a streaming frame the rows to write;
+        see `cepkit.sql`.
 
     Raises
     ------
@@ -202,7 +195,7 @@ def _match_rows(
     trace: bool,
     keywords: Mapping[str, Any],
     memory_limit: MemoryLimit,
-) -> RowPatternMatches:
+) -> Any:
     """Return the result of the text of MATCH_RECOGNIZE, whose clauses say all but the parameters."""
     from cepkit.api.sql import match_rows
     from cepkit.language.match_recognize.parsing import parse_match_recognize

@@ -149,20 +149,21 @@ def match_events(
     memory_limit: MemoryLimit = "auto",
 ) -> Matches:
     """Run a compiled query on the events of its source; a regex reports its progress to ``progress``."""
+    place = {"source": source, "engine": engine, "native": native, "memory_limit": memory_limit}
     if is_sequence(program):
         from cepkit.engines.after_match import report_matches
         from cepkit.results.query_found import SequenceFound
 
         with bound_memory(memory_limit, "Narrow the window or the conditions"):
             sequences = report_matches(program, engine.of_sequences(program, events))
-        return Matches(SequenceFound(program, sequences), source, engine, native, memory_limit)
+        return Matches(SequenceFound(program=program, whole=sequences, **place))
     from cepkit.engines.regex import Run, match_regex
     from cepkit.results.query_found import RegexFound
 
     assert is_regex(program)
     run = Run()
     matchset = match_regex(program, events, progress=progress, run=run)
-    return Matches(RegexFound(program, matchset, run), source, engine, native, memory_limit)
+    return Matches(RegexFound(program=program, whole=matchset, run=run, **place))
 
 
 # Open the explorer.

@@ -16,8 +16,7 @@ from cepkit.results.doors import open_door
 
 if TYPE_CHECKING:
     from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
-    from cepkit.results.row_pattern_matches import RowPatternMatches
-    from cepkit.results.row_pattern_windows import RowPatternWindow
+    from cepkit.results.matches import Matches, SparkMatches
     from cepkit.streaming.spark.binding import SparkStreamRowPatterns
 
 
@@ -28,7 +27,7 @@ def sql(
     params: Mapping[str, Any] | None = None,
     memory_limit: MemoryLimit = "auto",
     **tables: Frame,
-) -> RowPatternMatches | RowPatternWindow | SparkStreamRowPatterns:
+) -> Matches | SparkMatches | SparkStreamRowPatterns:
     """Return the result of a SELECT with a row pattern; each keyword names a table.
 
     Parameters
@@ -53,13 +52,14 @@ def sql(
 
     Returns
     -------
-    RowPatternMatches, RowPatternWindow or SparkStreamRowPatterns
-        MATCH_RECOGNIZE gives `RowPatternMatches`, and a WINDOW gives `RowPatternWindow`. A streaming Spark
-        frame gives `SparkStreamRowPatterns`, which ``writeStream`` writes. ``to_frame()`` gives the rows as
-        the kind of frame that came in, or an Arrow table for a DuckDB relation. Without ORDER BY the rows of
-        MATCH_RECOGNIZE are sorted by partition, in the order of their first rows, and then by match. The rows
-        of a WINDOW have the order of the frame. On Spark the result is lazy, one task searches whole
-        partitions, and ORDER BY in the clause or the WINDOW must sort all rows of a partition.
+    Matches, SparkMatches or SparkStreamRowPatterns
+        A Spark frame gives `SparkMatches`. A streaming Spark frame gives `SparkStreamRowPatterns`, which
+        ``writeStream`` writes. ``to_frame()`` gives the rows as the kind of frame that came in, or an Arrow
+        table for a DuckDB relation. Without ORDER BY the rows of MATCH_RECOGNIZE are sorted by partition, in
+        the order of their first rows, and then by match. The rows of a WINDOW have the order of the frame. A
+        row whose match is empty or absent, and a row that a match before it skips, has nulls, and COUNT is 0.
+        On Spark the result is lazy, one task searches whole partitions, and ORDER BY in the clause or the
+        WINDOW must sort all rows of a partition.
 
     Raises
     ------
@@ -130,22 +130,25 @@ def match_rows(
 ) -> Any:
     """Return the matches of a query of MATCH_RECOGNIZE in a frame, or its rows with a WINDOW."""
     from cepkit.language.match_recognize.query import RowPatternQuery, WindowedRows
-    from cepkit.results.row_pattern_matches import ROWS_CURE, RowPatternMatches
+    from cepkit.results.matches import Matches, SparkMatches
 
-    if isinstance(query, WindowedRows):
-        return _window_rows(frame, query, params, memory_limit)
     if spark_module(frame):
-        from cepkit.results.spark.row_patterns import RowsOnSpark
+        from cepkit.results.spark.row_patterns import RowsOnSpark, RowWindowOnSpark
 
-        return RowPatternMatches(RowsOnSpark(frame, query, params))
+        if isinstance(query, WindowedRows):
+            return SparkMatches(RowWindowOnSpark(frame, query, params))
+        return SparkMatches(RowsOnSpark(frame, query, params))
     from cepkit.results.match_recognize.memory import RowsInMemory
+    from cepkit.results.match_recognize.windows import RowWindowInMemory
 
     source, native = source_of(frame)
     source = with_types(source, wishes_of_rows(query, params or {}))
+    if isinstance(query, WindowedRows):
+        with bound_memory(memory_limit, RowWindowInMemory.cure):
+            return Matches(RowWindowInMemory(query, source, native, params, memory_limit))
     _refuse_repeated(source, query if isinstance(query, RowPatternQuery) else query.rows)
-    with bound_memory(memory_limit, ROWS_CURE):
-        rows = RowsInMemory(query, source, native, params)
-    return RowPatternMatches(rows, memory_limit)
+    with bound_memory(memory_limit, RowsInMemory.cure):
+        return Matches(RowsInMemory(query, source, native, params, memory_limit))
 
 
 def _refuse_repeated(source: Source, rows: RowPatternQuery) -> None:
@@ -155,22 +158,6 @@ def _refuse_repeated(source: Source, rows: RowPatternQuery) -> None:
     for node in nodes:
         if isinstance(node, ex.Attribute | ex.Reference) and node.name in source.duplicates:
             raise repeated_column(node.name)
-
-
-def _window_rows(
-    frame: Frame, query: WindowedRows, params: Mapping[str, Any] | None, memory_limit: MemoryLimit
-) -> RowPatternWindow:
-    """Return the rows of a frame with a WINDOW."""
-    from cepkit.results.row_pattern_windows import RowPatternWindow, RowWindowInMemory
-
-    if spark_module(frame):
-        from cepkit.results.spark.row_patterns import RowWindowOnSpark
-
-        return RowPatternWindow(RowWindowOnSpark(frame, query, params))
-    source, native = source_of(frame)
-    source = with_types(source, wishes_of_rows(query, params or {}))
-    with bound_memory(memory_limit, "Narrow the frame of the WINDOW"):
-        return RowPatternWindow(RowWindowInMemory(query, source, native, params))
 
 
 def _table(name: str, query: str, tables: Mapping[str, Frame]) -> Frame:

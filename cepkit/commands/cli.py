@@ -23,7 +23,6 @@ from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows,
 from cepkit.language.recognizing import is_match_recognize
 from cepkit.language.regex.query import RegexQuery
 from cepkit.progress import show_progress
-from cepkit.results.matches import Matches
 
 USER_ERROR = 2
 MOST_WRITTEN = 10_000_000  # matches in a file
@@ -237,7 +236,7 @@ def _say_more(matches: Any, n_matches: int, rows: str, n_shown: int, limit: int)
 
 def _count_rows(matches: Any) -> int | None:
     """Return the number of rows of all matches; None on Spark, where counting them is a job of its own."""
-    if not isinstance(matches, Matches):
+    if not matches._found.is_in_memory:
         return None
     if isinstance(matches.query, RegexQuery):
         return int(matches._found.whole.first_item_of_match[-1])
@@ -371,7 +370,7 @@ def _first_rows(matches: Any, rows: str, limit: int) -> Any:
     """Return the first ``limit`` rows of the result as a pandas frame."""
     if rows == "one":
         return matches.head(limit)
-    if isinstance(matches, Matches):
+    if matches._found.is_in_memory:
         return matches[:limit].to_frame(rows="all").head(limit)  # enough, as every match has a row
     return _as_pandas(matches.to_frame(rows="all").limit(limit))
 

@@ -42,8 +42,6 @@ from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import check_engine
 from cepkit.planning.queries import NAMES, check_keywords
 from cepkit.results.matches import Matches
-from cepkit.results.row_pattern_matches import RowPatternMatches
-from cepkit.results.spark.matches import SparkMatches
 from cepkit.widgets.base import show_with_still
 
 DRAWN_S = 0.5  # how long the still of a board waits for the first events
@@ -148,7 +146,7 @@ class Explorer:
         return query.whole if isinstance(query, RowsQuery) else query
 
     @property
-    def matches(self) -> Matches | RowPatternMatches | SparkMatches | None:
+    def matches(self) -> Matches | None:
         """The shown result, as ``df.cep.match`` returns it; None before the first result.
 
         The explorer shows the first matches before it has counted all of them; `wait` waits for the count.

@@ -25,7 +25,6 @@ from cepkit.language.cheat_sheet import say_query
 from cepkit.language.expressions.durations import count_text
 from cepkit.plots import theme
 from cepkit.plots.stills.png import Picture, png, size_of, without_controls
-from cepkit.results.matches import Matches
 
 # A stand-alone page of an explorer: one HTML file with its style and pictures in it.
 
@@ -269,7 +268,7 @@ class Taker:
             return TakenRows(as_pandas(matches.to_frame(limit=None)), "matches", "")
         part = (
             matches[:MOST_ROWS].to_frame(limit=None)
-            if isinstance(matches, Matches)
+            if matches._found.is_in_memory
             else matches.head(MOST_ROWS)
         )
         frame = as_pandas(part)

@@ -1,266 +1,159 @@
-"""The base class by which `Matches` reads the matches of any kind of query, and matches one by one."""
+"""What a result reads, for any kind of query and frame; checks of arguments; matches one by one; texts."""
 
 from __future__ import annotations
 
 import functools
+import html
 import operator
+import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeVar, cast
 
 import numpy as np
 import pandas as pd
 
-from cepkit.engines.measures.regex_measures import Measured
 from cepkit.engines.shared.sequence_set import FEW_MATCHES
 from cepkit.errors import (
     CepError,
     ResultTooLargeError,
+    UnsupportedQueryError,
     WrongTypeError,
     column_not_found,
     short_text,
     whole_number,
 )
-from cepkit.events import Events, Frame, Source
-from cepkit.frames.pandas import as_pandas
+from cepkit.events import Frame
 from cepkit.language.expressions.durations import count_text
-from cepkit.limits import bound_memory
+from cepkit.limits import MemoryLimit, bound_memory
 
 if TYPE_CHECKING:
-    from cepkit.engines.counting.estimate import CountEstimate
+    from cepkit.planning.planner import Engine
+
+CURE = (
+    "Take a part with head(), sample() or a slice, ask for count() or aggregate(), go through chunks(), or "
+    "write the matches with write_parquet()"
+)
 
 
-# The base class by which `Matches` reads the matches of any kind of query.
+class FoundResult(ABC):
+    """What a result reads: the matches of a query in a frame. `Matches` documents the methods.
 
-DRAWN = 200  # matches that a picture shows when they must be built first
-
-
-class Items(Protocol):
-    """The events of some matches: match m has the items from ``first_item_of_match[m]`` to ``[m + 1]``."""
-
-    @property
-    def event_of_item(self) -> np.ndarray:
-        """Return the positions of the items in stream order."""
-        ...
-
-    @property
-    def first_item_of_match(self) -> np.ndarray:
-        """Return where the items of each match begin, int64, (n_matches + 1,)."""
-        ...
-
-    @property
-    def match_of_item(self) -> np.ndarray:
-        """Return the match of each item, int64, (n_items,)."""
-        ...
-
-
-class Part(Protocol):
-    """Some matches as arrays: a `MatchSet` or a `MatchBlock`."""
-
-    @property
-    def first(self) -> np.ndarray:
-        """Return the positions of the first events, int64, (n_matches,)."""
-        ...
-
-    @property
-    def last(self) -> np.ndarray:
-        """Return the positions of the last events, int64, (n_matches,)."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def take(self, matches: np.ndarray | slice) -> Part:
-        """Return these matches in the given order."""
-        ...
-
-
-AnyPart = TypeVar("AnyPart", bound=Part)
-
-
-class FoundMatches(ABC, Generic[AnyPart]):
-    """The matches of a program in some events, in canonical order, built on demand.
-
-    What a kind of query does not define asks the engine's own object.
-
+    A method that a kind of query or frame does not have raises the text in ``refusals``.
     """
 
-    program: Any  # a `Program` or a `SequenceProgram`
-    whole: Any  # the engine's own object: a `MatchSet` or a `SequenceSet`
-    run: Any  # the engine's record of its run, or None
-    hint: str  # the call that explains why nothing matches
+    engine: Engine
+    run: Any = None  # the engine's record of its run
+    memory_limit: MemoryLimit = "auto"
+    cure: str = CURE  # what to do when the limit is too small
+    is_in_memory: bool = True
+    params: Mapping[str, Any] | None = None  # the values that the explorer needs besides the query
+    refusals: ClassVar[Mapping[str, str]] = {}
 
     @property
-    def events(self) -> Events:
-        """Return the events that were searched."""
-        return self.whole.events
+    @abstractmethod
+    def query(self) -> Any:
+        """The query as a value."""
 
-    def count(self) -> int:
-        """Return the exact number of matches."""
-        return self.whole.count()
+    @property
+    @abstractmethod
+    def frame(self) -> Frame:
+        """The frame that was searched."""
+
+    @abstractmethod
+    def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> Any:
+        """Return the number of matches, or an estimate of it."""
 
     def any(self) -> bool:
         """Return whether a match exists."""
-        return self.whole.any()
-
-    def at_least(self) -> tuple[int, bool]:
-        """Return a lower bound of the number of matches that is cheap to find, and whether it is exact."""
-        return self.whole.at_least()
-
-    def at_most(self) -> int:
-        """Return a number that the count does not exceed: the count unless another is quicker to find."""
-        return self.count()
-
-    def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
-        """Return the rising positions where matches end, and the number of matches that end at each."""
-        return self.whole.ends()
-
-    def first(self, n: int) -> AnyPart:
-        """Return the first ``n`` matches, or all when there are no more."""
-        return self.whole.first(n)
-
-    def glance(self, n: int) -> AnyPart:
-        """Return up to ``n`` matches; the first ones if they are cheap to find."""
-        return self.whole.glance(n)
-
-    def sample(self, n: int, seed: int) -> AnyPart:
-        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
-        return self.whole.sample(n, seed)
-
-    def take(self, numbers: Sequence[int]) -> AnyPart:
-        """Return the matches with these numbers, in this order."""
-        return self.whole.take(list(numbers))
-
-    def blocks(self, size: int) -> Iterator[AnyPart]:
-        """Yield all matches in blocks of at most ``size``."""
-        return self.whole.blocks(size)
+        return self.count() > 0
 
     @abstractmethod
-    def bytes_to_build(self, n: int) -> int:
-        """Return the least memory in bytes that ``n`` matches take while they are built."""
-
-    @property
-    @abstractmethod
-    def nothing(self) -> AnyPart:
-        """Return no matches."""
+    def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
+        """Return the matches as a frame."""
 
     @abstractmethod
-    def estimate(self, samples: int, seed: int) -> CountEstimate:
-        """Return an estimate of the number of matches."""
+    def text(self) -> str:
+        """Return what was found, and a few rows."""
 
-    @abstractmethod
-    def for_picture(self) -> AnyPart:
-        """Return the matches from which a picture selects."""
+    def html(self) -> str | None:
+        """Return what was found, and a few rows, as HTML; None for the text."""
+        return paragraphs(self.text())
 
-    @abstractmethod
-    def all(self) -> AnyPart:
-        """Return all matches."""
+    def count_by_last(self) -> Frame:
+        """Return the number of matches that end at each row."""
+        self.refuse("count_by_last")
 
-    @abstractmethod
-    def narrow(self, numbers: range) -> FoundMatches[AnyPart]:
-        """Return the matches with these numbers as a result of their own."""
+    def head(self, n: int) -> Frame:
+        """Return the first matches."""
+        self.refuse("head")
 
-    @abstractmethod
-    def measure(self, part: AnyPart, source: Source) -> Mapping[str, Measured]:
-        """Return the result columns of a part."""
+    def sample(self, n: int, seed: int) -> Frame:
+        """Return a uniform sample of the matches."""
+        self.refuse("sample")
 
-    @abstractmethod
-    def items(self, part: AnyPart) -> Items:
-        """Return the events of a part."""
+    def take(self, numbers: Sequence[int]) -> Frame:
+        """Return the matches with these numbers."""
+        self.refuse("take")
 
-    @abstractmethod
-    def variables(self, part: AnyPart) -> np.ndarray:
-        """Return the variable of each item of a part, as an array of objects."""
+    def match(self, key: int) -> Match:
+        """Return a match by its number."""
+        self.refuse("match")
 
-    @abstractmethod
-    def aggregate(self, source: Source, aggregates: Mapping[str, str]) -> pd.Series:
+    def narrow(self, key: slice) -> FoundResult:
+        """Return the matches of a slice."""
+        self.refuse("narrow")
+
+    def matches(self) -> Iterator[Match]:
+        """Return an iterator over the matches."""
+        self.refuse("matches")
+
+    def chunks(self, size: int) -> Iterator[Frame]:
+        """Return an iterator over frames of at most ``size`` rows."""
+        self.refuse("chunks")
+
+    def write_parquet(self, path: str | os.PathLike, rows: str, overwrite: bool) -> int:
+        """Write all matches into a file, and return the number of rows."""
+        self.refuse("write_parquet")
+
+    def aggregate(self, aggregates: Mapping[str, str]) -> pd.Series:
         """Return aggregates over the events of all matches."""
+        self.refuse("aggregate")
 
+    def lineage(self, number: int | None, limit: Limit) -> Frame:
+        """Return one row per matched row."""
+        self.refuse("lineage")
 
-class FoundInMemory(FoundMatches[AnyPart]):
-    """Matches that are all in memory, in the order of their last rows."""
+    def tag(self) -> Frame:
+        """Return the frame with the match and the variable of each row."""
+        self.refuse("tag")
 
-    def count(self) -> int:
-        """Return the exact number of matches."""
-        return len(self.whole)
+    def drawn(self, what: str) -> Any:
+        """Return the matches in memory that a picture reads; ``what`` is the method that draws it."""
+        self.refuse(what)
 
-    def any(self) -> bool:
-        """Return whether a match exists."""
-        return len(self.whole) > 0
-
-    def at_least(self) -> tuple[int, bool]:
-        """Return the number of matches, which is exact."""
-        return len(self.whole), True
-
-    def bytes_to_build(self, n: int) -> int:
-        """Return 0: the matches are built."""
-        return 0
-
-    @property
-    def nothing(self) -> AnyPart:
-        """Return no matches."""
-        return self.whole.take(slice(0, 0))
-
-    def estimate(self, samples: int, seed: int) -> CountEstimate:
-        """Return the exact number of matches as an estimate."""
-        from cepkit.engines.counting.estimate import exactly
-
-        return exactly(len(self.whole))
-
-    def ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rising positions where matches end, and the number of matches that end at each."""
-        return np.unique(self.whole.last, return_counts=True)
-
-    def first(self, n: int) -> AnyPart:
-        """Return the first ``n`` matches, or all when there are no more."""
-        return self.whole.take(slice(0, n))
-
-    glance = first
-
-    def for_picture(self) -> AnyPart:
-        """Return all matches: a picture selects from them."""
-        return self.whole
-
-    def sample(self, n: int, seed: int) -> AnyPart:
-        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
-        n_matches = len(self.whole)
-        drawn = np.random.default_rng(seed).choice(n_matches, size=min(n, n_matches), replace=False)
-        return self.whole.take(np.sort(drawn))
-
-    def take(self, numbers: Sequence[int]) -> AnyPart:
-        """Return the matches with these numbers, in this order."""
-        return self.whole.take(np.asarray(numbers, np.int64))
-
-    def blocks(self, size: int) -> Iterator[AnyPart]:
-        """Yield all matches in blocks of at most ``size``."""
-        for start in range(0, len(self.whole), size):
-            yield self.whole.take(slice(start, start + size))
-
-    def all(self) -> AnyPart:
-        """Return all matches."""
-        return self.whole
+    def refuse(self, method: str) -> NoReturn:
+        """Raise `UnsupportedQueryError` with the reason."""
+        raise UnsupportedQueryError(self.refusals.get(method) or f"{method}: {self.refusals['']}")
 
 
 # Checks of the arguments that the methods of every result take.
 
 LIMIT = 1_000_000  # matches that a result builds at once in memory unless the user gives another limit
 Limit = int | Literal["auto"] | None
-CURE = (
-    "Take a part with head(), sample() or a slice, ask for count() or aggregate(), go through chunks(), or "
-    "write the matches with write_parquet()"
-)
 PER_CELL = 32  # bytes of a value of the result: its row, its Arrow value, and its copies
 PER_NUMBER = 100  # bytes of the number of a match: a Python integer in lists and in a set
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def bounded(method: _Method) -> _Method:
-    """Return a method of a result that obeys its ``_memory_limit``; ``_cure`` says what else to do."""
+    """Return a method of a result that obeys the limit of memory of what it reads."""
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **keywords: Any) -> Any:
-        with bound_memory(self._memory_limit, self._cure):
+        with bound_memory(self._found.memory_limit, self._found.cure):
             return method(self, *args, **keywords)
 
     return cast(_Method, call)
@@ -303,6 +196,12 @@ def check_key(key: Any) -> None:
     """Raise `WrongTypeError` unless the key of ``matches[key]`` is an integer."""
     if not isinstance(key, int | np.integer) or isinstance(key, np.timedelta64):
         raise WrongTypeError(f"matches are numbered, got {short_text(repr(key))}; for columns use to_frame()")
+
+
+def check_exact(method: str, why: str) -> None:
+    """Raise `UnsupportedQueryError` for another ``method`` of counting than ``"exact"``."""
+    if method != "exact":
+        raise UnsupportedQueryError(f"method={short_text(repr(method))}: {why}")
 
 
 def number_of_items(what: str, numbers: Any) -> int:
@@ -400,21 +299,26 @@ class Match:
         return f"Match({self.number}: {shown}; {len(self.rows)} rows)"
 
 
-def matches_of_part(
-    found: FoundMatches[Any], part: Part, first_number: int, source: Source, native: Callable[[Frame], Frame]
-) -> Iterator[Match]:
-    """Yield the matches of a part, numbered from ``first_number``, with rows of the kind of ``native``."""
-    table = as_pandas(source.result(found.measure(part, source)))
-    variables, items = found.variables(part), found.items(part)
-    row_of_item = found.events.rows(items.event_of_item.astype(np.int64, copy=False))
-    for i in range(len(part)):
-        span = slice(items.first_item_of_match[i], items.first_item_of_match[i + 1])
-        rows = source.rows(row_of_item[span], {"variable": variables[span]})
-        # A row taken as one Series would have a single type.
-        measures = {name: plain_value(table[name].iloc[i]) for name in table.columns}
-        yield Match(first_number + i, measures, native(rows))
-
-
 def plain_value(value: Any) -> Any:
     """Return a numpy number as a Python value; other values stay unchanged."""
     return value.item() if isinstance(value, np.integer | np.floating | np.bool_) else value
+
+
+# Texts of results: the first rows between what is said before and after them.
+
+SHOWN = 10  # rows in the text of a result
+
+
+def text_of_table(head: str, table: pd.DataFrame, more: str) -> str:
+    """Return the first rows of a result as text, between what is said before and after them."""
+    return "\n".join(part for part in (head, table.to_string(max_rows=SHOWN), more) if part)
+
+
+def html_of_table(head: str, table: pd.DataFrame, more: str) -> str:
+    """Return the first rows of a result as HTML, between what is said before and after them as HTML."""
+    return head + table.to_html(max_rows=SHOWN, border=0) + (f"<p>{more}</p>" if more else "")
+
+
+def paragraphs(text: str) -> str:
+    """Return each line of a text as a paragraph of HTML."""
+    return "".join(f"<p>{html.escape(line)}</p>" for line in text.splitlines())

@@ -1,333 +1,638 @@
-"""What `Matches` is made of: the parts it builds, its counts, its files, its picture and its text."""
+"""The matches in a frame in memory: parts, counts, frames, files, pictures and texts of any kind of query."""
 
 from __future__ import annotations
 
 import html
 import os
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.engines.measures.regex_measures import Picked
+from cepkit.engines.measures.regex_measures import Measured, Picked
 from cepkit.errors import CepError, short_text
-from cepkit.events import Frame, Source
+from cepkit.events import Events, Frame, Source
 from cepkit.frames.arrow import check_free
+from cepkit.frames.pandas import as_pandas
 from cepkit.frames.writing import check_target, write_blocks
 from cepkit.language.expressions.durations import count_text
 from cepkit.limits import MemoryLimit, bound_memory, check_memory, fits_memory
+from cepkit.planning.planner import Engine
 from cepkit.plots.timeline.selection import Totals
 from cepkit.plots.timeline.timeline import plot_matches
 from cepkit.progress import checkpoint, show_progress
-from cepkit.results.found import CURE, LIMIT, PER_CELL, FoundMatches, Part, check_limit, check_rows
+from cepkit.results.found import (
+    LIMIT,
+    PER_CELL,
+    PER_NUMBER,
+    SHOWN,
+    FoundResult,
+    Limit,
+    Match,
+    array_of_range,
+    bounds_of,
+    check_key,
+    check_limit,
+    check_rows,
+    html_of_table,
+    limit_of,
+    most_needed,
+    number_of,
+    number_of_items,
+    paragraphs,
+    plain_value,
+    text_of_table,
+)
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from cepkit.engines.counting.estimate import CountEstimate
 
-
-# Matches that are built within the limits of a result: of memory, and of the number of matches.
-
+DRAWN = 200  # matches that a picture shows when they must be built first
+TOGETHER = 1000  # matches that are built at once without a check of their memory
 _MANY_COLUMNS = 1000  # few matches that fit with this many columns need no other check
 _LISTED_AT_ONCE = 1 << 16  # matches that are listed without a count of them
-TOGETHER = 1000  # matches that are built at once without a check of their memory
-
-
-def number_of_columns(found: FoundMatches[Any], source: Source) -> int:
-    """Return the number of columns of a frame with a row for each match."""
-    return len(found.measure(found.nothing, source))
-
-
-def all_matches(found: FoundMatches[Any], limit: int | None, source: Source | None = None) -> Part:
-    """Return all matches if there are at most ``limit``; the columns of ``source`` need memory as well."""
-    most = found.at_most()
-    are_few = most <= _LISTED_AT_ONCE and (limit is None or most <= limit)
-    if are_few and fits_memory(found.bytes_to_build(most)):  # nobody need count them first
-        part = found.all()
-        _check_frame(found, len(part), source)
-        return part
-    n = found.count()
-    check_limit(n, limit)
-    _check_frame(found, n, source)
-    return found.all()
-
-
-def _check_frame(found: FoundMatches[Any], n: int, source: Source | None) -> None:
-    if n > TOGETHER or not fits_memory(_bytes_of(found, n, _MANY_COLUMNS)):
-        n_columns = 0 if source is None else number_of_columns(found, source)
-        check_memory(_bytes_of(found, n, n_columns), f"{count_text(n)} matches")
-
-
-def check_building(
-    found: FoundMatches[Any], source: Source, n: int, bytes_each: int = 0, *, is_asked: bool = False
-) -> None:
-    """Raise if the frame of ``n`` matches, or of all if there are no more, takes too much memory.
-
-    ``bytes_each`` is what each match takes besides. ``is_asked`` says that all ``n`` matches are built, even
-    if some of them are the same.
-
-    """
-    if n <= TOGETHER:
-        return
-    n_columns = number_of_columns(found, source)
-    needed = _bytes_of(found, n, n_columns) + bytes_each * n
-    if fits_memory(needed):
-        return  # without counting the matches
-    if not is_asked and (there := found.count()) < n:
-        n, needed = there, _bytes_of(found, there, n_columns) + bytes_each * there
-    check_memory(needed, f"{count_text(n)} matches")
-
-
-def _bytes_of(found: FoundMatches[Any], n: int, n_columns: int) -> int:
-    return found.bytes_to_build(n) + PER_CELL * n * n_columns
-
-
-def chunks_of(
-    found: FoundMatches[Any], size: int, frame_of: Callable[[Part], Frame], memory_limit: MemoryLimit
-) -> Iterator[Frame]:
-    """Yield all matches as frames of at most ``size`` rows, each built within the limit of memory."""
-    blocks = found.blocks(size)
-    while True:
-        with show_progress("building matches"), bound_memory(memory_limit, CURE):
-            part = next(blocks, None)
-            frame = None if part is None else frame_of(part)
-        if part is None:
-            return
-        yield frame
-
-
-# The numbers of matches: all of them, those that end at each row, and what is known without a count.
-
-
-def count_matches(found: FoundMatches[Any], method: str, samples: int, seed: int) -> int | CountEstimate:
-    """Return the number of matches, or an estimate of it; see `Matches.count`."""
-    if not isinstance(method, str) or method not in ("exact", "estimate"):
-        raise CepError(f"method={short_text(repr(method))}: a count is 'exact' or an 'estimate'")
-    return found.count() if method == "exact" else found.estimate(samples, seed)
-
-
-def counts_by_last(found: FoundMatches[Any], source: Source) -> pd.DataFrame:
-    """Return the number of matches that end at each row; see `Matches.count_by_last`."""
-    positions, counts = found.ends()
-    rows = found.events.rows(np.asarray(positions, np.int64))
-    columns = {"index": source.index_labels(rows)}
-    query = found.program.query
-    for name in dict.fromkeys((*query.partition_by, *query.order_by)):
-        columns[name] = source.arrow(name, rows).to_pandas()
-    columns["count"] = counts if isinstance(counts, np.ndarray) else np.array(counts, dtype=object)
-    return pd.DataFrame(columns)
-
-
-def at_least(found: FoundMatches[Any], n_seen: int) -> tuple[int, bool]:
-    """Return a cheap lower bound of the number of matches after ``n_seen`` were built; say if exact."""
-    n, is_exact = found.at_least()
-    return max(n, n_seen), is_exact
-
-
-# The picture of a result: its first matches, and the totals that the title says.
-
-
-def draw_matches(
-    found: FoundMatches[Any], source: Source, *, value: str | None, partitions: int, max_events: int
-) -> go.Figure:
-    """Draw the first matches over the events of their partitions; see `Matches.plot`."""
-    part = found.for_picture()
-
-    def marks(numbers: np.ndarray) -> pd.DataFrame:
-        chosen = part.take(numbers)
-        items = found.items(chosen)
-        return pd.DataFrame(
-            {
-                "match": numbers[items.match_of_item],
-                "variable": found.variables(chosen),
-                "position": items.event_of_item,
-            }
-        )
-
-    return plot_matches(
-        found.program.query, source, found.events, found.program.columns,
-        found.events.partition_of_event[part.last], marks, partial(_totals, found, part),
-        value=value, partitions=partitions, max_events=max_events,
-    )  # fmt: skip
-
-
-def _totals(found: FoundMatches[Any], part: Part, n_partitions: int) -> Totals:
-    """Return the totals for a picture of ``part`` without building more matches."""
-    events = found.events
-    n, is_exact = at_least(found, len(part))
-    n_partitions_matched = n_events_matched = None
-    if is_exact:
-        is_whole = n == len(part)
-        ends = part.last if is_whole else np.asarray(found.ends()[0], np.int64)
-        n_partitions_matched = len(np.unique(events.partition_of_event[ends]))
-        if is_whole:
-            n_events_matched = len(np.unique(found.items(part).event_of_item))
-    return Totals(events.n_events, n_partitions, n, is_exact, n_partitions_matched, n_events_matched)
-
-
-# The text of a result: how many matches there are, its first rows, and how to get the others.
-
-SHOWN = 10  # rows in the text of a result
+_IN_GROUP = 1 << 18  # matches in a row group of a Parquet file
 _NOT_SEEN = "none in the part that was searched so far; count() searches all of it"
 
 
-def headline(found: FoundMatches[Any], n_shown: int) -> str:
-    """Return how many matches there are, and in what; ``n_shown`` of them are built."""
-    query, events = found.program.query, found.events
-    n, is_exact = at_least(found, n_shown)
-    # A category without rows has a code but is no partition.
-    n_partitions = int(np.count_nonzero(np.bincount(events.partition_of_event)))
-    plural, by = "" if n_partitions == 1 else "s", query.partition_by
-    parts = f", {n_partitions:,} partition{plural} by {', '.join(by)}" if by else ""
-    if n == 0:
-        count = "no match" if is_exact else "no match so far"
-    else:
-        count = "1 match" if n == 1 and is_exact else f"{count_text(n, exact=is_exact)} matches"
-    return f"{count} of {str(query.pattern)!r} in {events.n_events:,} events{parts}"
+class Items(Protocol):
+    """The events of some matches: match m has the items from ``first_item_of_match[m]`` to ``[m + 1]``."""
+
+    @property
+    def event_of_item(self) -> np.ndarray:
+        """Return the positions of the items in stream order."""
+        ...
+
+    @property
+    def first_item_of_match(self) -> np.ndarray:
+        """Return where the items of each match begin, int64, (n_matches + 1,)."""
+        ...
+
+    @property
+    def match_of_item(self) -> np.ndarray:
+        """Return the match of each item, int64, (n_items,)."""
+        ...
 
 
-def how_many_more(found: FoundMatches[Any], n_shown: int) -> str:
-    """Return how many matches there are besides ``n_shown``; empty if there are no more."""
-    n, is_exact = at_least(found, n_shown)
-    more = n - n_shown
-    if not is_exact:
-        if not n:
-            return _NOT_SEEN
-        return f"… {count_text(more, exact=False)} more" if more > 0 else "… perhaps more"
-    return f"… {count_text(more)} more" if more > 0 else ""
+class Part(Protocol):
+    """Some matches as arrays: a `MatchSet` or a `MatchBlock`."""
+
+    @property
+    def first(self) -> np.ndarray:
+        """Return the positions of the first events, int64, (n_matches,)."""
+        ...
+
+    @property
+    def last(self) -> np.ndarray:
+        """Return the positions of the last events, int64, (n_matches,)."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def take(self, matches: np.ndarray | slice) -> Part:
+        """Return these matches in the given order."""
+        ...
 
 
-def call_for_more(found: FoundMatches[Any]) -> str:
-    """Return the call that shows more matches, as HTML."""
-    n, is_exact = at_least(found, 0)
-    if not is_exact:
-        return "<code>count()</code> finds all of them"
-    if n > LIMIT:
-        return "<code>sample(…)</code> draws from all of them"
-    return "<code>to_frame()</code> has them all"
+AnyPart = TypeVar("AnyPart", bound=Part)
 
 
-def text_of_table(head: str, table: pd.DataFrame, more: str) -> str:
-    """Return the first rows of a result as text, between what is said before and after them."""
-    return "\n".join(part for part in (head, table.to_string(max_rows=SHOWN), more) if part)
+def _same(frame: Frame) -> Frame:
+    return frame
 
 
-def html_of_table(head: str, table: pd.DataFrame, more: str) -> str:
-    """Return the first rows of a result as HTML, between what is said before and after them as HTML."""
-    return head + table.to_html(max_rows=SHOWN, border=0) + (f"<p>{more}</p>" if more else "")
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FoundMatches(FoundResult, Generic[AnyPart]):
+    """The matches of a program in some events, in canonical order, built on demand as parts.
 
-
-def paragraphs(text: str) -> str:
-    """Return each line of a text as a paragraph of HTML."""
-    return "".join(f"<p>{html.escape(line)}</p>" for line in text.splitlines())
-
-
-# The matched rows as a frame, as lineage, as a table for a file, and as tags of all rows.
-
-
-def lineage_frame(found: FoundMatches[Any], part: Part, first_number: int, source: Source) -> pd.DataFrame:
-    """Return ``match``, ``variable``, ``position`` and ``index`` of every row of a part.
-
-    The matches of the part are numbered from ``first_number``; ``source`` is the searched frame.
-
+    What a kind of query does not define asks the engine's own object.
     """
-    items = found.items(part)
-    check_memory(PER_CELL * 4 * len(items.event_of_item), f"the rows of {len(part):,} matches")
-    match = items.match_of_item
-    positions = items.event_of_item.astype(np.int64, copy=False)
-    if first_number:
-        match = (match if first_number < 2**62 else match.astype(object)) + first_number
-    return pd.DataFrame(
-        {
-            "match": match,
-            "variable": found.variables(part),
-            "position": positions,
-            "index": source.index_labels(found.events.rows(positions)),
-        }
-    )
+
+    program: Any  # a `Program` or a `SequenceProgram`
+    whole: Any  # the engine's own object: a `MatchSet` or a `SequenceSet`
+    source: Source  # the searched frame
+    engine: Engine
+    native: Callable[[Frame], Frame] = _same  # makes a frame of the kind that was searched
+    memory_limit: MemoryLimit = "auto"
+    note: str = ""  # what the text says after the number of matches
+    hint = ""  # the call that explains why nothing matches
+
+    @property
+    def query(self) -> Any:
+        """The query as a value."""
+        return self.program.query
+
+    @property
+    def frame(self) -> Frame:
+        """The frame that was searched."""
+        return self.source.frame
+
+    @property
+    def events(self) -> Events:
+        """Return the events that were searched."""
+        return self.whole.events
+
+    # --- parts
+
+    def any(self) -> bool:
+        """Return whether a match exists."""
+        return self.whole.any()
+
+    def n_matches(self) -> int:
+        """Return the exact number of matches."""
+        return self.whole.count()
+
+    def at_least(self) -> tuple[int, bool]:
+        """Return a lower bound of the number of matches that is cheap to find, and whether it is exact."""
+        return self.whole.at_least()
+
+    def at_most(self) -> int:
+        """Return a number that the count does not exceed: the count unless another is quicker to find."""
+        return self.n_matches()
+
+    def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
+        """Return the rising positions where matches end, and the number of matches that end at each."""
+        return self.whole.ends()
+
+    def first(self, n: int) -> AnyPart:
+        """Return the first ``n`` matches, or all when there are no more."""
+        return self.whole.first(n)
+
+    def glance(self, n: int) -> AnyPart:
+        """Return up to ``n`` matches; the first ones if they are cheap to find."""
+        return self.whole.glance(n)
+
+    def draw(self, n: int, seed: int) -> AnyPart:
+        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
+        return self.whole.sample(n, seed)
+
+    def pick(self, numbers: Sequence[int]) -> AnyPart:
+        """Return the matches with these numbers, in this order."""
+        return self.whole.take(list(numbers))
+
+    def blocks(self, size: int) -> Iterator[AnyPart]:
+        """Yield all matches in blocks of at most ``size``."""
+        return self.whole.blocks(size)
+
+    @abstractmethod
+    def bytes_to_build(self, n: int) -> int:
+        """Return the least memory in bytes that ``n`` matches take while they are built."""
+
+    @property
+    @abstractmethod
+    def nothing(self) -> AnyPart:
+        """Return no matches."""
+
+    @abstractmethod
+    def estimate(self, samples: int, seed: int) -> CountEstimate:
+        """Return an estimate of the number of matches."""
+
+    @abstractmethod
+    def for_picture(self) -> AnyPart:
+        """Return the matches from which a picture selects."""
+
+    @abstractmethod
+    def all(self) -> AnyPart:
+        """Return all matches."""
+
+    @abstractmethod
+    def among(self, numbers: range) -> Any:
+        """Return the matches with these numbers, as an object that can be ``whole``."""
+
+    @abstractmethod
+    def measure(self, part: AnyPart) -> Mapping[str, Measured]:
+        """Return the result columns of a part."""
+
+    @abstractmethod
+    def items(self, part: AnyPart) -> Items:
+        """Return the events of a part."""
+
+    @abstractmethod
+    def variables(self, part: AnyPart) -> np.ndarray:
+        """Return the variable of each item of a part, as an array of objects."""
+
+    def frame_of(self, part: AnyPart) -> Frame:
+        """Return a part as a frame of the kind that was searched, with a row for each match."""
+        return self.native(self.source.result(self.measure(part)))
+
+    # --- how many
+
+    def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int | CountEstimate:
+        """Return the number of matches, or an estimate of it."""
+        if not isinstance(method, str) or method not in ("exact", "estimate"):
+            raise CepError(f"method={short_text(repr(method))}: a count is 'exact' or an 'estimate'")
+        return self.n_matches() if method == "exact" else self.estimate(samples, seed)
+
+    def count_by_last(self) -> pd.DataFrame:
+        """Return the number of matches that end at each row."""
+        positions, counts = self.ends()
+        rows = self.events.rows(np.asarray(positions, np.int64))
+        columns = {"index": self.source.index_labels(rows)}
+        for name in dict.fromkeys((*self.query.partition_by, *self.query.order_by)):
+            columns[name] = self.source.arrow(name, rows).to_pandas()
+        columns["count"] = counts if isinstance(counts, np.ndarray) else np.array(counts, dtype=object)
+        return pd.DataFrame(columns)
+
+    # --- matches that are built within the limits of memory and of the number of matches
+
+    def _all(self, limit: Limit, *, with_columns: bool = False) -> AnyPart:
+        """Return all matches if there are at most ``limit``; their columns may need memory as well."""
+        n_wanted = limit_of(limit, LIMIT)
+        most = self.at_most()
+        are_few = most <= _LISTED_AT_ONCE and (n_wanted is None or most <= n_wanted)
+        if are_few and fits_memory(self.bytes_to_build(most)):  # nobody need count them first
+            part = self.all()
+            self._check_frame(len(part), with_columns)
+            return part
+        n = self.n_matches()
+        check_limit(n, n_wanted)
+        self._check_frame(n, with_columns)
+        return self.all()
+
+    def _check_frame(self, n: int, with_columns: bool) -> None:
+        if n > TOGETHER or not fits_memory(self._bytes_of(n, _MANY_COLUMNS)):
+            n_columns = len(self.measure(self.nothing)) if with_columns else 0
+            check_memory(self._bytes_of(n, n_columns), f"{count_text(n)} matches")
+
+    def _check_building(self, n: int, bytes_each: int = 0, *, is_asked: bool = False) -> None:
+        """Raise if the frame of ``n`` matches, or of all if there are no more, takes too much memory.
+
+        ``bytes_each`` is what each match takes besides. ``is_asked`` says that all ``n`` matches are built,
+        even if some of them are the same.
+        """
+        if n <= TOGETHER:
+            return
+        n_columns = len(self.measure(self.nothing))
+        needed = self._bytes_of(n, n_columns) + bytes_each * n
+        if fits_memory(needed):
+            return  # without counting the matches
+        if not is_asked and (there := self.n_matches()) < n:
+            n, needed = there, self._bytes_of(there, n_columns) + bytes_each * there
+        check_memory(needed, f"{count_text(n)} matches")
+
+    def _bytes_of(self, n: int, n_columns: int) -> int:
+        return self.bytes_to_build(n) + PER_CELL * n * n_columns
+
+    # --- some of them
+
+    def head(self, n: int) -> Frame:
+        """Return the first matches."""
+        self._check_building(n)
+        return self.frame_of(self.first(n))
+
+    def sample(self, n: int, seed: int) -> Frame:
+        """Return a uniform sample of the matches."""
+        self._check_building(n, PER_NUMBER)
+        return self.frame_of(self.draw(n, seed))
+
+    def take(self, numbers: Sequence[int]) -> Frame:
+        """Return the matches with these numbers."""
+        check = partial(self._check_building, bytes_each=PER_NUMBER, is_asked=True)
+        check(number_of_items("take: numbers", numbers))
+        n, wanted = self.n_matches(), []
+        for number in numbers:
+            wanted.append(number_of(number, n))
+            if len(wanted) % TOGETHER == 0:  # an iterator does not say how many numbers it has
+                check(len(wanted))
+        return self.frame_of(self.pick(wanted))
+
+    def narrow(self, key: slice) -> FoundMatches[AnyPart]:
+        """Return the matches of a slice."""
+        most = most_needed(key)
+        n = self.n_matches() if most is None else len(self.first(most))
+        return replace(self, whole=self.among(range(*bounds_of(key, n))))
+
+    def match(self, key: int) -> Match:
+        """Return a match by its number."""
+        check_key(key)
+        most = most_needed(slice(key + 1))
+        if most is None:
+            number = number_of(key, self.n_matches())
+            part = self.pick([number])
+        else:  # without a count of all
+            part = self.first(most)
+            number = number_of(key, len(part))
+            part = part.take(slice(number, number + 1))
+        return next(self._matches_of(part, number))
+
+    def matches(self) -> Iterator[Match]:
+        """Yield the matches."""
+        number = 0
+        for part in self.blocks(TOGETHER):
+            yield from self._matches_of(part, number)
+            number += len(part)
+
+    def _matches_of(self, part: Any, first_number: int) -> Iterator[Match]:
+        """Yield the matches of a part, numbered from ``first_number``."""
+        table = as_pandas(self.source.result(self.measure(part)))
+        variables, items = self.variables(part), self.items(part)
+        row_of_item = self._rows_of(items)
+        for i in range(len(part)):
+            span = slice(items.first_item_of_match[i], items.first_item_of_match[i + 1])
+            rows = self.source.rows(row_of_item[span], {"variable": variables[span]})
+            # A row taken as one Series would have a single type.
+            measures = {name: plain_value(table[name].iloc[i]) for name in table.columns}
+            yield Match(first_number + i, measures, self.native(rows))
+
+    def _rows_of(self, items: Items) -> np.ndarray:
+        """Return the row of the frame of each item."""
+        return self.events.rows(items.event_of_item.astype(np.int64, copy=False))
+
+    # --- frames
+
+    def chunks(self, size: int) -> Iterator[Frame]:
+        """Yield all matches as frames, each built within the limit of memory."""
+        blocks = self.blocks(size)
+        while True:
+            with show_progress("building matches"), bound_memory(self.memory_limit, self.cure):
+                part = next(blocks, None)
+                frame = None if part is None else self.frame_of(part)
+            if part is None:
+                return
+            yield frame
+
+    def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
+        """Return the matches as a frame."""
+        check_rows(rows)
+        if rows == "one":
+            return self.frame_of(self._all(limit, with_columns=True))
+        part = self._all(limit)
+        items = self.items(part)
+        cells = len(items.event_of_item) * (2 + len(self.source.schema))
+        check_memory(PER_CELL * cells, f"the rows of {len(part):,} matches")
+        numbers = {"match": items.match_of_item, "variable": self.variables(part)}
+        return self.native(self.source.rows(self._rows_of(items), numbers))
+
+    def lineage(self, number: int | None, limit: Limit) -> pd.DataFrame:
+        """Return one row per matched row."""
+        first = 0 if number is None else number_of(number, self.n_matches())
+        part = self._all(limit) if number is None else self.pick([first])
+        items = self.items(part)
+        check_memory(PER_CELL * 4 * len(items.event_of_item), f"the rows of {len(part):,} matches")
+        match = items.match_of_item
+        if first:
+            match = (match if first < 2**62 else match.astype(object)) + first
+        return pd.DataFrame(
+            {
+                "match": match,
+                "variable": self.variables(part),
+                "position": items.event_of_item.astype(np.int64, copy=False),
+                "index": self.source.index_labels(self._rows_of(items)),
+            }
+        )
+
+    def tag(self) -> Frame:
+        """Return the frame with the match and the variable of each row."""
+        events = self.events
+        part = self._all(max(LIMIT, events.n_events))  # more matches than events share rows
+        items = self.items(part)
+        message = (
+            "matched rows belong to several matches, and a tagged row has one; use after_match='past_last', "
+            "or to_frame(rows='all')"
+        )
+        tags = (self._rows_of(items), items.match_of_item, self.variables(part))
+        return self.native(self.source.tagged(tags_of_rows(events.n_events, *tags, message)))
+
+    def write_parquet(self, path: str | os.PathLike, rows: str, overwrite: bool) -> int:
+        """Write all matches into a file, and return the number of rows."""
+        check_rows(rows)
+        target = check_target(path, overwrite=overwrite)
+        with show_progress("counting matches"), bound_memory(self.memory_limit, self.cure):
+            n = self.n_matches()
+        empty = self._table(self.nothing, 0, rows)
+        with (
+            show_progress("matches", n, takes_checkpoints=False) as progress,
+            bound_memory(self.memory_limit, self.cure),
+        ):
+            return write_blocks(target, empty, self.tables(rows, progress))
+
+    def tables(self, rows: str, progress: Callable[[float], None] | None = None) -> Iterator[pa.Table]:
+        """Yield all matches as Arrow tables."""
+        number = 0
+        for part in self.blocks(_IN_GROUP):
+            checkpoint()
+            yield self._table(part, number, rows)
+            number += len(part)
+            if progress is not None:
+                progress(len(part))
+
+    def _table(self, part: Any, first_number: int, rows: str) -> pa.Table:
+        """Return a part as an Arrow table with the columns of `to_frame`, without an index."""
+        if rows == "one":
+            return pa.table(
+                {name: in_arrow(values, self.source) for name, values in self.measure(part).items()}
+            )
+        items = self.items(part)
+        match = pa.array(items.match_of_item + first_number, pa.int64())
+        return table_of_rows(self.source, self._rows_of(items), match, self.variables(part))
+
+    # --- its picture and its text
+
+    def drawn(self, what: str) -> FoundMatches[AnyPart]:
+        """Return the matches in memory that a picture reads."""
+        return self
+
+    def plot(self, value: str | None, partitions: int, max_events: int) -> go.Figure:
+        """Draw the first matches over the events of their partitions."""
+        part: Any = self.for_picture()
+
+        def marks(numbers: np.ndarray) -> pd.DataFrame:
+            chosen = part.take(numbers)
+            items = self.items(chosen)
+            return pd.DataFrame(
+                {
+                    "match": numbers[items.match_of_item],
+                    "variable": self.variables(chosen),
+                    "position": items.event_of_item,
+                }
+            )
+
+        return plot_matches(
+            self.query, self.source, self.events, self.program.columns,
+            self.events.partition_of_event[part.last], marks, partial(self._totals, part),
+            value=value, partitions=partitions, max_events=max_events,
+        )  # fmt: skip
+
+    def _totals(self, part: AnyPart, n_partitions: int) -> Totals:
+        """Return the totals for a picture of ``part`` without building more matches."""
+        n, is_exact = self._at_least(len(part))
+        n_partitions_matched = n_events_matched = None
+        if is_exact:
+            is_whole = n == len(part)
+            ends = part.last if is_whole else np.asarray(self.ends()[0], np.int64)
+            n_partitions_matched = len(np.unique(self.events.partition_of_event[ends]))
+            if is_whole:
+                n_events_matched = len(np.unique(self.items(part).event_of_item))
+        return Totals(self.events.n_events, n_partitions, n, is_exact, n_partitions_matched, n_events_matched)
+
+    def _at_least(self, n_seen: int) -> tuple[int, bool]:
+        """Return a cheap lower bound of the number of matches after ``n_seen`` were built; say if exact."""
+        n, is_exact = self.at_least()
+        return max(n, n_seen), is_exact
+
+    @cached_property
+    def _shown(self) -> pd.DataFrame:
+        return as_pandas(self.source.result(self.measure(self.glance(SHOWN))))
+
+    @cached_property
+    def _around(self) -> tuple[str, str]:
+        """What to say before the shown matches, and what after them."""
+        n_shown = len(self._shown)
+        more = self._how_many_more(n_shown)
+        head = self._headline(n_shown)
+        return f"{head}; {self.note}" if self.note else head, more if n_shown else more or self.hint
+
+    def text(self) -> str:
+        """Return what was found, and a few rows."""
+        head, more = self._around
+        return text_of_table(head, self._shown, more) if len(self._shown) else f"{head}\n{more}"
+
+    def html(self) -> str:
+        """Return what was found, and a few rows, as HTML."""
+        head, more = self._around
+        head = f"<p><b>{html.escape(head)}</b></p>"
+        if not len(self._shown):
+            return head + paragraphs(more)
+        return html_of_table(head, self._shown, f"{more}; {self._call_for_more()}" if more else "")
+
+    def _headline(self, n_shown: int) -> str:
+        """Return how many matches there are, and in what; ``n_shown`` of them are built."""
+        query, events = self.query, self.events
+        n, is_exact = self._at_least(n_shown)
+        # A category without rows has a code but is no partition.
+        n_partitions = int(np.count_nonzero(np.bincount(events.partition_of_event)))
+        plural, by = "" if n_partitions == 1 else "s", query.partition_by
+        parts = f", {n_partitions:,} partition{plural} by {', '.join(by)}" if by else ""
+        if n == 0:
+            count = "no match" if is_exact else "no match so far"
+        else:
+            count = "1 match" if n == 1 and is_exact else f"{count_text(n, exact=is_exact)} matches"
+        return f"{count} of {str(query.pattern)!r} in {events.n_events:,} events{parts}"
+
+    def _how_many_more(self, n_shown: int) -> str:
+        """Return how many matches there are besides ``n_shown``; empty if there are no more."""
+        n, is_exact = self._at_least(n_shown)
+        more = n - n_shown
+        if not is_exact:
+            if not n:
+                return _NOT_SEEN
+            return f"… {count_text(more, exact=False)} more" if more > 0 else "… perhaps more"
+        return f"… {count_text(more)} more" if more > 0 else ""
+
+    def _call_for_more(self) -> str:
+        """Return the call that shows more matches, as HTML."""
+        n, is_exact = self.at_least()
+        if not is_exact:
+            return "<code>count()</code> finds all of them"
+        if n > LIMIT:
+            return "<code>sample(…)</code> draws from all of them"
+        return "<code>to_frame()</code> has them all"
 
 
-def matched_rows(found: FoundMatches[Any], part: Part, source: Source) -> Frame:
-    """Return the matched rows of the frame, after ``match`` and ``variable``."""
-    items = found.items(part)
-    cells = len(items.event_of_item) * (2 + len(source.schema))
-    check_memory(PER_CELL * cells, f"the rows of {len(part):,} matches")
-    numbers = {"match": items.match_of_item, "variable": found.variables(part)}
-    events = items.event_of_item.astype(np.int64, copy=False)
-    return source.rows(found.events.rows(events), numbers)
+class FoundInMemory(FoundMatches[AnyPart]):
+    """Matches that are all in memory, in the order of their last rows."""
+
+    def n_matches(self) -> int:
+        """Return the exact number of matches."""
+        return len(self.whole)
+
+    def any(self) -> bool:
+        """Return whether a match exists."""
+        return len(self.whole) > 0
+
+    def at_least(self) -> tuple[int, bool]:
+        """Return the number of matches, which is exact."""
+        return len(self.whole), True
+
+    def bytes_to_build(self, n: int) -> int:
+        """Return 0: the matches are built."""
+        return 0
+
+    @property
+    def nothing(self) -> AnyPart:
+        """Return no matches."""
+        return self.whole.take(slice(0, 0))
+
+    def estimate(self, samples: int, seed: int) -> CountEstimate:
+        """Return the exact number of matches as an estimate."""
+        from cepkit.engines.counting.estimate import exactly
+
+        return exactly(len(self.whole))
+
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rising positions where matches end, and the number of matches that end at each."""
+        return np.unique(self.whole.last, return_counts=True)
+
+    def first(self, n: int) -> AnyPart:
+        """Return the first ``n`` matches, or all when there are no more."""
+        return self.whole.take(slice(0, n))
+
+    glance = first
+
+    def for_picture(self) -> AnyPart:
+        """Return all matches: a picture selects from them."""
+        return self.whole
+
+    def draw(self, n: int, seed: int) -> AnyPart:
+        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
+        n_matches = len(self.whole)
+        drawn = np.random.default_rng(seed).choice(n_matches, size=min(n, n_matches), replace=False)
+        return self.whole.take(np.sort(drawn))
+
+    def pick(self, numbers: Sequence[int]) -> AnyPart:
+        """Return the matches with these numbers, in this order."""
+        return self.whole.take(np.asarray(numbers, np.int64))
+
+    def among(self, numbers: range) -> AnyPart:
+        """Return the matches with these numbers."""
+        return self.whole.take(array_of_range(numbers))
+
+    def blocks(self, size: int) -> Iterator[AnyPart]:
+        """Yield all matches in blocks of at most ``size``."""
+        for start in range(0, len(self.whole), size):
+            yield self.whole.take(slice(start, start + size))
+
+    def all(self) -> AnyPart:
+        """Return all matches."""
+        return self.whole
 
 
-def table_of_part(
-    found: FoundMatches[Any], part: Part, first_number: int, source: Source, rows: str
-) -> pa.Table:
-    """Return a part as an Arrow table with the columns of `Matches.to_frame`, without an index."""
-    data: dict[str, Any] = {}
-    if rows == "one":
-        for name, values in found.measure(part, source).items():
-            data[name] = source.arrow(values.column, values.rows) if isinstance(values, Picked) else values
-        return pa.table(data)
-    items = found.items(part)
-    data["match"] = pa.array(items.match_of_item + first_number, pa.int64())
-    data["variable"] = pa.array(found.variables(part), pa.string())
-    row_of_item = found.events.rows(items.event_of_item.astype(np.int64, copy=False))
+# What results of all kinds make of the rows of a frame.
+
+
+def in_arrow(values: Measured, source: Source) -> Any:
+    """Return a column of a result as an Arrow array."""
+    return source.arrow(values.column, values.rows) if isinstance(values, Picked) else values
+
+
+def table_of_rows(source: Source, rows: np.ndarray, match: Any, variable: np.ndarray) -> pa.Table:
+    """Return rows of the frame as an Arrow table, after ``match`` and ``variable``, without an index."""
+    data = {"match": match, "variable": pa.array(variable, pa.string())}
     check_free(data, source.schema)
-    data |= {name: source.arrow(name, row_of_item) for name in source.schema if name not in source.duplicates}
+    data |= {name: source.arrow(name, rows) for name in source.schema if name not in source.duplicates}
     return pa.table(data)
 
 
-def tag_columns(found: FoundMatches[Any], part: Part) -> dict[str, Any]:
-    """Return the columns ``match`` and ``variable`` for every row of the frame; null for unmatched rows."""
-    items, events = found.items(part), found.events
-    rows = events.rows(items.event_of_item.astype(np.int64, copy=False))
-    match, variable = np.full(events.n_events, -1, np.int64), np.full(events.n_events, None, dtype=object)
-    match[rows] = items.match_of_item
-    shared = len(rows) - int(np.count_nonzero(match >= 0))
-    if shared:
-        raise CepError(
-            f"{shared:,} matched rows belong to several matches, and a tagged row has one; "
-            "use after_match='past_last', or to_frame(rows='all')"
-        )
-    variable[rows] = found.variables(part)
-    return {"match": pd.arrays.IntegerArray(match, match < 0), "variable": pd.array(variable, dtype="string")}
+def tags_of_rows(
+    n_rows: int, rows: np.ndarray, match: np.ndarray, variable: np.ndarray, message: str
+) -> dict[str, Any]:
+    """Return ``match`` and ``variable`` for all rows of a frame from those of the matched ``rows``.
 
-
-# All matches as a Parquet file, in constant memory.
-
-_IN_GROUP = 1 << 18  # matches in a row group of a Parquet file
-
-
-def write_matches(
-    found: FoundMatches[Any], source: Source, count: Callable[[], int], path: str | os.PathLike, rows: str,
-    memory_limit: MemoryLimit, *, overwrite: bool,
-) -> int:  # fmt: skip
-    """Write all matches, and return the number of rows; see `Matches.write_parquet`.
-
-    ``count`` counts the matches once the name of the file is checked.
-
+    Unmatched rows have nulls. ``message`` is the error for rows that belong to several matches.
     """
-    check_rows(rows)
-    target = check_target(path, overwrite=overwrite)
-    n = count()
-    empty = table_of_part(found, found.nothing, 0, source, rows)
-    with (
-        show_progress("matches", n, takes_checkpoints=False) as progress,
-        bound_memory(memory_limit, CURE),
-    ):
-        return write_blocks(target, empty, tables_of(found, source, rows, progress))
-
-
-def tables_of(
-    found: FoundMatches[Any], source: Source, rows: str, progress: Callable[[float], None] | None = None
-) -> Iterator[pa.Table]:
-    """Yield all matches as Arrow tables."""
-    number = 0
-    for part in found.blocks(_IN_GROUP):
-        checkpoint()
-        yield table_of_part(found, part, number, source, rows)
-        number += len(part)
-        if progress is not None:
-            progress(len(part))
+    match_of_row, variable_of_row = np.full(n_rows, -1, np.int64), np.full(n_rows, None, dtype=object)
+    match_of_row[rows] = match
+    if shared := len(rows) - int(np.count_nonzero(match_of_row >= 0)):
+        raise CepError(f"{shared:,} {message}")
+    variable_of_row[rows] = variable
+    return {
+        "match": pd.arrays.IntegerArray(match_of_row, match_of_row < 0),
+        "variable": pd.array(variable_of_row, dtype="string"),
+    }

@@ -1,65 +1,23 @@
-"""`Matches`, the result of a query on a frame in memory; for Spark frames see `SparkMatches`."""
+"""`Matches`, the result of a query on a frame in memory; `SparkMatches`, the same on a Spark frame."""
 
 from __future__ import annotations
 
-import html
 import os
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import pandas as pd
 
 from cepkit.errors import whole_number
-from cepkit.events import Frame, Source
-from cepkit.frames.pandas import as_pandas
-from cepkit.language.regex.query import RegexQuery
-from cepkit.limits import MemoryLimit
+from cepkit.events import Frame
 from cepkit.progress import show_progress
 from cepkit.results.doors import open_door
-from cepkit.results.found import (
-    CURE,
-    LIMIT,
-    PER_NUMBER,
-    FoundMatches,
-    Limit,
-    Match,
-    Part,
-    bounded,
-    bounds_of,
-    check_key,
-    check_rows,
-    length_of,
-    limit_of,
-    matches_of_part,
-    most_needed,
-    number_of,
-    number_of_items,
-)
-from cepkit.results.in_memory import (
-    SHOWN,
-    TOGETHER,
-    all_matches,
-    call_for_more,
-    check_building,
-    chunks_of,
-    count_matches,
-    counts_by_last,
-    headline,
-    how_many_more,
-    html_of_table,
-    lineage_frame,
-    matched_rows,
-    paragraphs,
-    tag_columns,
-    text_of_table,
-)
+from cepkit.results.found import FoundResult, Limit, Match, bounded, check_rows, length_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from cepkit.engines.counting.estimate import CountEstimate
-    from cepkit.language.sequences.query import SequenceQuery
     from cepkit.planning.planner import Engine
     from cepkit.widgets.base import View
 
@@ -67,9 +25,16 @@ if TYPE_CHECKING:
 class Matches:
     """The matches of a query in a frame.
 
-    `cepkit.match` and ``df.cep.match`` return it for pandas, polars and Arrow frames. Matches are sorted by
-    their last event; matches with the same last event are compared backwards, event by event. The number of
-    a match is its position in this order, from 0.
+    `cepkit.match`, `cepkit.sql` and ``df.cep.match`` return it for pandas, polars and Arrow frames. Matches
+    are sorted by their last event; matches with the same last event are compared backwards, event by event.
+    The number of a match is its position in this order, from 0.
+
+    Matches of MATCH_RECOGNIZE are sorted by partition, in the order of the first rows of the partitions, and
+    in a partition as they are found. MATCH_NUMBER() counts from 1 in each partition. WHERE, ORDER BY, OFFSET
+    and LIMIT of a SELECT change the rows of `to_frame`, `head` and `sample`. All other methods are about the
+    matches of the clause, and so is `len`. The text of the result says both: ``3 matches of 'A B+' in 8
+    rows; WHERE keeps 2 of 3 rows``. A WINDOW with a row pattern has `count` and `to_frame` only. A method
+    that a kind of query does not have raises `UnsupportedQueryError` with the reason.
 
     Matches, measures and rows are computed on demand, from the frame as it was at the call. With pandas 3 or
     later, changes that you make to a pandas frame afterwards do not reach them. With pandas 2 they do: do not
@@ -93,24 +58,13 @@ class Matches:
     1     1     3
     """
 
-    _cure = CURE
-
-    def __init__(
-        self,
-        found: FoundMatches[Any],
-        source: Source,
-        engine: Engine,
-        native: Callable[[Frame], Frame] | None = None,
-        memory_limit: MemoryLimit = "auto",
-    ):
-        self._found, self._source, self._engine = found, source, engine
-        self._native = native or (lambda frame: frame)
-        self._memory_limit = memory_limit
+    def __init__(self, found: FoundResult):
+        self._found = found
 
     # --- what ran
 
     @property
-    def query(self) -> RegexQuery | SequenceQuery:
+    def query(self) -> Any:
         """The query as a value.
 
         Examples
@@ -120,7 +74,7 @@ class Matches:
         >>> cep.match(pd.DataFrame({"x": [1, 2]}), "PATTERN SEQ(_ a, _ b)").query.pattern
         <pattern SEQ(_ a, _ b)>
         """
-        return self._found.program.query
+        return self._found.query
 
     @property
     def engine(self) -> Engine:
@@ -133,7 +87,7 @@ class Matches:
         >>> cep.match(pd.DataFrame({"x": [1, 2]}), "up", define={"up": "x > 1"}).engine.name
         'regex'
         """
-        return self._engine
+        return self._found.engine
 
     @property
     def run(self) -> Any:
@@ -205,7 +159,7 @@ class Matches:
         >>> matches.count()
         5313300
         """
-        return count_matches(self._found, method, samples, seed)
+        return self._found.count(method, samples, seed)
 
     def __len__(self) -> int:
         """Return the exact number of matches if it is below 2^63."""
@@ -237,7 +191,7 @@ class Matches:
         0      2      2
         1      3      2
         """
-        return counts_by_last(self._found, self._source)
+        return self._found.count_by_last()
 
     # --- some of them
 
@@ -255,9 +209,7 @@ class Matches:
            x_ts  y_ts
         0     1     2
         """
-        n = whole_number("n", n)
-        check_building(self._found, self._source, n)
-        return self._frame(self._found.first(n))
+        return self._found.head(whole_number("n", n))
 
     @show_progress("drawing matches")
     @bounded
@@ -281,9 +233,7 @@ class Matches:
         >>> len(matches.sample(3)), matches.count()
         (3, 1275)
         """
-        n, seed = whole_number("n", n), whole_number("seed", seed)
-        check_building(self._found, self._source, n, PER_NUMBER)
-        return self._frame(self._found.sample(n, seed))
+        return self._found.sample(whole_number("n", n), whole_number("seed", seed))
 
     @show_progress("building matches")
     @bounded
@@ -308,14 +258,7 @@ class Matches:
         0     1     2
         1     1     3
         """
-        check = partial(check_building, self._found, self._source, bytes_each=PER_NUMBER, is_asked=True)
-        check(number_of_items("take: numbers", numbers))
-        n, wanted = self.count(), []
-        for number in numbers:
-            wanted.append(number_of(number, n))
-            if len(wanted) % TOGETHER == 0:  # an iterator does not say how many numbers it has
-                check(len(wanted))
-        return self._frame(self._found.take(wanted))
+        return self._found.take(numbers)
 
     @overload
     def __getitem__(self, key: int) -> Match: ...
@@ -328,31 +271,11 @@ class Matches:
 
         A slice of a sequence query has at most a million matches.
         """
-        if isinstance(key, slice):
-            most = most_needed(key)
-            n = self.count() if most is None else len(self._found.first(most))
-            matches = self._found.narrow(range(*bounds_of(key, n)))
-            return Matches(matches, self._source, self._engine, self._native, self._memory_limit)
-        check_key(key)
-        most = most_needed(slice(key + 1))
-        if most is None:
-            number = number_of(key, self.count())
-            part = self._found.take([number])
-        else:  # without a count of all
-            part = self._found.first(most)
-            number = number_of(key, len(part))
-            part = part.take(slice(number, number + 1))
-        return next(self._one_by_one(part, number))
+        return Matches(self._found.narrow(key)) if isinstance(key, slice) else self._found.match(key)
 
     def __iter__(self) -> Iterator[Match]:
         """Yield the matches in their order."""
-        number = 0
-        for part in self._found.blocks(TOGETHER):
-            yield from self._one_by_one(part, number)
-            number += len(part)
-
-    def _one_by_one(self, part: Part, first_number: int) -> Iterator[Match]:
-        return matches_of_part(self._found, part, first_number, self._source, self._native)
+        return self._found.matches()
 
     # --- frames
 
@@ -368,8 +291,7 @@ class Matches:
         >>> sum(len(chunk) for chunk in matches.chunks(3))
         4
         """
-        size = whole_number("size", size, 1)
-        return chunks_of(self._found, size, self._frame, self._memory_limit)
+        return self._found.chunks(whole_number("size", size, 1))
 
     @show_progress("building matches")
     @bounded
@@ -381,10 +303,13 @@ class Matches:
         rows : str
             ``"one"``: one row per match, with the partition columns and the measures. ``"all"``: the matched
             rows of the frame with their own index. The first two columns are then ``match`` (its number) and
-            ``variable`` (the name of the row in the pattern, ``"."`` for any event).
+            ``variable`` (the name of the row in the pattern, ``"."`` for any event). For MATCH_RECOGNIZE,
+            ``"one"`` has the rows that the query asks for. One row per match has the partition columns and
+            the measures. All rows per match have the partition columns, the order columns, the measures and
+            the other columns of the input. A DuckDB relation gives an Arrow table.
         limit : int, "auto" or None
             The largest number of matches wanted; None for any number. ``"auto"`` is 1,000,000 in memory and
-            any number on Spark.
+            any number on Spark and for MATCH_RECOGNIZE.
 
         Returns
         -------
@@ -416,13 +341,7 @@ class Matches:
         2      1        y    b   3
         """
         check_rows(rows)
-        most = limit_of(limit, LIMIT)
-        if rows == "one":
-            return self._frame(all_matches(self._found, most, self._source))
-        return self._native(matched_rows(self._found, all_matches(self._found, most), self._source))
-
-    def _frame(self, part: Part) -> Frame:
-        return self._native(self._source.result(self._found.measure(part, self._source)))
+        return self._found.to_frame(rows, limit)
 
     def write_parquet(self, path: str | os.PathLike, rows: str = "one", *, overwrite: bool = False) -> int:
         """Write all matches into a Parquet file, in constant memory, and return the number of rows written.
@@ -462,11 +381,8 @@ class Matches:
         >>> matches.write_parquet("pairs.parquet")  # doctest: +SKIP
         4
         """
-        from cepkit.results.in_memory import write_matches
-
-        return write_matches(
-            self._found, self._source, self.count, path, rows, self._memory_limit, overwrite=overwrite
-        )
+        check_rows(rows)
+        return self._found.write_parquet(path, rows, overwrite)
 
     @show_progress("aggregating matches")
     @bounded
@@ -506,7 +422,7 @@ class Matches:
         >>> matches.aggregate(n="count()", total="sum(x.price)", top="max(y.price)").to_dict()
         {'n': 2, 'total': 3, 'top': 5}
         """
-        return self._found.aggregate(self._source, aggregates)
+        return self._found.aggregate(aggregates)
 
     @show_progress("building matches")
     @bounded
@@ -523,8 +439,9 @@ class Matches:
         Returns
         -------
         pandas.DataFrame
-            ``match``, ``variable``, ``position`` (in the stream) and ``index`` (label of the row in the
-            frame), sorted by match, then by position.
+            ``match``, ``variable``, ``position`` (in the stream; for MATCH_RECOGNIZE, in the frame) and
+            ``index`` (label of the row in the frame), sorted by match, then by position. An empty match has
+            no row.
 
         Raises
         ------
@@ -543,12 +460,7 @@ class Matches:
         0      1        x         0     r
         1      1        y         2     t
         """
-        if number is None:
-            part, first = all_matches(self._found, limit_of(limit, LIMIT)), 0
-        else:
-            first = number_of(number, self.count())
-            part = self._found.take([first])
-        return lineage_frame(self._found, part, first, self._source)
+        return self._found.lineage(number, limit)
 
     @show_progress("building matches")
     @bounded
@@ -571,9 +483,7 @@ class Matches:
         1    b      0        y
         2    c   <NA>     <NA>
         """
-        most = max(LIMIT, self._found.events.n_events)
-        part = all_matches(self._found, most)  # more matches than events share rows
-        return self._native(self._source.tagged(tag_columns(self._found, part)))
+        return self._found.tag()
 
     # --- pictures
 
@@ -584,7 +494,8 @@ class Matches:
         --------
         >>> matches.explore()  # doctest: +SKIP
         """
-        return open_door("explore")(self._source.frame, self.query)
+        more = {} if self._found.params is None else {"params": self._found.params}
+        return open_door("explore")(self._found.frame, self.query, **more)
 
     @show_progress("building matches")
     @bounded
@@ -612,11 +523,7 @@ class Matches:
         >>> matches.plot("x").layout.title.text.startswith("up")
         True
         """
-        from cepkit.results.in_memory import draw_matches
-
-        return draw_matches(
-            self._found, self._source, value=value, partitions=partitions, max_events=max_events
-        )
+        return self._found.drawn("plot").plot(value, partitions, max_events)
 
     def view(self, what: str = "lineage", **settings: Any) -> View:
         """Return an interactive view: a widget in a notebook, otherwise a picture.
@@ -646,29 +553,49 @@ class Matches:
 
     # --- reprs
 
-    @cached_property
-    def _shown(self) -> pd.DataFrame:
-        return as_pandas(self._source.result(self._found.measure(self._found.glance(SHOWN), self._source)))
-
-    def _headline(self) -> str:
-        return headline(self._found, len(self._shown))
-
-    @cached_property
-    def _around(self) -> tuple[str, str]:
-        """What to say before the shown matches, and what after them."""
-        n_shown = len(self._shown)
-        more = how_many_more(self._found, n_shown)
-        return self._headline(), more if n_shown else more or self._found.hint
-
     @show_progress("searching")
     def __repr__(self) -> str:
-        head, more = self._around
-        return text_of_table(head, self._shown, more) if len(self._shown) else f"{head}\n{more}"
+        return self._found.text()
 
     @show_progress("searching")
-    def _repr_html_(self) -> str:
-        head, more = self._around
-        head = f"<p><b>{html.escape(head)}</b></p>"
-        if not len(self._shown):
-            return head + paragraphs(more)
-        return html_of_table(head, self._shown, f"{more}; {call_for_more(self._found)}" if more else "")
+    def _repr_html_(self) -> str | None:
+        return self._found.html()
+
+
+class SparkMatches(Matches):
+    """The matches of a query in a Spark frame.
+
+    `cepkit.match`, `cepkit.sql` and ``df.cep.match`` return it for Spark frames. It has the methods of
+    `Matches`, with the same arguments and meaning. Results are lazy, and every method call runs the query
+    again; ``to_frame()`` can be cached or written as any frame. Methods that Spark cannot support raise
+    `UnsupportedQueryError` with the reason: `take`, ``matches[number]``, iteration, `chunks`, `plot`,
+    `write_parquet`, and an estimate of `count`.
+
+    Notes
+    -----
+    `head` and `sample` return pandas DataFrames, which the driver must hold. `to_frame`, `lineage`, `tag` and
+    `count_by_last` return lazy Spark frames. ``limit="auto"`` means any number of matches, and a job fails if
+    there are more than ``limit``.
+
+    Matches are sorted by ``order_by`` at their last event. Ties between partitions are sorted by
+    ``partition_by``, null first; pandas uses the row's position in the frame, which Spark does not know.
+    Matches with the same last event are in the same order as on pandas. The number of a match is its position
+    in this order, from 0. Partitions of MATCH_RECOGNIZE are sorted by their columns, null first. Without
+    ORDER BY its rows have no order.
+
+    The partition and order columns identify a row in `lineage` and `count_by_last`, whose ``count`` is of
+    type decimal(38, 0). ``to_frame("all")`` and `tag` run the query twice: for the rows, and for the numbers
+    of the matches. The rows of `tag` have no particular order. Every task aggregates its own matches, so sums
+    of floats may differ in the last digits with the number of tasks. `sample` draws the same matches for any
+    number of tasks; those of a regex query equal the ones on pandas. `view` shows a part of the frame, at
+    most ``rows`` rows, by default 100,000; its ``part`` names the part.
+
+    Without ``partition_by``, tasks share a stream by time when a window limits the matches of a sequence
+    query; see `cepkit.frames.spark.slices.Slices`.
+
+    Examples
+    --------
+    >>> df.cep.match("PATTERN SEQ(a x, b y)", event_type="kind", order_by="ts")  # doctest: +SKIP
+    matches of 'SEQ(a x, b y)' in a Spark frame: x_ts: bigint, y_ts: bigint
+    nothing has run yet: head(), count() and the rows of to_frame() start Spark jobs
+    """

@@ -11,7 +11,7 @@ import pandas as pd
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.aggregates import aggregate_matches
+from cepkit.engines.aggregates import aggregate_matches, aggregate_regex
 from cepkit.engines.counting.estimate import CountEstimate, draw_matches, estimate_count, exactly
 from cepkit.engines.measures.regex_measures import Measured, measure
 from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
@@ -19,14 +19,14 @@ from cepkit.engines.regex import Run, label_rows
 from cepkit.engines.shared.match_set import Lineage, MatchSet
 from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet, bytes_to_collect
 from cepkit.errors import ResultTooLargeError
-from cepkit.events import Source
 from cepkit.language.expressions.durations import count_text
-from cepkit.results.found import DRAWN, LIMIT, FoundInMemory, FoundMatches, array_of_range
+from cepkit.results.found import LIMIT
+from cepkit.results.in_memory import DRAWN, FoundInMemory, FoundMatches
 
 # The matches of a regex query, as `Matches` reads them.
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class RegexFound(FoundInMemory[MatchSet]):
     """Matches of contiguous rows, all of them in memory."""
 
@@ -35,14 +35,9 @@ class RegexFound(FoundInMemory[MatchSet]):
     run: Run
     hint = "df.cep.explain(…) with the same arguments shows how the query was read"
 
-    def narrow(self, numbers: range) -> RegexFound:
-        """Return the matches with these numbers as a result of their own."""
-        whole = self.whole.take(array_of_range(numbers))
-        return RegexFound(self.program, whole, self.run)
-
-    def measure(self, part: MatchSet, source: Source) -> dict[str, Measured]:
+    def measure(self, part: MatchSet) -> dict[str, Measured]:
         """Return the result columns of a part."""
-        return measure(self.program.query, part, source)
+        return measure(self.program.query, part, self.source)
 
     def items(self, part: MatchSet) -> Lineage:
         """Return the events of a part."""
@@ -52,17 +47,15 @@ class RegexFound(FoundInMemory[MatchSet]):
         """Return the variable of each item of a part, as an array of objects."""
         return np.array(self.program.automaton.names, dtype=object)[label_rows(self.program, part)]
 
-    def aggregate(self, source: Source, aggregates: Mapping[str, str]) -> pd.Series:
+    def aggregate(self, aggregates: Mapping[str, str]) -> pd.Series:
         """Return aggregates over the events of all matches."""
-        from cepkit.engines.aggregates import aggregate_regex
-
-        return aggregate_regex(self.program, self.whole, source, aggregates)
+        return aggregate_regex(self.program, self.whole, self.source, aggregates)
 
 
 # The matches of a sequence query, as `Matches` reads them.
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SequenceFound(FoundMatches[MatchBlock]):
     """Matches of an event sequence, built on demand."""
 
@@ -108,25 +101,25 @@ class SequenceFound(FoundMatches[MatchBlock]):
         whole = self.whole
         return whole.block if isinstance(whole, KnownMatches) else whole.ending(0, self.events.n_events)
 
-    def sample(self, n: int, seed: int) -> MatchBlock:
+    def draw(self, n: int, seed: int) -> MatchBlock:
         """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
         block = None
         if not isinstance(self.whole, KnownMatches) and self.program.query.after_match[0] == "none":
             block = draw_matches(self.program, self.events, n, seed)
         return self.whole.sample(n, seed) if block is None else block
 
-    def narrow(self, numbers: range) -> SequenceFound:
-        """Build the matches with these numbers as a result of their own, at most a million."""
+    def among(self, numbers: range) -> KnownMatches:
+        """Build the matches with these numbers, at most a million."""
         n_wanted = max(0, -((numbers.start - numbers.stop) // numbers.step))  # len() ends at 2^63
         if n_wanted > LIMIT:
             raise ResultTooLargeError(
                 f"the slice has {count_text(n_wanted)} matches, more than {LIMIT:,}; go through chunks()"
             )
-        return SequenceFound(self.program, KnownMatches(self.events, self.whole.take(list(numbers))))
+        return KnownMatches(self.events, self.whole.take(list(numbers)))
 
-    def measure(self, part: MatchBlock, source: Source) -> dict[str, Measured]:
+    def measure(self, part: MatchBlock) -> dict[str, Measured]:
         """Return the result columns of a part."""
-        return sequence_measures(self.program, self.events, part, source)
+        return sequence_measures(self.program, self.events, part, self.source)
 
     def items(self, part: MatchBlock) -> MatchBlock:
         """Return the events of a part."""
@@ -137,6 +130,6 @@ class SequenceFound(FoundMatches[MatchBlock]):
         names = np.array(self.program.query.variables, dtype=object)
         return names[variables_of_items(self.program, part)]
 
-    def aggregate(self, source: Source, aggregates: Mapping[str, str]) -> pd.Series:
+    def aggregate(self, aggregates: Mapping[str, str]) -> pd.Series:
         """Return aggregates over the events of all matches."""
-        return aggregate_matches(self.program, self.whole, source, aggregates)
+        return aggregate_matches(self.program, self.whole, self.source, aggregates)

@@ -21,12 +21,11 @@ from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.wings import load_wings
 from cepkit.plots.theme import variables_of
 from cepkit.results.explanation import Explanation
+from cepkit.results.in_memory import FoundMatches
 from cepkit.results.match_recognize.explanation import RowExplanation
 from cepkit.results.match_recognize.memory import RowsInMemory
-from cepkit.results.matches import Matches
-from cepkit.results.row_pattern_matches import RowPatternMatches
+from cepkit.results.matches import Matches, SparkMatches
 from cepkit.results.spark.jobs import MOST_ROWS, part_of
-from cepkit.results.spark.matches import SparkMatches
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -150,7 +149,8 @@ def _(of: Matches, what: str | None, settings: dict) -> View | NfaView:
             "to match; these matches have the views ['lineage']"
         )
     one_of(what, ("lineage", *OF_RUNS), "matches")
-    return _lineage(of, settings)
+    drawn = of._found.drawn("view")
+    return _lineage(of if drawn is of._found else Matches(drawn), settings)
 
 
 @view_of.register(SparkMatches)
@@ -164,7 +164,8 @@ def _lineage_of_part(
 ) -> View:
     rows = whole_number("view: rows", rows, 1)
     options = {"title": title, "size": None if size is None else whole_number("view: size", size, 1)}
-    part, words = part_of(of._found.needed_columns(), of.query.partition_by, of.query.order_by, rows)
+    found = of._found.drawn("view")
+    part, words = part_of(found.needed_columns(), of.query.partition_by, of.query.order_by, rows)
     engine = "auto" if of.engine.automatic else of.engine.name
     settings = {name: value for name, value in options.items() if value is not None}
     return _lineage(part.cep.match(of.query, engine=engine), {"part": words, **settings})
@@ -192,7 +193,8 @@ def _nfa(
 def _lineage(matches: Matches, settings: dict) -> View:
     from cepkit.widgets.tables import LineageView
 
-    events = matches._found.events
+    found: Any = matches._found
+    events = found.events
     clock = matches.query.order_by[:1]
 
     def rows(low: int, high: int) -> pd.DataFrame:
@@ -201,7 +203,7 @@ def _lineage(matches: Matches, settings: dict) -> View:
         lineage = lineage.assign(match=numbers + low)
         for name in clock:
             at = events.rows(lineage["position"].to_numpy(np.int64))
-            lineage["time"] = matches._source.arrow(name, at).to_pandas().astype(str).to_numpy()
+            lineage["time"] = found.source.arrow(name, at).to_pandas().astype(str).to_numpy()
         return lineage
 
     chains = None
@@ -218,7 +220,7 @@ def _lineage(matches: Matches, settings: dict) -> View:
 MOST_EVENTS = 120  # more do not fit beside each other
 
 
-def compare(found: Mapping[str, Matches | RowPatternMatches], *, title: str | None = None) -> go.Figure:
+def compare(found: Mapping[str, Matches], *, title: str | None = None) -> go.Figure:
     """Draw the matches of several queries over the same events, with a panel for each query.
 
     A line is a match, and a mark is one of its events. Use it on a small part of your data, to see what a
@@ -248,8 +250,7 @@ def _check(found: Any) -> None:
     if not isinstance(found, Mapping) or not found:
         raise CepError("compare: give a dict of results by name, as in {'next': matches, 'any': others}")
     for name, matches in found.items():
-        in_memory = isinstance(matches, RowPatternMatches) and isinstance(matches._found, RowsInMemory)
-        if not isinstance(matches, Matches) and not in_memory:
+        if not isinstance(matches, Matches) or not isinstance(matches._found, FoundMatches | RowsInMemory):
             raise CepError(
                 f"compare: {name!r} is a {type(matches).__name__}, not the result of match() on a frame "
                 "in memory"
@@ -261,12 +262,12 @@ def _check(found: Any) -> None:
 
 def _size(matches: Any) -> int:
     """Return the number of rows that were searched."""
-    return matches._found.events.n_events if isinstance(matches, Matches) else matches._found.source.n_rows
+    return matches._found.source.n_rows
 
 
 def _first(matches: Any, n: int) -> pd.DataFrame:
     """Return the lineage of the first matches."""
-    if isinstance(matches, Matches):
+    if isinstance(matches._found, FoundMatches):
         return matches[:n].lineage()
     rows = matches.lineage()
     return rows[rows["match"] < n]
@@ -282,12 +283,13 @@ def _between(rows: pd.DataFrame, first: int, stop: int) -> pd.DataFrame:
 def _labels(matches: Any, first: int, stop: int) -> list[str]:
     """Return a text for each event: its label in the frame, with its type unless the label is a text."""
     rows = np.arange(first, stop)
-    if not isinstance(matches, Matches):
-        return list(map(str, matches._found.source.index_labels(rows)))
+    source = matches._found.source
+    if isinstance(matches._found, RowsInMemory):
+        return list(map(str, source.index_labels(rows)))
     rows = matches._found.events.rows(rows)
-    labels = list(matches._source.index_labels(rows))
+    labels = list(source.index_labels(rows))
     kind = getattr(matches.query, "event_type", None)
     if kind is None or any(isinstance(label, str) for label in labels):
         return [str(label) for label in labels]
-    types = matches._source.arrow(kind, rows).to_pylist()
+    types = source.arrow(kind, rows).to_pylist()
     return [f"{event_type} {label}" for event_type, label in zip(types, labels, strict=True)]

@@ -21,7 +21,7 @@ from cepkit.frames.sources import source_of_frame
 from cepkit.frames.spark.tasks import EmptySource
 from cepkit.language.expressions.durations import NANOSECONDS
 from cepkit.language.siddhi.query import DefinedStream
-from cepkit.results.in_memory import SHOWN, html_of_table, paragraphs, text_of_table
+from cepkit.results.found import SHOWN, html_of_table, paragraphs, text_of_table
 from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, OBJECT, SINGLE, STRING, Type, type_of_column
 from cepkit.siddhiql.selecting import Row
 from cepkit.siddhiql.states import Event

@@ -13,7 +13,7 @@ import cepkit as cep
 from cepkit.errors import CepError
 from cepkit.explorer.query.constants import move_slider, sliders_of
 from cepkit.explorer.query.text import read_text, text_and_call
-from cepkit.results.row_pattern_matches import RowPatternMatches
+from cepkit.results.match_recognize.memory import RowsInMemory
 from cepkit.widgets.editor import KEYWORDS, KEYWORDS_OF_SQL
 from tests.oracle import match_recognize as oracle
 from tests.oracle.generate_match_recognize import random_query, random_rows
@@ -101,7 +101,7 @@ def test_the_table_has_the_matches_with_their_measures(board):
     assert table.rows == [["a", "2", "2"], ["b", "3", "3"]] and table.total == "2"
     assert "the table has the matches before WHERE and LIMIT" in board.status["message"]
     assert board.matches.to_frame()["bottom"].tolist() == [2.0, 3.0]
-    assert isinstance(board.matches, RowPatternMatches)
+    assert isinstance(board.matches._found, RowsInMemory)
     board.filters = {"n": "> 2"}
     assert board.wait(60).filtered["s"].tolist() == ["b"]
     board.filters = {}

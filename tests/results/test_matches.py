@@ -270,7 +270,7 @@ def test_limits(found):
 
 
 def test_a_frame_has_the_matches_that_memory_can_bear(found, monkeypatch):
-    monkeypatch.setattr("cepkit.results.matches.LIMIT", 3)
+    monkeypatch.setattr("cepkit.results.in_memory.LIMIT", 3)
     for call in (found.to_frame, found.lineage, lambda: found.to_frame("all", limit="auto")):
         with pytest.raises(ResultTooLargeError, match="there are 4 matches, more than limit=3; take a part"):
             call()

@@ -321,7 +321,7 @@ def test_blocks_leave_nothing_for_the_collector_of_garbage(query, monkeypatch):
         options = {**OPTIONS, "measures": {"n": "count(y)", "top": "max(y.v)", "first": "first(x.v)"}}
     monkeypatch.setattr(writing, "_IN_GROUP", 1)
     matches = cep.match(pairs_frame(9), query, **options)
-    tables = writing.tables_of(matches._found, matches._source, "one")
+    tables = matches._found.tables("one")
     next(tables), next(tables)
     gc.collect()
     gc.disable()
@@ -402,6 +402,6 @@ def test_a_part_of_a_small_result_is_all_of_it():
 )
 def test_long_matches_are_refused_while_they_are_collected(call, monkeypatch):
     """A match has three events at least, and some forty here: the figure before is too low."""
-    monkeypatch.setattr("cepkit.results.matches.check_building", lambda *given, **more: None)
+    monkeypatch.setattr("cepkit.results.in_memory.FoundMatches._check_building", lambda *given, **more: None)
     with pytest.raises(ResultTooLargeError, match="already take about"):
         call(huge("1 MB"))

@@ -12,7 +12,8 @@ import cepkit as cep
 from cepkit.errors import UnsupportedQueryError
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.match_recognize.parsing import parse_match_recognize
-from cepkit.results.match_recognize.memory import matches_of_rows
+from cepkit.results.match_recognize.memory import RowsInMemory
+from cepkit.results.matches import Matches
 from tests.oracle import match_recognize as oracle
 from tests.oracle.generate_match_recognize import random_query, random_rows
 from tests.support.row_patterns import oracle_query
@@ -23,7 +24,8 @@ TEXT = """MATCH_RECOGNIZE (PARTITION BY s ORDER BY t MEASURES LAST(B.price) AS l
 
 
 def found_in(frame: pd.DataFrame, text: str):
-    return matches_of_rows(parse_match_recognize(text), PandasSource(frame), lambda made: made)
+    rows = RowsInMemory(parse_match_recognize(text), PandasSource(frame), lambda made: made)
+    return Matches(rows.drawn("plot"))
 
 
 def test_they_are_sorted_by_their_last_rows():

@@ -21,7 +21,7 @@ SELECT = f"SELECT m.k, m.top - low AS depth FROM walk {FALL} AS m ORDER BY m.top
 
 def test_a_table_by_name():
     found = cep.sql(SELECT, walk=WALK, other=WALK.iloc[:0])
-    assert type(found).__name__ == "RowPatternMatches"
+    assert type(found) is cep.Matches
     assert found.to_frame().to_numpy().tolist() == [["a", 1], ["b", 3]]
     assert cep.sql(SELECT, WALK=WALK).count() == 2  # SQL ignores the case of names
     text = SELECT.replace("FROM walk", 'FROM "my walk" AS w').replace("m.k", "w.k")

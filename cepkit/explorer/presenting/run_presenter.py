@@ -63,7 +63,7 @@ def first_look(result: Result) -> dict[str, Any] | None:
     n, is_exact = whole.at_least()
     if is_exact:
         return None
-    frame = as_pandas(result.matches._frame(whole.glance(PAGE)))
+    frame = as_pandas(result.matches._found.frame_of(whole.glance(PAGE)))
     return {
         **columns_and_rows(frame), "numbers": [""] * len(frame), "page": 1, "n_pages": "1",
         "can_filter": True, "filtered": "",
@@ -82,7 +82,7 @@ def first_rows(result: Result) -> dict[str, Any] | None:
     block = matches_of_first_ends(result.program, result.events, result.ends, result.counts_of_ends, n_rows)
     if block is None:
         return None
-    frame = as_pandas(result.matches._frame(block))
+    frame = as_pandas(result.matches._found.frame_of(block))
     table = result.pages.describe(frame, list(range(n_rows)), 1, CANONICAL)
     return {**table, "busy": True}
 

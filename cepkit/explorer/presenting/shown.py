@@ -10,8 +10,7 @@ from cepkit.explorer.board import Board
 from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.result import Chosen, Result
 from cepkit.explorer.running.worker import Worker
-from cepkit.results.matches import Matches
-from cepkit.results.spark.matches import SparkMatches
+from cepkit.results.matches import Matches, SparkMatches
 
 # Jobs of the thread, the most urgent first. The last five give way to the others; the last three begin late.
 KINDS = (
@@ -55,7 +54,7 @@ class Shown:
         return self.unmatched if self.result is None else self.result.program
 
     @property
-    def matches(self) -> Matches | SparkMatches | None:
+    def matches(self) -> Matches | None:
         """The shown matches; None before the first result."""
         return self.all if self.all is not None else self.result and self.result.matches
 

@@ -221,7 +221,7 @@ class SearchedFrame:
         """Return the matches; a sequence finds them on demand."""
         chosen = self.engine_for(program, engine)
         if isinstance(program, BoundRowQuery):
-            return Matches(find_rows(self.searched(program)), self.source, chosen, self.native)
+            return Matches(find_rows(self.searched(program), self.source, self.native))
         return match_events(program, self.source, self.events(program), self.native, chosen, progress)
 
     # --- columns and their values

@@ -156,8 +156,8 @@ class Result:
         if self.opening is None:
             return False
         first_matches = KnownMatches(self.events, self.opening.block)
-        sequences = SequenceFound(self.program, first_matches)
-        self.opened = Matches(sequences, self.data.source, engine, self.data.native)
+        place = {"source": self.data.source, "engine": engine, "native": self.data.native}
+        self.opened = Matches(SequenceFound(program=self.program, whole=first_matches, **place))
         return True
 
     def warm_up(self, engine: Engine) -> None:

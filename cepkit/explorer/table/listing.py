@@ -166,7 +166,7 @@ class Listing:
                 self._blocks = self._matches._found.blocks(_BLOCK)
             try:
                 block = next(self._blocks)
-                part = as_pandas(self._matches._frame(block))
+                part = as_pandas(self._matches._found.frame_of(block))
             except BaseException:
                 self._blocks = None  # an iterator that was interrupted has no more blocks
                 raise

@@ -1,12 +1,13 @@
-"""The matches of MATCH_RECOGNIZE in a frame in memory, also as `Matches` reads them."""
+"""The matches of MATCH_RECOGNIZE in a frame in memory, with their rows, and as pictures read them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -18,15 +19,31 @@ from cepkit.engines.match_recognize.output import MatchPlace
 from cepkit.engines.match_recognize.row_match_set import RowMatchSet, SearchedRows, all_row_matches
 from cepkit.engines.measures.regex_measures import Measured, Picked
 from cepkit.engines.shared.match_set import Lineage
-from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.errors import CepError
 from cepkit.events import Events, Frame, Source
-from cepkit.frames.arrow import check_free
 from cepkit.frames.pandas import as_pandas
 from cepkit.frames.row_order import searched_rows
+from cepkit.frames.writing import check_target, write_blocks
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, clauses_that_drop
+from cepkit.limits import MemoryLimit, bound_memory
 from cepkit.planning.planner import Engine
-from cepkit.progress import checkpoint
-from cepkit.results.found import FoundInMemory, Match, array_of_range, plain_value
+from cepkit.progress import checkpoint, show_progress
+from cepkit.results.found import (
+    SHOWN,
+    FoundResult,
+    Limit,
+    Match,
+    check_exact,
+    check_key,
+    check_limit,
+    html_of_table,
+    limit_of,
+    number_of,
+    paragraphs,
+    plain_value,
+    text_of_table,
+)
+from cepkit.results.in_memory import FoundInMemory, in_arrow, table_of_rows, tags_of_rows
 from cepkit.results.match_recognize.search import (
     ResultColumn,
     arrow_of,
@@ -38,12 +55,14 @@ from cepkit.results.match_recognize.search import (
     row_of_item,
     search_rows,
 )
-from cepkit.results.matches import Matches
 
-# The matches of MATCH_RECOGNIZE, as `Matches` reads them: for pictures, tags and boards.
+ROWS_CURE = "Narrow the pattern, or write AFTER MATCH SKIP PAST LAST ROW and ONE ROW PER MATCH"
+NO_AGGREGATES = "aggregate: write the aggregates in MEASURES, or aggregate to_frame()"
+
+# The matches of MATCH_RECOGNIZE that have rows, in the order of other matches: for pictures and boards.
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class RowsFound(FoundInMemory[RowMatchSet]):
     """The matches with rows, all of them in memory. They are in the order of their last rows.
 
@@ -51,28 +70,18 @@ class RowsFound(FoundInMemory[RowMatchSet]):
 
     """
 
+    program: BoundRowQuery  # the query, bound to the columns of the frame
     searched: SearchedRows
     whole: RowMatchSet
     n_empty: int = 0
-    run: Any = None
     hint = "df.cep.explain(…) shows how the query was read, df.cep.funnel(…) where matches are lost"
-
-    @property
-    def program(self) -> BoundRowQuery:
-        """The query, bound to the columns of the frame."""
-        return self.searched.bound
 
     @property
     def events(self) -> Events:
         """The rows that were searched."""
         return self.searched.events
 
-    def narrow(self, numbers: range) -> RowsFound:
-        """Return the matches with these numbers as a result of their own."""
-        whole = self.whole.take(array_of_range(numbers))
-        return RowsFound(self.searched, whole)
-
-    def measure(self, part: RowMatchSet, source: Source) -> dict[str, Measured]:
+    def measure(self, part: RowMatchSet) -> dict[str, Measured]:
         """Return one row for each match: the partition columns and the measures at its last row.
 
         A query without measures has the order columns of the first and the last row, and the number of rows.
@@ -116,15 +125,7 @@ class RowsFound(FoundInMemory[RowMatchSet]):
         names = np.array([*self.program.program.automaton.variable_of_state, ""], dtype=object)
         return names[part.state_of_item]
 
-    def aggregate(self, source: Source, aggregates: Mapping[str, str]) -> pd.Series:
-        """Raise: SQL has its own aggregates."""
-        raise UnsupportedQueryError("aggregate: write the aggregates in MEASURES, or aggregate to_frame()")
-
-
-def find_rows(searched: SearchedRows) -> RowsFound:
-    """Search the rows and return the matches."""
-    whole, n_matches = all_row_matches(searched)
-    return RowsFound(searched, whole, n_matches - len(whole))
+    refusals: ClassVar = {"aggregate": NO_AGGREGATES}
 
 
 def _only_rows(program: Any) -> str | None:
@@ -134,22 +135,30 @@ def _only_rows(program: Any) -> str | None:
 ROWS_ENGINE = Engine("preference", "finds the matches that SQL prefers, one partition at a time", _only_rows)
 
 
-def matches_of_rows(
-    query: RowPatternQuery | SelectedRows,
-    source: Source,
-    native: Callable[[Frame], Frame],
-    params: Mapping[str, Any] | None = None,
-) -> Matches:
-    """Search a frame and return the matches with rows as pictures and boards read them."""
-    bound = bind_row_query(query, source.schema, params, source.clock)
-    return Matches(find_rows(searched_rows(source, bound)), source, ROWS_ENGINE, native)
+def find_rows(
+    searched: SearchedRows, source: Source, native: Callable[[Frame], Frame] = lambda frame: frame
+) -> RowsFound:
+    """Search the rows of a frame, and return the matches that have rows."""
+    whole, n_matches = all_row_matches(searched)
+    return RowsFound(
+        program=searched.bound, searched=searched, whole=whole, n_empty=n_matches - len(whole),
+        source=source, engine=ROWS_ENGINE, native=native,
+    )  # fmt: skip
 
 
 # The matches of MATCH_RECOGNIZE in a frame in memory.
 
 
-class RowsInMemory:
-    """The matches in a frame in memory, as `RowPatternMatches` reads them."""
+class RowsInMemory(FoundResult):
+    """The matches in a frame in memory."""
+
+    engine = ROWS_ENGINE
+    cure = ROWS_CURE
+    refusals: ClassVar = {
+        "aggregate": NO_AGGREGATES,
+        "": "MATCH_RECOGNIZE has no such matches. matches[number] is one match, head(), sample() and "
+        "to_frame() have the rows of the result, and lineage() has all matched rows",
+    }
 
     def __init__(
         self,
@@ -157,23 +166,43 @@ class RowsInMemory:
         source: Source,
         native: Callable[[Frame], Frame],
         params: Mapping[str, Any] | None = None,
+        memory_limit: MemoryLimit = "auto",
     ):
-        self.source, self.native, self.frame = source, native, source.frame
-        self.bound = bind_rows(query, source.schema, params)
+        self.source, self.native, self.memory_limit = source, native, memory_limit
+        self.bound, self.params = bind_rows(query, source.schema, params), params
         self.search = search_rows(self.bound, source)
+
+    def __deepcopy__(self, memo: dict) -> RowsInMemory:
+        """Return the same matches. They never change."""
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Raise `CepError`: the conditions of the query are functions, which cannot be pickled."""
+        raise CepError(
+            "the result of MATCH_RECOGNIZE cannot be pickled. Pickle the frame that to_frame() returns, or "
+            "write the rows with write_parquet()"
+        )
+
+    @property
+    def frame(self) -> Frame:
+        """The frame that was searched."""
+        return self.source.frame
 
     @property
     def query(self) -> RowPatternQuery | SelectedRows:
         """The query as a value."""
         return self.bound.query
 
-    def count(self) -> int:
+    def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
         """Return the number of matches, with empty ones."""
+        check_exact(method, "matches of MATCH_RECOGNIZE are counted exactly")
         return self.search.n_matches
 
-    def as_matches(self) -> Matches:
-        """Return the matches that have rows as pictures read them."""
-        return matches_of_rows(self.query, self.source, self.native, self.bound.params)
+    def drawn(self, what: str) -> RowsFound:
+        """Return the matches that have rows."""
+        source = self.source
+        bound = bind_row_query(self.query, source.schema, self.params, source.clock)
+        return find_rows(searched_rows(source, bound), source, self.native)
 
     # --- the result as a table
 
@@ -196,9 +225,12 @@ class RowsInMemory:
         """Return the number of rows of the result."""
         return self._columns[1]
 
-    def to_frame(self) -> Frame:
-        """Return the rows of the result."""
-        return self._frame(None)
+    def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
+        """Return the rows of the result, or the matched rows of the frame."""
+        check_limit(self.count(), limit_of(limit, None))
+        if rows == "one":
+            return self._frame(None)
+        return self.native(self.source.rows(self._rows, self._numbers()))
 
     def head(self, n: int) -> Frame:
         """Return the first rows of the result."""
@@ -220,26 +252,24 @@ class RowsInMemory:
 
     # --- the matched rows
 
-    def matched_rows(self) -> Frame:
-        """Return the matched rows of the frame, after ``match`` and ``variable``."""
-        return self.native(self.source.rows(self._rows, self._numbers()))
+    def write_parquet(self, path: str | os.PathLike, rows: str, overwrite: bool) -> int:
+        """Write the rows of the result, or the matched rows, and return their number."""
+        target = check_target(path, overwrite=overwrite)
+        with show_progress("writing rows"), bound_memory(self.memory_limit, self.cure):
+            if rows == "one":
+                columns = {name: in_arrow(c.measured(), self.source) for name, c in self._columns[0].items()}
+                table = pa.table(columns)
+            else:
+                numbers = self._numbers()
+                table = table_of_rows(
+                    self.source, self._rows, pa.array(numbers["match"]), numbers["variable"]
+                )
+            return write_blocks(target, table.slice(0, 0), [table])
 
-    def table(self, rows: str) -> pa.Table:
-        """Return the rows of the result, or the matched rows, without an index."""
-        if rows == "one":
-            measured = {name: column.measured() for name, column in self._columns[0].items()}
-            arrays = {
-                name: self.source.arrow(values.column, values.rows) if isinstance(values, Picked) else values
-                for name, values in measured.items()
-            }
-            return pa.table(arrays)
-        check_free(self._numbers(), self.source.schema)
-        names = [name for name in self.source.schema if name not in self.source.duplicates]
-        columns = {name: self.source.arrow(name, self._rows) for name in names}
-        return pa.table({**{name: pa.array(values) for name, values in self._numbers().items()}, **columns})
-
-    def lineage(self, number: int | None) -> pd.DataFrame:
+    def lineage(self, number: int | None, limit: Limit) -> pd.DataFrame:
         """Return ``match``, ``variable``, ``position`` and ``index`` of each matched row."""
+        number = None if number is None else number_of(number, self.count())
+        check_limit(self.count(), limit_of(limit, None))
         rows, first = self._rows, self.search.found.first_state_of_match
         items = slice(None) if number is None else slice(first[number], first[number + 1])
         numbers = {name: values[items] for name, values in self._numbers().items()}
@@ -252,18 +282,11 @@ class RowsInMemory:
 
     def tag(self) -> Frame:
         """Return the frame with ``match`` and ``variable`` as its last columns."""
-        rows, numbers = self._rows, self._numbers()
-        match = np.full(self.source.n_rows, -1, np.int64)
-        match[rows] = numbers["match"]
-        if shared := len(rows) - int(np.count_nonzero(match >= 0)):
-            raise CepError(several_matches(shared))
-        variable = np.full(self.source.n_rows, None, dtype=object)
-        variable[rows] = numbers["variable"]
-        columns = {
-            "match": pd.arrays.IntegerArray(match, match < 0),
-            "variable": pd.array(variable, dtype="string"),
-        }
-        return self.native(self.source.tagged(columns))
+        numbers = self._numbers()
+        tags = tags_of_rows(
+            self.source.n_rows, self._rows, numbers["match"], numbers["variable"], SEVERAL_MATCHES
+        )
+        return self.native(self.source.tagged(tags))
 
     # --- one by one
 
@@ -272,9 +295,15 @@ class RowsInMemory:
         for number in range(self.count()):
             yield self.match(number)
 
-    def match(self, number: int) -> Match:
-        """Return a match by its number from 0."""
-        matches = self.search.found
+    def narrow(self, key: slice) -> FoundResult:
+        """Raise `WrongTypeError`: the matches have no slices."""
+        check_key(key)
+        return self
+
+    def match(self, key: int) -> Match:
+        """Return a match by its number."""
+        check_key(key)
+        number, matches = number_of(key, self.count()), self.search.found
         items = slice(*matches.first_state_of_match[number : number + 2])
         variables = self.bound.labels[matches.states[items]]
         rows = self.source.rows(self._rows[items], {"variable": variables})
@@ -293,7 +322,24 @@ class RowsInMemory:
         measured = {name: column.measured() for name, column in columns.items()}
         return as_pandas(self.source.result(measured))
 
-    def said(self) -> str:
+    def text(self) -> str:
+        """Return what was found, and a few rows."""
+        return text_of_table(self._said(), *self._shown()) if self.n_rows() else self._said()
+
+    def html(self) -> str:
+        """Return what was found, and a few rows, as HTML."""
+        head = paragraphs(self._said())
+        if not self.n_rows():
+            return head
+        table, more = self._shown()
+        return html_of_table(head, table, f"{more}; <code>to_frame()</code> has them all" if more else "")
+
+    def _shown(self) -> tuple[pd.DataFrame, str]:
+        """Return the first rows and what to say after them."""
+        more = self.n_rows() - SHOWN
+        return as_pandas(self.head(SHOWN)), f"… {more:,} more rows" if more > 0 else ""
+
+    def _said(self) -> str:
         """Return how many matches there are, and where."""
         n, by = self.count(), ", ".join(self.bound.partition_by)
         n_parts = self.search.order.n_partitions
@@ -321,9 +367,7 @@ def _rows_text(n: int) -> str:
     return f"{n:,} row{'s' * (n != 1)}"
 
 
-def several_matches(n_rows: int | str) -> str:
-    """Return the message for rows that belong to several matches."""
-    return (
-        f"{n_rows} matched rows belong to several matches, and a tagged row has one; "
-        "use AFTER MATCH SKIP PAST LAST ROW, or to_frame('all')"
-    )
+SEVERAL_MATCHES = (
+    "matched rows belong to several matches, and a tagged row has one; "
+    "use AFTER MATCH SKIP PAST LAST ROW, or to_frame('all')"
+)

@@ -31,9 +31,9 @@ from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import Engine, choose_engine
 from cepkit.planning.plans import compile_checked
 from cepkit.results.doors import open_door
+from cepkit.results.matches import SparkMatches
 from cepkit.results.spark.found import SparkFound
 from cepkit.results.spark.jobs import collect, refuse, run_job
-from cepkit.results.spark.matches import SparkMatches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,7 +49,7 @@ class RegexOnSpark(SparkFound[Program]):
     _tell_measures = staticmethod(tasks.measured)
     _tell_rows = staticmethod(tasks.matched_rows)
 
-    def count(self) -> int:
+    def n_matches(self) -> int:
         """Return the exact number of matches; every task counts its own."""
         from pyspark.sql import functions as F
 
@@ -133,7 +133,7 @@ class SequencesOnSpark(SparkFound[SequenceProgram]):
         self._slices = slices
         super().__init__(frame, source, program, engine)
 
-    def count(self) -> int:
+    def n_matches(self) -> int:
         """Return the exact number of matches, an integer of any size; every task counts its own."""
         return sum(int(row[0], 16) for row in run_job(self._run(sequence_tasks.counted).collect))
 

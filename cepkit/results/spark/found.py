@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import pandas as pd
 
@@ -22,6 +23,7 @@ from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import Engine
+from cepkit.results.found import FoundResult, Limit, check_exact, limit_of, number_of
 from cepkit.results.spark.jobs import refuse, run_job
 
 if TYPE_CHECKING:
@@ -79,21 +81,45 @@ def _sum(values: list[int | float]) -> int | float:
 
 # Lazy Spark frames of the matches of a query, of their rows and of their numbers.
 
+ONE_BY_ONE = (
+    "matches in a Spark frame are not taken one by one: Spark's machines compute them, and there may be any "
+    "number of them; use head() or sample() for some, or iterate over to_frame().toLocalIterator()"
+)
+IN_PARTS = (
+    "chunks(): the matches in a Spark frame lie in partitions of its own; iterate over "
+    "to_frame().toLocalIterator(), or write to_frame() to a table and read that in parts"
+)
+BY_TASKS = (
+    "write_parquet(): the tasks of Spark write the matches of a Spark frame, each its own part: "
+    "matches.to_frame().write.parquet(path)"
+)
+NOT_DRAWN = (
+    "plot() draws the rows of a frame in memory, and a Spark frame may have any number; view() and explore() "
+    "show a part of it, or take a part yourself: df.limit(…) or df.filter(…), then "
+    "toPandas().cep.match(…).plot()"
+)
+REFUSALS = {
+    **dict.fromkeys(("take", "match", "narrow", "matches"), ONE_BY_ONE),
+    "chunks": IN_PARTS, "write_parquet": BY_TASKS, "plot": NOT_DRAWN,
+}  # fmt: skip
+
 OneProgram = TypeVar("OneProgram", Program, SequenceProgram)
 
 
-class SparkFound(ABC, Generic[OneProgram]):
-    """The matches of a query that Spark's tasks find, as `SparkMatches` reads them.
+class SparkFound(FoundResult, Generic[OneProgram]):
+    """The matches of a query that Spark's tasks find.
 
     The place of a match identifies it: the order and partition columns at its last event and, if several
     matches can end there, its rank among them.
 
     """
 
+    is_in_memory = False
+    refusals: ClassVar = REFUSALS
     has_ranks: bool
 
     def __init__(self, frame: DataFrame, source: EmptySource, program: OneProgram, engine: Engine):
-        self.frame, self.source, self.program, self.engine = frame, source, program, engine
+        self._frame, self.source, self.program, self.engine = frame, source, program, engine
         self._columns = tasks.needed_columns(program, source)
         self.measured = self._run(self._tell_measures)  # result columns of every match, then its place
 
@@ -109,24 +135,8 @@ class SparkFound(ABC, Generic[OneProgram]):
         """Names of the result's columns."""
 
     @abstractmethod
-    def count(self) -> int:
+    def n_matches(self) -> int:
         """Return the exact number of matches; every task counts its own."""
-
-    @abstractmethod
-    def any(self) -> bool:
-        """Return whether a match exists."""
-
-    @abstractmethod
-    def head(self, n: int) -> pd.DataFrame:
-        """Return the first ``n`` matches with their measures."""
-
-    @abstractmethod
-    def sample(self, n: int, seed: int) -> pd.DataFrame:
-        """Return a uniform sample of ``n`` matches without replacement, in match order."""
-
-    @abstractmethod
-    def tag(self) -> DataFrame:
-        """Return the searched frame with ``match`` and ``variable`` as its last columns."""
 
     @abstractmethod
     def _ends(self) -> DataFrame:
@@ -152,7 +162,45 @@ class SparkFound(ABC, Generic[OneProgram]):
         """The query as a value."""
         return self.program.query
 
+    @property
+    def frame(self) -> DataFrame:
+        """The frame that was searched."""
+        return self._frame
+
+    def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
+        """Return the exact number of matches."""
+        check_exact(
+            method,
+            "matches in a Spark frame are counted exactly; for an estimate, match a part of the events: "
+            "df.limit(…) or df.filter(…), then toPandas().cep.match(…)",
+        )
+        return self.n_matches()
+
+    def drawn(self, what: str) -> Any:
+        """Return these matches for a view, which shows a part of the frame; nothing else draws them."""
+        return self if what == "view" else self.refuse(what)
+
+    def text(self) -> str:
+        """Return the pattern and the columns of the result; no job runs."""
+        return text_of_lazy(self.query, self.names, self.measured)
+
+    def html(self) -> str:
+        """Return the text as HTML."""
+        what, lazy = map(html.escape, self.text().split("\n"))
+        return f"<p><b>{what}</b></p><p>{lazy}</p>"
+
     # --- frames
+
+    def to_frame(self, rows: str = "one", limit: Limit = "auto") -> DataFrame:
+        """Return the matches as a lazy frame."""
+        most = limit_of(limit, None)
+        return self.in_order(most) if rows == "one" else self.matched_rows(self.source.names, most)
+
+    def lineage(self, number: int | None, limit: Limit) -> DataFrame:
+        """Return one row per matched row as a lazy frame."""
+        if number is None:
+            return self.matched_rows(self.event_names, limit_of(limit, None))
+        return self.matched_rows(self.event_names, None, number_of(number, self.count()))
 
     def in_order(self, limit: int | None) -> DataFrame:
         """Return a row per match with its measures, in match order."""
@@ -280,9 +328,20 @@ class SparkFound(ABC, Generic[OneProgram]):
     def needed_columns(self) -> DataFrame:
         """Return the frame with only the columns that the query reads."""
         names = self._columns
-        return tasks.numbered_columns(self.frame, self.source, names).toDF(*names)
+        return tasks.numbered_columns(self._frame, self.source, names).toDF(*names)
 
 
 def is_collated(of: DataType) -> bool:
     """Return whether two different texts of a type may be equal."""
     return getattr(of, "collation", "UTF8_BINARY") != "UTF8_BINARY"
+
+
+def text_of_lazy(query: Any, names: Iterable[str], run: DataFrame, where: str = "a Spark frame") -> str:
+    """Return the pattern of a query and the columns of its lazy result."""
+    by = f", partitioned by {', '.join(query.partition_by)}" if query.partition_by else ""
+    columns = zip(names, run.schema, strict=False)
+    shown = ", ".join(f"{name}: {field.dataType.simpleString()}" for name, field in columns)
+    return (
+        f"matches of {str(query.pattern)!r} in {where}{by}: {shown}\n"
+        "nothing has run yet: head(), count() and the rows of to_frame() start Spark jobs"
+    )

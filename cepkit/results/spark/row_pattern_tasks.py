@@ -18,7 +18,7 @@ from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.row_order import plain_values
 from cepkit.frames.spark.tasks import Order, check_total_order, received_table, sent_batches
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
-from cepkit.results.match_recognize.memory import several_matches
+from cepkit.results.match_recognize.memory import SEVERAL_MATCHES
 from cepkit.results.match_recognize.search import (
     BoundRows,
     Projection,
@@ -195,7 +195,7 @@ class TellTagged:
         item = np.full(source.n_rows, -1, np.int64)
         item[rows] = np.arange(len(rows))
         if shared := len(rows) - int(np.count_nonzero(item >= 0)):
-            raise CepError(several_matches(shared))
+            raise CepError(f"{shared:,} {SEVERAL_MATCHES}")
         where = pa.array(item, mask=item < 0)
         items = TellItems(())(bound, source, search)
         return [

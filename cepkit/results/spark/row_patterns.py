@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 import pyarrow as pa
@@ -31,9 +31,11 @@ from cepkit.language.match_recognize.query import (
     clauses_that_drop,
 )
 from cepkit.pipelines.spark_session import worker_python
-from cepkit.results.found import Match
+from cepkit.results.found import FoundResult, Limit, check_exact, limit_of, number_of
+from cepkit.results.match_recognize.memory import NO_AGGREGATES, ROWS_CURE, ROWS_ENGINE
 from cepkit.results.match_recognize.search import bind_rows, search_rows
-from cepkit.results.row_pattern_windows import RowWindowSearch, kept_rows
+from cepkit.results.match_recognize.windows import NO_MATCHES, RowWindowSearch, kept_rows
+from cepkit.results.spark.found import REFUSALS, text_of_lazy
 from cepkit.results.spark.jobs import collect, run_job
 from cepkit.results.spark.row_pattern_tasks import (
     RowsTask,
@@ -140,19 +142,25 @@ def sort_key(column: Column, descending: bool, nulls_first: bool) -> Column:
 
 # MATCH_RECOGNIZE on Spark frames: lazy jobs in which each task searches whole partitions.
 
-_ONE_BY_ONE = (
-    "matches in a Spark frame are not taken one by one: Spark's machines compute them, and there may be any "
-    "number of them; use head() or sample() for some, or iterate over to_frame().toLocalIterator()"
-)
+_REFUSALS = {
+    **REFUSALS,
+    "write_parquet": "write_parquet(): the tasks of Spark write the rows of the result, each its own part: "
+    "to_frame().write.parquet(path)",
+    "plot": "plot() reads rows one by one, which a Spark frame does not allow; take a part of them: "
+    "df.limit(…) or df.filter(…), then toPandas().cep.match(…).plot()",
+    "aggregate": NO_AGGREGATES,
+    "": "MATCH_RECOGNIZE in a Spark frame has no such matches; lineage() has all matched rows",
+}
+_EXACTLY = "matches of MATCH_RECOGNIZE are counted exactly"
 
-_BY_TASKS = (
-    "write_parquet(): the tasks of Spark write the rows of the result, each its own part: "
-    "to_frame().write.parquet(path)"
-)
 
+class RowsOnSpark(FoundResult):
+    """The matches of MATCH_RECOGNIZE in a Spark frame."""
 
-class RowsOnSpark:
-    """The matches in a Spark frame, as `RowPatternMatches` reads them."""
+    engine = ROWS_ENGINE
+    cure = ROWS_CURE
+    is_in_memory = False
+    refusals: ClassVar = _REFUSALS
 
     def __init__(
         self,
@@ -165,7 +173,7 @@ class RowsOnSpark:
                 "MATCH_RECOGNIZE does not run on a streaming DataFrame: a match may need rows that are still "
                 "to come. Write the stream to a table and match that"
             )
-        self.frame, self.params, self.source = frame, params, EmptySource(frame)
+        self._frame, self.params, self.source = frame, params, EmptySource(frame)
         self.bound = bind_rows(query, self.source.schema, params)
         check_sorted(self.bound.order_by)
         self._nothing = search_rows(self.bound, self.source)
@@ -177,6 +185,11 @@ class RowsOnSpark:
     def query(self) -> RowPatternQuery | SelectedRows:
         """The query as a value."""
         return self.bound.query
+
+    @property
+    def frame(self) -> DataFrame:
+        """The frame that was searched."""
+        return self._frame
 
     # --- jobs
 
@@ -195,30 +208,21 @@ class RowsOnSpark:
         clock = None
         if bound.clause.timed_out and bound.partition_by and bound.program.within is not None:
             clock = bound.program.within[0]
-        received, shuffled = send_partitions(self.frame, source, names, bound.partition_by, clock)
+        received, shuffled = send_partitions(self._frame, source, names, bound.partition_by, clock)
         types, output = result_types(check_types(tell(bound, source, self._nothing)), source)
         task = RowsTask(bound.query, self.params, received, tell, output, clock is not None)
         return shuffled.mapInArrow(task.run, types)
 
-    def as_matches(self) -> NoReturn:
-        """Raise: a picture reads rows one by one."""
-        raise UnsupportedQueryError(
-            "plot() reads rows one by one, which a Spark frame does not allow; take a part of them: "
-            "df.limit(…) or df.filter(…), then toPandas().cep.match(…).plot()"
-        )
-
-    def count(self) -> int:
+    def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
         """Return the number of matches; each task counts its own."""
+        check_exact(method, _EXACTLY)
         rows = run_job(self._run(tell_count).collect)
         return sum(row[0] for row in rows)
 
-    def n_rows(self) -> None:
-        """None: it takes a job to know the number of rows."""
-        return None
-
-    def to_frame(self) -> DataFrame:
-        """Return the rows of the result as a lazy frame."""
-        return self._shown(self._result)
+    def to_frame(self, rows: str = "one", limit: Limit = "auto") -> DataFrame:
+        """Return the rows of the result, or the matched rows of the frame, as a lazy frame."""
+        _refuse_limit(limit)
+        return self._shown(self._result) if rows == "one" else self._matched(self.source.names)
 
     def _shown(self, run: DataFrame) -> DataFrame:
         """Return the columns of the result in its order, without those that only sort."""
@@ -245,16 +249,10 @@ class RowsOnSpark:
 
     # --- the matched rows
 
-    def matched_rows(self) -> DataFrame:
-        """Return the matched rows of the frame, after ``match`` and ``variable``."""
-        return self._matched(self.source.names)
-
-    def table(self, rows: str) -> NoReturn:
-        """Raise: the tasks write the rows, each its own part."""
-        raise UnsupportedQueryError(_BY_TASKS)
-
-    def lineage(self, number: int | None) -> DataFrame:
+    def lineage(self, number: int | None, limit: Limit) -> DataFrame:
         """Return ``match``, ``variable`` and the columns that identify the row, for each matched row."""
+        _refuse_limit(limit)
+        number = None if number is None else number_of(number, self.count())
         keys = [*self.bound.partition_by, *(key.column for key in self.bound.order_by)]
         return self._matched([*dict.fromkeys(keys)], number)
 
@@ -300,26 +298,19 @@ class RowsOnSpark:
         joined = run.join(first, run["c0"] == first["partition"], "left")
         return joined.withColumn("match", F.col("before_it") + F.col("c1") - F.lit(1))
 
-    # --- what Spark does not do
-
-    def matches(self) -> NoReturn:
-        """Raise `UnsupportedQueryError`."""
-        raise UnsupportedQueryError(_ONE_BY_ONE)
-
-    def match(self, number: int) -> Match:
-        """Raise `UnsupportedQueryError`."""
-        raise UnsupportedQueryError(_ONE_BY_ONE)
-
-    def said(self) -> str:
+    def text(self) -> str:
         """Return the pattern and the columns of the result; no job runs."""
-        by = f", partitioned by {', '.join(self.bound.partition_by)}" if self.bound.partition_by else ""
-        columns = zip(self._names, self._result.schema, strict=False)
-        shown = ", ".join(f"{name}: {field.dataType.simpleString()}" for name, field in columns)
+        text = text_of_lazy(self.bound.clause, self._names, self._result)
         clauses = "" if self.bound.selected is None else clauses_that_drop(self.bound.selected)
-        before = f"; count() counts the matches before {clauses}" if clauses else ""
-        return (
-            f"matches of '{self.bound.clause.pattern}' in a Spark frame{by}: {shown}\n"
-            f"nothing has run yet: head(), count() and the rows of to_frame() start Spark jobs{before}"
+        return text + (f"; count() counts the matches before {clauses}" if clauses else "")
+
+
+def _refuse_limit(limit: Limit) -> None:
+    """Raise for a number of matches that the tasks, each with its own partitions, do not know."""
+    if limit_of(limit, None) is not None:
+        raise UnsupportedQueryError(
+            f"limit={limit}: MATCH_RECOGNIZE in a Spark frame has no limit of matches. Write LIMIT in the "
+            "query"
         )
 
 
@@ -328,11 +319,15 @@ class RowsOnSpark:
 TellWindow = Callable[[RowWindowSearch], Told]
 
 
-class RowWindowOnSpark:
-    """The rows of a Spark frame, as `RowPatternWindow` reads them."""
+class RowWindowOnSpark(FoundResult):
+    """The rows of a Spark frame, with measures of a row pattern in a WINDOW."""
+
+    engine = ROWS_ENGINE
+    is_in_memory = False
+    refusals: ClassVar = {"": NO_MATCHES}
 
     def __init__(self, frame: DataFrame, query: WindowedRows, params: Mapping[str, Any] | None = None):
-        self.frame, self.query, self._params = frame, query, params
+        self._frame, self._query, self._params = frame, query, params
         self._source = EmptySource(frame)
         check_sorted(query.rows.order_by)
         self._nothing = RowWindowSearch(query, self._source, params)
@@ -344,30 +339,41 @@ class RowWindowOnSpark:
         """Return what ``tell`` returns for each task as a lazy frame with columns ``c0``, ``c1``, …."""
         source = self._source
         names = set(_columns_to_read(self.query, source.schema))
-        received, shuffled = send_partitions(self.frame, source, names, self._nothing.partition_by)
+        received, shuffled = send_partitions(self._frame, source, names, self._nothing.partition_by)
         types, output = result_types(check_types(tell(self._nothing)), source)
         return shuffled.mapInArrow(RowWindowTask(self.query, self._params, received, tell, output).run, types)
 
-    def count(self) -> int:
+    @property
+    def query(self) -> WindowedRows:
+        """The query as a value."""
+        return self._query
+
+    @property
+    def frame(self) -> DataFrame:
+        """The frame that was searched."""
+        return self._frame
+
+    def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
         """Return the number of matches; each task counts its own."""
+        check_exact(method, _EXACTLY)
         return sum(row[0] for row in run_job(self._run(_tell_count).collect))
 
-    def to_frame(self) -> DataFrame:
+    def to_frame(self, rows: str = "one", limit: Limit = "auto") -> DataFrame:
         """Return the rows of the frame with the columns of the SELECT, as a lazy frame."""
+        if rows != "one":
+            self.refuse("rows='all'")
         names = list(self._nothing.projection.columns)
         return order_and_name(self._result, names, self._nothing.selected)
 
-    def said(self) -> str:
+    def text(self) -> str:
         """Return the pattern and the columns of the result; no job runs."""
-        by = self._nothing.partition_by
-        parts = f", partitioned by {', '.join(by)}" if by else ""
-        shown = ", ".join(
-            f"{field.name}: {field.dataType.simpleString()}" for field in self.to_frame().schema
-        )
-        return (
-            f"matches of '{self.query.rows.pattern}' in the frames of a Spark frame{parts}: {shown}\n"
-            "nothing has run yet: count() and the rows of to_frame() start Spark jobs"
-        )
+        run = self.to_frame()
+        text = text_of_lazy(self.query.rows, run.columns, run, "the frames of a Spark frame")
+        return text.replace("head(), ", "")
+
+    def html(self) -> None:
+        """Return None: notebooks show the text."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)

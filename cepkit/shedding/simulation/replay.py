@@ -72,8 +72,9 @@ class PatternResult:
     def matches(self) -> Matches:
         """The matches that the run found, those of the warm-up too."""
         program, events = self.run.scene.programs[self.number], self.run.scene.events[self.number]
-        sequences = SequenceFound(program, KnownMatches(events, self._own))
-        return ShedMatches(sequences, self.source, self.engine, self.native, losses(self.run))
+        whole = KnownMatches(events, self._own)
+        place = {"source": self.source, "engine": self.engine, "native": self.native}
+        return Matches(SequenceFound(program=program, whole=whole, note=losses(self.run), **place))
 
     @property
     def latencies(self) -> np.ndarray:
@@ -295,18 +296,6 @@ class ReplayResult:
             f"{run.peak_bytes:,} bytes"
         )
         return "\n".join(lines)
-
-
-class ShedMatches(Matches):
-    """The matches of a run that may have dropped something. The repr says so."""
-
-    def __init__(self, found: SequenceFound, source: Source, engine: Engine, native: Any, said: str):
-        super().__init__(found, source, engine, native)
-        self._said = said
-
-    def _headline(self) -> str:
-        head = super()._headline()
-        return f"{head}; {self._said}" if self._said else head
 
 
 def losses(run: ReplayRun) -> str:

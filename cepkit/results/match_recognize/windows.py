@@ -1,10 +1,10 @@
-"""`RowPatternWindow`, the result of a SELECT with a WINDOW that has a row pattern."""
+"""The rows of a SELECT with a WINDOW that has a row pattern: a match in the frame of each row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,8 +21,10 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.trees import rebuilt
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.query import SelectedRows, WindowedRows, listed_columns
-from cepkit.limits import check_memory
+from cepkit.limits import MemoryLimit, check_memory
 from cepkit.progress import checkpoint
+from cepkit.results.found import FoundResult, Limit, check_exact
+from cepkit.results.match_recognize.memory import ROWS_ENGINE
 from cepkit.results.match_recognize.search import (
     Projection,
     ResultColumn,
@@ -31,62 +33,16 @@ from cepkit.results.match_recognize.search import (
     project,
 )
 
+NO_MATCHES = "a WINDOW has rows, and no matches of its own; use to_frame(), or count()"
 _MADE = "\0over"  # begins the names of columns that the SELECT computes from
 
 
-class FoundWindow(Protocol):
-    """What `RowPatternWindow` asks of a kind of frame."""
+class RowWindowInMemory(FoundResult):
+    """The rows of a frame in memory, with measures of a row pattern in a WINDOW."""
 
-    query: WindowedRows
-
-    def count(self) -> int:
-        """Return the number of matches."""
-        ...
-
-    def to_frame(self) -> Frame:
-        """Return the rows of the frame with the columns of the SELECT."""
-        ...
-
-    def said(self) -> str:
-        """Return what was found."""
-        ...
-
-
-class RowPatternWindow:
-    """The rows of a frame with measures of a row pattern in a WINDOW.
-
-    `cepkit.sql`, `cepkit.match` and ``df.cep.match`` return it for the text of a SELECT with such a WINDOW.
-
-    On a Spark frame the result is lazy, one task searches whole partitions, and each call of a method runs
-    the query again. ORDER BY in the WINDOW must sort all rows of a partition.
-    """
-
-    def __init__(self, found: FoundWindow):
-        self._found = found
-
-    @property
-    def query(self) -> WindowedRows:
-        """The query as a value."""
-        return self._found.query
-
-    def count(self) -> int:
-        """Return the number of matches, before ORDER BY and LIMIT. An empty match does not count."""
-        return self._found.count()
-
-    def to_frame(self) -> Frame:
-        """Return the rows of the frame in their order, with the columns of the SELECT.
-
-        A row whose match is empty or absent, and a row that a match before it skips, has nulls. COUNT is 0.
-        A Spark frame gives a lazy Spark frame; without ORDER BY its rows have no order.
-        """
-        return self._found.to_frame()
-
-    def __repr__(self) -> str:
-        return self._found.said()
-
-
-class RowWindowInMemory:
-    """The rows of a frame in memory, as `RowPatternWindow` reads them."""
+    engine = ROWS_ENGINE
+    cure = "Narrow the frame of the WINDOW"
+    refusals: ClassVar = {"": NO_MATCHES}
 
     def __init__(
         self,
@@ -94,26 +50,47 @@ class RowWindowInMemory:
         source: Source,
         native: Callable[[Frame], Frame],
         params: Mapping[str, Any] | None = None,
+        memory_limit: MemoryLimit = "auto",
     ):
-        self.query, self._source, self._native = query, source, native
+        self._source, self._native, self.memory_limit = source, native, memory_limit
         self._search = RowWindowSearch(query, source, params)
 
-    def count(self) -> int:
-        """Return the number of matches."""
+    @property
+    def query(self) -> WindowedRows:
+        """The query as a value."""
+        return self._search.query
+
+    @property
+    def frame(self) -> Frame:
+        """The frame that was searched."""
+        return self._source.frame
+
+    def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
+        """Return the number of matches, before ORDER BY and LIMIT. An empty match does not count."""
+        check_exact(method, "matches of MATCH_RECOGNIZE are counted exactly")
         return self._search.count()
 
-    def to_frame(self) -> Frame:
-        """Return the rows of the frame in their order, with the columns of the SELECT."""
+    def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
+        """Return the rows of the frame in their order, with the columns of the SELECT.
+
+        A row whose match is empty or absent, and a row that a match before it skips, has nulls. COUNT is 0.
+        """
+        if rows != "one":
+            self.refuse("rows='all'")
         columns = order_and_limit(self._search.selected, self._search.projection)
         return self._native(
             self._source.result({name: column.measured() for name, column in columns.items()})
         )
 
-    def said(self) -> str:
+    def text(self) -> str:
         """Return the number of matches, and the rows."""
         n = self.count()
         matches = f"{n:,} match{'es' * (n != 1)} of '{self.query.rows.pattern}'"
         return f"{matches} in the frames of {self._source.n_rows:,} rows\n{self.to_frame()}"
+
+    def html(self) -> None:
+        """Return None: notebooks show the text."""
+        return None
 
 
 class RowWindowSearch:
