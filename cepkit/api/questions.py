@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from cepkit.insight.funnel import FunnelResult
     from cepkit.insight.moments import Moment
     from cepkit.insight.why_not import WhyNot
-    from cepkit.results.match_recognize.explanation import RowExplanation
 
 
 # The modules of one function load when it is called: the first `match` of a process must not wait for them.
@@ -56,7 +55,7 @@ def explain(
     other: Frame | None = None,
     engine: str | EngineValue = "auto",
     **keywords: Unpack[QueryKeywords],
-) -> Explanation | OperatorExplanation | RowExplanation:
+) -> Explanation | OperatorExplanation:
     """Say how a query is read and how it will run, without running it.
 
     If the search order depends on the events, `explain` measures a sample of them. If events share the time
@@ -72,7 +71,7 @@ def explain(
 
     Returns
     -------
-    Explanation, OperatorExplanation or RowExplanation
+    Explanation or OperatorExplanation
         Prints as text; a notebook also draws the automaton of a query. For MATCH_RECOGNIZE, it has the
         clauses, the choices of each state by preference, what conditions look at, and the costs on a sample
         of the rows.
@@ -387,18 +386,19 @@ def params_of(
     return arguments.params
 
 
-def explain_rows(frame: Frame, query: str, params: Mapping[str, Any] | None) -> RowExplanation:
+def explain_rows(frame: Frame, query: str, params: Mapping[str, Any] | None) -> Explanation:
     """Return the explanation of a text; a frame in memory is searched in part to measure the costs."""
     from cepkit.engines.match_recognize.bound import bind_row_query
     from cepkit.frames.row_order import searched_rows
-    from cepkit.results.match_recognize.explanation import RowExplanation, measure_rows
+    from cepkit.results.match_recognize.explained import measure_rows
+    from cepkit.results.match_recognize.memory import ROWS_ENGINE
 
     whole = refuse_windows(parse_match_recognize(query), "explain")
     if spark := spark_module(frame):
-        return RowExplanation(bind_row_query(whole, spark.EmptySource(frame).schema, params))
+        return Explanation(bind_row_query(whole, spark.EmptySource(frame).schema, params), ROWS_ENGINE)
     source = with_types(source_of(frame)[0], wishes_of_rows(whole, params or {}))
     bound = bind_row_query(whole, source.schema, params, source.clock)
-    return RowExplanation(bound, measure_rows(searched_rows(source, bound)))
+    return Explanation(bound, ROWS_ENGINE, measured=measure_rows(searched_rows(source, bound)))
 
 
 def funnel_rows(frame: Frame, query: str, params: Mapping[str, Any] | None) -> FunnelResult:

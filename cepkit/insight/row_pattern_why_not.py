@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from cepkit.engines.match_recognize.output import output_rows
 from cepkit.engines.match_recognize.row_match_set import RowPartition, SearchedRows
 from cepkit.events import Source
 from cepkit.insight.row_pattern_reading import Advance, RowReader, Way, value_text
-from cepkit.insight.why_not import MOST_ROWS, WhyNot, cell, named_positions, reading_table, row_text
+from cepkit.insight.why_not import RowsExplainer, RowsRead, WhyNot, named_positions
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.printing import print_sql, sql_variable
 from cepkit.language.match_recognize.query import AFTER_MATCH, SelectedRows
@@ -106,30 +106,6 @@ KINDS = (
 MOST_NAMED = 8  # rows with variables that a line names
 
 
-@dataclass
-class RowsRead:
-    """Rows of a partition, read as one match."""
-
-    # low, high: the first and the last row, numbered within their partition
-    low: int
-    high: int
-    # The variable of each row that was reached, as the preferred way reads them.
-    variables: list[str] = field(default_factory=list)
-    # kinds, reasons: what stops the reading; empty for rows that are a match of the pattern
-    kinds: list[str] = field(default_factory=list)
-    reasons: list[str] = field(default_factory=list)
-
-    @property
-    def reached(self) -> int:
-        """Number of rows that form a partial match."""
-        return len(self.variables)
-
-    def stop(self, kind: str, reason: str) -> None:
-        """Add a reason that stops the reading."""
-        self.kinds.append(kind)
-        self.reasons.append(reason)
-
-
 def explain_row_match(searched: SearchedRows, source: Source, rows: Any) -> WhyNot:
     """Return why the rows are not a match; ``rows`` and errors are as for `named_positions`.
 
@@ -141,59 +117,34 @@ def explain_row_match(searched: SearchedRows, source: Source, rows: Any) -> WhyN
     if isinstance(rows, Mapping):  # SQL reads names without quotes in upper case
         rows = {name if name in names else str(name).upper(): labels for name, labels in rows.items()}
     named = named_positions(source, searched.events, rows, names)
-    return RowExplainer(searched, source, dict(sorted(named.items()))).explain()
+    return RowExplainer(searched, source, named).explain()
 
 
-class RowExplainer:
-    """Explains some rows; ``named`` maps their positions in the stream to a variable or None."""
+class RowExplainer(RowsExplainer):
+    """Explains some rows as a match of MATCH_RECOGNIZE."""
 
     def __init__(self, searched: SearchedRows, source: Source, named: Mapping[int, str | None]):
-        self.searched, self.source, self.named = searched, source, dict(named)
-        self.bound, self.events = searched.bound, searched.events
-        self.positions = list(named)
+        super().__init__(source, searched.events, searched.bound.query.partition_by, named)
+        self.searched, self.bound = searched, searched.bound
 
-    def explain(self) -> WhyNot:
-        """Return the explanation."""
-        if strays := self._strays():
-            return strays
-        code = int(self.events.partition_of_event[self.positions[0]])
-        self.part = self.searched.partition(code)
-        places = np.searchsorted(self.part.positions, self.positions).tolist()
-        read = RowsRead(places[0], places[-1])
-        if len(places) <= places[-1] - places[0]:
-            return self._with_gap(read, places)
-        self.found = self.searched.matches(code)
+    def again(self, named: Mapping[int, str | None]) -> RowExplainer:
+        """Return the same for other rows."""
+        return RowExplainer(self.searched, self.source, named)
+
+    def enter(self, partition: int) -> np.ndarray:
+        """Prepare to read a partition, and return the positions of its rows."""
+        self.part = self.searched.partition(partition)
+        return self.part.positions
+
+    def answer(self, read: RowsRead) -> WhyNot:
+        """Read the rows, and return the explanation."""
+        self.found = self.searched.matches(self.part.code)
         n_before = sum(match.start < read.low for match in self.found)
         self.reader = RowReader(self.bound, self.part, read.low, n_before + 1, every_way=True)
         way = self._read(read)
-        if way is None:
-            return self._stopped(read)
-        return self._compared(read, way)
-
-    def _stopped(self, read: RowsRead) -> WhyNot:
-        head = f"no match: {self.rows(read.low, read.high)}"
-        if read.reached > read.high - read.low:
-            head += "; a partial match"
-        elif read.reached:
-            last, following = (self.row(read.low + read.reached + d) for d in (-1, 0))
-            head += f"; {following} cannot follow {last}"
-        else:
-            head += f"; {self.row(read.low)} cannot be the first row of a match"
-        return self._answer(head, read, self._around(read))
+        return self.stopped(read, self._around(read)) if way is None else self._compared(read, way)
 
     # --- words
-
-    def row(self, k: int) -> str:
-        """Return a row of the partition in words: ``row 17``."""
-        return self._label(int(self.part.positions[k]))
-
-    def _label(self, position: int) -> str:
-        return row_text(self.source.index_labels(self.events.rows(np.array([position])))[0])
-
-    def rows(self, low: int, high: int) -> str:
-        """Return a range of rows of the partition in words: ``rows 3 to 7``."""
-        first, last = self.row(low), self.row(high)
-        return first if low == high else f"rows {first.removeprefix('row ')} to {last.removeprefix('row ')}"
 
     def told(self, low: int, variables: Sequence[str]) -> str:
         """Return the rows of each variable in words: ``A = 3, B = 4, 5``."""
@@ -215,60 +166,15 @@ class RowExplainer:
             + (f"{self.rows(rows.start, rows.stop - 1)})")
         )
 
-    def _answer(self, head: str, read: RowsRead, more: Sequence[str] = ()) -> WhyNot:
-        table = self._table(read.variables, read.reached, read.reasons)
-        return WhyNot(head, tuple(read.reasons), tuple(read.kinds), tuple(more), False, None, table)
-
-    def _table(self, variables: Sequence[str], reached: int, reasons: Sequence[str]) -> pd.DataFrame:
-        n = len(self.positions)
-        labels = self.source.index_labels(self.events.rows(np.array(self.positions, np.int64)))
-        table = reading_table(labels, [*variables, *[None] * n][:n], reached, reasons)
+    def table(self, variables: Sequence[str], reached: int, reasons: Iterable[str]) -> pd.DataFrame:
+        """Return the table of the explanation, with the variables that each row alone could be."""
+        table = super().table(variables, reached, reasons)
         if len(set(self.events.partition_of_event[self.positions].tolist())) > 1:
             return table
         places = np.searchsorted(self.part.positions, self.positions).tolist()
         reader = RowReader(self.bound, self.part, places[0])
         fitting = [", ".join(reader.could_be(k)) for k in places]
         return table.assign(could_be=pd.array(fitting, dtype="string"))
-
-    # --- rows that cannot be read together
-
-    def _strays(self) -> WhyNot | None:
-        """Return the explanation for rows of several partitions, or None for one partition."""
-        codes = self.events.partition_of_event[self.positions]
-        distinct_codes, counts = np.unique(codes, return_counts=True)
-        if len(distinct_codes) < 2:
-            return None
-        most = distinct_codes[int(np.argmax(counts))]
-        other = self._key(self.positions[int(np.argmax(codes == most))])
-        read = RowsRead(0, len(self.positions) - 1)
-        for position, code in zip(self.positions, codes, strict=True):
-            if code != most:
-                key = self._key(position)
-                read.stop("partition", f"{self._label(position)} belongs to {key}, the others to {other}")
-        return self._answer("no match: the rows are of several partitions", read)
-
-    def _key(self, position: int) -> str:
-        row = self.events.rows(np.array([position]))
-        names = self.bound.query.partition_by
-        return ", ".join(f"{name} {cell(self.source.arrow(name, row).to_pylist()[0])}" for name in names)
-
-    def _with_gap(self, read: RowsRead, own: list[int]) -> WhyNot:
-        """Return the explanation for rows with unnamed rows of the partition between them."""
-        between = sorted(set(range(own[0], own[-1])) - set(own))
-        n_more = len(between) - 1
-        others = f" and {n_more:,} other {'row' if n_more == 1 else 'rows'}" if n_more else ""
-        read.stop(
-            "skipped",
-            f"{self.row(between[0])}{others} {'are' if n_more else 'is'} not named, but a match has every "
-            "row of its partition from its first to its last",
-        )
-        more = []
-        if own[-1] - own[0] < MOST_ROWS:
-            every = {int(self.part.positions[k]): None for k in range(own[0], own[-1] + 1)} | self.named
-            whole = RowExplainer(self.searched, self.source, dict(sorted(every.items()))).explain()
-            more = [f"with every row between: {whole.headline}", *whole.reasons]
-        names = ", ".join(self._label(position) for position in self.positions)
-        return self._answer(f"no match: {names}", read, more)
 
     # --- reading the rows
 
@@ -293,7 +199,7 @@ class RowExplainer:
         return way
 
     def _name_rows(self, read: RowsRead, way: Way) -> None:
-        read.variables = [self.bound.program.automaton.variable_of_state[state] for state in way.states]
+        read.taken = [self.bound.program.automaton.variable_of_state[state] for state in way.states]
 
     def _stop_at(self, read: RowsRead, k: int, ways: list[Way], made: Advance, name: str | None) -> None:
         """Add the reasons why row ``k`` continues no way."""
@@ -361,16 +267,16 @@ class RowExplainer:
                 return self._after_where(read, starting_match)
             for text in wrong:
                 read.stop("preference", f"{text}: the pattern prefers these variables")
-            return self._answer(f"no match: {span} {verb}, but with other variables", read)
+            return self.refusal(f"no match: {span} {verb}, but with other variables", read)
         if starting_match is not None:
             read.stop(
                 "preference", f"{self._match_text(starting_match)} begins with the same row, and is preferred"
             )
-            return self._answer(f"no match: {span} {verb}, but another match is preferred", read)
+            return self.refusal(f"no match: {span} {verb}, but another match is preferred", read)
         before = next((match for match in self.found if match.start < read.low < self._next(match)), None)
         if before is None:
             read.stop("condition", "a condition depends on the number of the match")
-            return self._answer(f"no match: {span}", read)
+            return self.refusal(f"no match: {span}", read)
         query = self.bound.query.rows
         policy = " ".join(filter(None, [AFTER_MATCH[query.after_match], query.after_match_variable]))
         resumes = self._next(before)
@@ -380,7 +286,7 @@ class RowExplainer:
             text = f"{self.row(read.low)} comes after {self._match_text(before)}"
         read.stop("after_match", f"{text}, and {policy} continues at {there}")
         head = f"no match: {span} {verb}, but the search does not begin there"
-        return self._answer(head, read)
+        return self.refusal(head, read)
 
     def _after_where(self, read: RowsRead, own: RowMatch) -> WhyNot:
         """Return the explanation for rows that are a match, whose rows of the result WHERE may drop."""
@@ -400,7 +306,7 @@ class RowExplainer:
             for line in lines:
                 read.stop("where", line)
             lost = "its row" if n_rows == 1 else f"all of its {n_rows:,} rows"
-            table = self._table(variables, len(variables), lines)
+            table = self.table(variables, len(variables), lines)
             kinds = tuple(read.kinds)
             return WhyNot(
                 f"no row in the result: {head}, but WHERE drops {lost}", tuple(lines), kinds, (), False,
@@ -412,7 +318,7 @@ class RowExplainer:
         if isinstance(whole, SelectedRows) and (whole.limit is not None or whole.offset):
             clause = " and ".join(["OFFSET"] * bool(whole.offset) + ["LIMIT"] * (whole.limit is not None))
             lines.append(f"{clause} may drop rows of the match; this answer does not look at them")
-        table = self._table(variables, len(variables), ())
+        table = self.table(variables, len(variables), ())
         return WhyNot(f"they match: {head}", more=tuple(lines), matches=True, number=own.number, table=table)
 
     def _next(self, match: RowMatch) -> int:

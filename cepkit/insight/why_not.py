@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -205,6 +206,146 @@ def _number(label: Any, index: pd.Index) -> int:
             )
         place = place[0]
     return int(place)
+
+
+# --- rows of one partition, read as a match of contiguous rows
+
+
+@dataclass
+class RowsRead:
+    """Rows of a partition, read as one match."""
+
+    # low, high: the first and the last row, numbered within their partition
+    low: int
+    high: int
+    taken: list[Any] = field(default_factory=list)  # what the pattern takes each row that was reached as
+    # kinds, reasons: what stops the reading; empty for rows that are a match of the pattern
+    kinds: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def reached(self) -> int:
+        """Number of rows that form a partial match."""
+        return len(self.taken)
+
+    def stop(self, kind: str, reason: str) -> None:
+        """Add a reason that stops the reading."""
+        self.kinds.append(kind)
+        self.reasons.append(reason)
+
+
+class RowsExplainer(ABC):
+    """Explains rows of one partition; ``named`` maps their positions in the stream to a variable or None."""
+
+    a_match = "a match"  # in the reason for rows that are not named
+
+    def __init__(
+        self, source: Source, events: Events, partition_by: Sequence[str], named: Mapping[int, str | None]
+    ):
+        self.source, self.events, self.named = source, events, dict(sorted(named.items()))
+        self.positions, self._partition_by = list(self.named), partition_by
+
+    def explain(self) -> WhyNot:
+        """Return the explanation."""
+        if strays := self._strays():
+            return strays
+        self.of_partition = self.enter(int(self.events.partition_of_event[self.positions[0]]))
+        places = np.searchsorted(self.of_partition, self.positions).tolist()
+        read = RowsRead(places[0], places[-1])
+        return self._with_gap(read, places) if len(places) <= places[-1] - places[0] else self.answer(read)
+
+    @abstractmethod
+    def enter(self, partition: int) -> np.ndarray:
+        """Prepare to read a partition, and return the rising positions of its rows."""
+
+    @abstractmethod
+    def answer(self, read: RowsRead) -> WhyNot:
+        """Read the rows, and return the explanation."""
+
+    @abstractmethod
+    def again(self, named: Mapping[int, str | None]) -> RowsExplainer:
+        """Return the same for other rows."""
+
+    def names_of_taken(self, read: RowsRead) -> list[str]:
+        """Return the variable of each row that was reached."""
+        return read.taken
+
+    # --- words
+
+    def label(self, position: int) -> str:
+        """Return the row at a position of the stream in words: ``row 17``."""
+        return row_text(self.source.index_labels(self.events.rows(np.array([position])))[0])
+
+    def row(self, k: int) -> str:
+        """Return a row of the partition in words."""
+        return self.label(int(self.of_partition[k]))
+
+    def rows(self, low: int, high: int) -> str:
+        """Return a range of rows of the partition in words: ``rows 3 to 7``."""
+        first, last = self.row(low), self.row(high)
+        return first if low == high else f"rows {first.removeprefix('row ')} to {last.removeprefix('row ')}"
+
+    def stopped(self, read: RowsRead, more: Sequence[str] = ()) -> WhyNot:
+        """Return the explanation for a reading that stops."""
+        head = f"no match: {self.rows(read.low, read.high)}"
+        if read.reached > read.high - read.low:
+            head += "; a partial match"
+        elif read.reached:
+            last, following = (self.row(read.low + read.reached + d) for d in (-1, 0))
+            head += f"; {following} cannot follow {last}"
+        else:
+            head += f"; {self.row(read.low)} cannot be the first row of a match"
+        return self.refusal(head, read, more)
+
+    def refusal(self, head: str, read: RowsRead, more: Sequence[str] = ()) -> WhyNot:
+        """Return the explanation for rows that are no match."""
+        table = self.table(self.names_of_taken(read), read.reached, read.reasons)
+        return WhyNot(head, tuple(read.reasons), tuple(read.kinds), tuple(more), False, None, table)
+
+    def table(self, variables: Sequence[str], reached: int, reasons: Iterable[str]) -> pd.DataFrame:
+        """Return the table of the explanation."""
+        n = len(self.positions)
+        labels = self.source.index_labels(self.events.rows(np.array(self.positions, np.int64)))
+        return reading_table(labels, [*variables, *[None] * n][:n], reached, reasons)
+
+    # --- rows that cannot be read together
+
+    def _strays(self) -> WhyNot | None:
+        """Return the explanation for rows of several partitions, or None for one partition."""
+        codes = self.events.partition_of_event[self.positions]
+        distinct_codes, counts = np.unique(codes, return_counts=True)
+        if len(distinct_codes) < 2:
+            return None
+        most = distinct_codes[int(np.argmax(counts))]
+        other = self._key(self.positions[int(np.argmax(codes == most))])
+        read = RowsRead(0, len(self.positions) - 1)
+        for position, code in zip(self.positions, codes, strict=True):
+            if code != most:
+                key = self._key(position)
+                read.stop("partition", f"{self.label(position)} belongs to {key}, the others to {other}")
+        return self.refusal("no match: the rows are of several partitions", read)
+
+    def _key(self, position: int) -> str:
+        row = self.events.rows(np.array([position]))
+        values = ((name, self.source.arrow(name, row).to_pylist()[0]) for name in self._partition_by)
+        return ", ".join(f"{name} {cell(value)}" for name, value in values)
+
+    def _with_gap(self, read: RowsRead, places: list[int]) -> WhyNot:
+        """Return the explanation for rows with unnamed rows of the partition between them."""
+        every = range(places[0], places[-1] + 1)
+        between = sorted(set(every) - set(places))
+        n_more = len(between) - 1
+        others = f" and {n_more:,} other {'row' if n_more == 1 else 'rows'}" if n_more else ""
+        read.stop(
+            "skipped",
+            f"{self.row(between[0])}{others} {'are' if n_more else 'is'} not named, but {self.a_match} has "
+            "every row of its partition from its first to its last",
+        )
+        more = []
+        if len(every) <= MOST_ROWS:
+            whole = self.again({int(self.of_partition[k]): None for k in every} | self.named).explain()
+            more = [f"with every row between: {whole.headline}", *whole.reasons]
+        return self.refusal(f"no match: {', '.join(map(self.label, self.positions))}", read, more)
 
 
 # Values and rows as text for readers.

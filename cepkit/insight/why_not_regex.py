@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from cepkit.compile.regex.automaton import ANY
 from cepkit.compile.regex.program import Program, compile_regex
@@ -19,7 +18,7 @@ from cepkit.insight.funnels import looks_at_match, row_query
 from cepkit.insight.moments import names_of_mask
 from cepkit.insight.partial_matches import RegexPartials, rows_looked_back
 from cepkit.insight.stepping import RegexWalk, Stepping
-from cepkit.insight.why_not import MOST_ROWS, WhyNot, cell, named_positions, reading_table, row_text
+from cepkit.insight.why_not import RowsExplainer, RowsRead, WhyNot, cell, named_positions
 from cepkit.language.expressions import trees as ex
 from cepkit.language.regex.construction import parse_pattern
 from cepkit.language.regex.patterns import Variable, variables
@@ -129,30 +128,6 @@ MOST_PARTIALS = 4  # partial matches that are described for a row
 # --- rows that were expected to match
 
 
-@dataclass
-class RowReading:
-    """Rows of one partition, read as the beginning of a match."""
-
-    # low, high: the first and the last row, numbered within their partition
-    low: int
-    high: int
-    # The possible positions in the automaton of each row that was reached.
-    masks: list[int] = field(default_factory=list)
-    # kinds, reasons: what stops the reading; empty for rows that fulfil the pattern
-    kinds: list[str] = field(default_factory=list)
-    reasons: list[str] = field(default_factory=list)
-
-    @property
-    def reached(self) -> int:
-        """Number of rows that form a partial match."""
-        return len(self.masks)
-
-    def stop(self, kind: str, reason: str) -> None:
-        """Add a reason that stops the reading."""
-        self.kinds.append(kind)
-        self.reasons.append(reason)
-
-
 def explain_regex_rows(
     program: Program, source: Source, events: Events, find: Callable[[], MatchSet], rows: Any
 ) -> WhyNot:
@@ -164,132 +139,64 @@ def explain_regex_rows(
     """
     names = tuple(dict.fromkeys(variable.name for variable in variables(program.query.pattern)))
     named = named_positions(source, events, rows, names)
-    return _Explainer(program, source, events, find, dict(sorted(named.items()))).explain()
+    return _Explainer(program, source, events, find, named).explain()
 
 
-class _Explainer:
-    """Explains some rows; ``named`` maps their positions in the stream to a variable or None."""
+class _Explainer(RowsExplainer):
+    """Explains some rows as a match of a regex."""
 
-    def __init__(self, program, source, events: Events, find, named: dict[int, str | None]):
-        self.program, self.source, self.events, self.find, self.named = program, source, events, find, named
-        self.names = program.automaton.names
-        self.positions = list(named)
+    a_match = "a match of a regex"
 
-    def row(self, position: int) -> str:
-        """Return the row's label in words: ``row 17``."""
-        return row_text(self.source.index_labels(self.events.rows(np.array([position])))[0])
+    def __init__(self, program: Program, source: Source, events: Events, find: Callable[[], MatchSet], named):
+        super().__init__(source, events, program.query.partition_by, named)
+        self.program, self.find, self.names = program, find, program.automaton.names
 
-    def rows(self, low: int, high: int) -> str:
-        """Return a range of rows of the partition in words: ``rows 3 to 7``."""
-        first, last = (self.row(self.stepping.position_of(k)) for k in (low, high))
-        return first if low == high else f"rows {first.removeprefix('row ')} to {last.removeprefix('row ')}"
+    def again(self, named: Mapping[int, str | None]) -> _Explainer:
+        """Return the same for other rows."""
+        return _Explainer(self.program, self.source, self.events, self.find, named)
+
+    def enter(self, partition: int) -> np.ndarray:
+        """Prepare to read a partition, and return the positions of its rows."""
+        self.stepping = Stepping(self.program, self.events, partition)
+        return np.flatnonzero(self.events.partition_of_event == partition)
+
+    def names_of_taken(self, read: RowsRead) -> list[str]:
+        """Return the possible variables of each row that was reached."""
+        return [names_of_mask(self.names, mask) for mask in read.taken]
 
     def _verb(self, one: str, many: str) -> str:
         return one if len(self.positions) == 1 else many
 
-    def explain(self) -> WhyNot:
-        """Return the explanation."""
-        if strays := self._strays():
-            return strays
-        partition = int(self.events.partition_of_event[self.positions[0]])
-        self.stepping = Stepping(self.program, self.events, partition)
-        indices = [self.stepping.index_of(position) for position in self.positions]
-        reading = RowReading(indices[0], indices[-1])
-        if len(indices) <= indices[-1] - indices[0]:
-            return self._with_gap(reading, indices)
-        self._read(reading)
-        span = self.rows(reading.low, reading.high)
-        if not reading.kinds:
-            return self._explain_match(reading, span)
-        head, more = f"no match: {span}", []
-        if reading.reached > reading.high - reading.low:
-            head += "; a partial match" if reading.kinds == ["missing"] else ""
-        elif reading.reached:
-            last, following = (self._row_at(reading.low + reading.reached + d) for d in (-1, 0))
-            head += f"; {following} cannot follow {last}"
-        else:
-            head += f"; {self._row_at(reading.low)} cannot be the first row of a match"
-        if len(indices) == 1:
-            more = self._met(indices[0])
-        return self._answer(head, reading, more)
-
-    def _row_at(self, k: int) -> str:
-        return self.row(self.stepping.position_of(k))
-
-    def _answer(self, head: str, reading: RowReading, more: Sequence[str] = ()) -> WhyNot:
-        return WhyNot(
-            head, tuple(reading.reasons), tuple(reading.kinds), tuple(more), False, None, self._table(reading)
-        )
-
-    def _table(self, reading: RowReading, spelled: Sequence[str] | None = None) -> pd.DataFrame:
-        n = len(self.positions)
-        if spelled is None:
-            spelled = [names_of_mask(self.names, mask) for mask in reading.masks]
-        labels = self.source.index_labels(self.events.rows(np.array(self.positions, np.int64)))
-        return reading_table(labels, [*spelled, *[None] * n][:n], reading.reached, reading.reasons)
-
-    # --- rows that cannot be read together
-
-    def _strays(self) -> WhyNot | None:
-        """Return the explanation for rows of several partitions, or None for one partition."""
-        codes = self.events.partition_of_event[self.positions]
-        distinct_codes, counts = np.unique(codes, return_counts=True)
-        if len(distinct_codes) < 2:
-            return None
-        most = distinct_codes[int(np.argmax(counts))]
-        other = self._key(self.positions[int(np.argmax(codes == most))])
-        reading = RowReading(0, len(self.positions) - 1)
-        for position, code in zip(self.positions, codes, strict=True):
-            if code != most:
-                key = self._key(position)
-                reading.stop("partition", f"{self.row(position)} belongs to {key}, the others to {other}")
-        return self._answer("no match: the rows are of several partitions", reading)
-
-    def _key(self, position: int) -> str:
-        row, by = self.events.rows(np.array([position])), self.program.query.partition_by
-        return ", ".join(f"{name} {cell(self.source.arrow(name, row).to_pylist()[0])}" for name in by)
-
-    def _with_gap(self, reading: RowReading, own: list[int]) -> WhyNot:
-        """Return the explanation for rows with unnamed rows of the partition between them."""
-        between = sorted(set(range(own[0], own[-1])) - set(own))
-        n_more = len(between) - 1
-        others = f" and {n_more:,} other {'row' if n_more == 1 else 'rows'}" if n_more else ""
-        reading.stop(
-            "skipped",
-            f"{self._row_at(between[0])}{others} {'are' if n_more else 'is'} not named, but a match of a "
-            "regex has every row of its partition from its first to its last",
-        )
-        more = []
-        if own[-1] - own[0] < MOST_ROWS:
-            named = {self.stepping.position_of(k): None for k in range(own[0], own[-1] + 1)} | self.named
-            whole = _Explainer(self.program, self.source, self.events, self.find, dict(sorted(named.items())))
-            with_all = whole.explain()
-            more = [f"with every row between: {with_all.headline}", *with_all.reasons]
-        return self._answer(f"no match: {', '.join(map(self.row, self.positions))}", reading, more)
+    def answer(self, read: RowsRead) -> WhyNot:
+        """Read the rows, and return the explanation."""
+        self._read(read)
+        if not read.kinds:
+            return self._explain_match(read, self.rows(read.low, read.high))
+        return self.stopped(read, self._met(read.low) if len(self.positions) == 1 else ())
 
     # --- reading the rows
 
-    def _read(self, reading: RowReading) -> None:
+    def _read(self, read: RowsRead) -> None:
         """Read the rows as a match that begins with the first of them, independent of other matches."""
-        low, automaton = reading.low, self.program.automaton
+        low, automaton = read.low, self.program.automaton
         front = max(0, low - rows_looked_back(self.program.query))
-        part = self.stepping.part(front, reading.high + 1)
+        part = self.stepping.part(front, read.high + 1)
         partials = RegexPartials(self.program, part, low - front, reports=False)
         wanted = automaton.first
-        for k in range(low, reading.high + 1):
+        for k in range(low, read.high + 1):
             partials.read(k - front)
             starts, masks = partials.live()
             reached = int(masks[0]) if len(starts) and starts[0] == low - front else 0
-            name = self.named[self.stepping.position_of(k)]
+            name = self.named[int(self.of_partition[k])]
             meant = automaton.mask_of_name(name) if name is not None else -1
             mask = wanted & reached & meant
             if not mask:
-                self._stop_at(reading, k, wanted, meant)
+                self._stop_at(read, k, wanted, meant)
                 return
-            reading.masks.append(mask)
-            if reached & automaton.accepting and k < reading.high:
+            read.taken.append(mask)
+            if reached & automaton.accepting and k < read.high:
                 done = self.rows(low, k)
-                reading.stop(
+                read.stop(
                     "earliest_end",
                     f"{done} {'is' if k == low else 'are'} the whole pattern already, and a match ends with "
                     "the first row that completes the pattern",
@@ -298,68 +205,69 @@ class _Explainer:
             wanted = automaton.follow_of_mask(mask)
         if not mask & automaton.accepting:
             needed = names_of_mask(self.names, wanted)
-            reading.stop("missing", f"after {self._row_at(reading.high)} the pattern still needs {needed}")
+            read.stop("missing", f"after {self.row(read.high)} the pattern still needs {needed}")
 
-    def _stop_at(self, reading: RowReading, k: int, wanted: int, meant: int) -> None:
+    def _stop_at(self, read: RowsRead, k: int, wanted: int, meant: int) -> None:
         """Add the reasons why row ``k`` is at none of the wanted positions of the pattern."""
-        row, needed = self._row_at(k), names_of_mask(self.names, wanted)
+        row, needed = self.row(k), names_of_mask(self.names, wanted)
         if not wanted & meant:
-            name = self.named[self.stepping.position_of(k)]
-            where = "the first row" if k == reading.low else f"after {self._row_at(k - 1)} the next one"
-            reading.stop("variable", f"{row} is given as {name!r}, and {where} must be {needed}")
+            name = self.named[int(self.of_partition[k])]
+            where = "the first row" if k == read.low else f"after {self.row(k - 1)} the next one"
+            read.stop("variable", f"{row} is given as {name!r}, and {where} must be {needed}")
             return
         possible = names_in(self.names, wanted & meant)
-        failing = failing_conditions(self.program, self.source, self.stepping, possible, reading.low, k)
+        failing = failing_conditions(self.program, self.source, self.stepping, possible, read.low, k)
         for name, text in failing:
-            reading.stop("condition", f"{row}: {name} fails: {text}")
+            read.stop("condition", f"{row}: {name} fails: {text}")
         within = self.program.query.within
         if set(possible) <= {name for name, _ in failing}:
             return
         if within is not None:
-            reading.stop(
+            read.stop(
                 "window",
-                f"{row} is outside the window of {duration_text(within)} from {self._row_at(reading.low)}",
+                f"{row} is outside the window of {duration_text(within)} from {self.row(read.low)}",
             )
         elif not failing:
-            reading.stop("condition", f"{row} is not {names_of_mask(self.names, wanted & meant)}")
+            read.stop("condition", f"{row} is not {names_of_mask(self.names, wanted & meant)}")
 
     # --- rows that fulfil the pattern
 
-    def _explain_match(self, reading: RowReading, span: str) -> WhyNot:
+    def _explain_match(self, read: RowsRead, span: str) -> WhyNot:
         """Return the explanation for rows that fulfil the pattern: their match, or its rival."""
-        matches, stepping = self.find(), self.stepping
-        first, last = (stepping.position_of(k) for k in (reading.low, reading.high))
+        matches, place_of = self.find(), self._place_of
+        first, last = (int(self.of_partition[k]) for k in (read.low, read.high))
         is_in_partition = matches.partition == self.events.partition_of_event[last]
         taker = int(np.flatnonzero(is_in_partition & (matches.last >= first))[0])
         if (int(matches.first[taker]), int(matches.last[taker])) != (first, last):
-            taken = self.rows(
-                stepping.index_of(int(matches.first[taker])), stepping.index_of(int(matches.last[taker]))
-            )
+            taken = self.rows(place_of(matches.first[taker]), place_of(matches.last[taker]))
             why = (
                 "it ends with the same row and begins before"
                 if matches.last[taker] == last
                 else "it ends before, and the search continues after its last row"
             )
-            reading.stop("after_match", f"the match of {taken} is reported instead: {why}")
-            return self._answer(f"no match: {span} {self._verb('fulfils', 'fulfil')} all conditions", reading)
+            read.stop("after_match", f"the match of {taken} is reported instead: {why}")
+            return self.refusal(f"no match: {span} {self._verb('fulfils', 'fulfil')} all conditions", read)
         spelled = self._spelled(matches, taker)
         for position, is_read in zip(self.positions, spelled, strict=True):
             name = self.named[position]
             if name is not None and name != is_read:
-                text = f"{self.row(position)} is {is_read}, not {name}: each variable takes as many"
-                reading.stop("variable", f"{text} rows as it can, from left to right")
-        if reading.kinds:
-            return self._answer(
-                f"no match: {span} {self._verb('is', 'are')} match {taker:,}, with other variables", reading
+                text = f"{self.label(position)} is {is_read}, not {name}: each variable takes as many"
+                read.stop("variable", f"{text} rows as it can, from left to right")
+        if read.kinds:
+            return self.refusal(
+                f"no match: {span} {self._verb('is', 'are')} match {taker:,}, with other variables", read
             )
         named_rows = ", ".join(
-            f"{name} = {self.row(position).removeprefix('row ')}"
+            f"{name} = {self.label(position).removeprefix('row ')}"
             for position, name in zip(self.positions[:8], spelled, strict=False)
         )
         more = ", …" if len(spelled) > 8 else ""
-        table = self._table(reading, spelled)
+        table = self.table(spelled, read.reached, read.reasons)
         head = f"they match: {span} {self._verb('is', 'are')} match {taker:,} ({named_rows}{more})"
         return WhyNot(head, matches=True, number=taker, table=table)
+
+    def _place_of(self, position: int) -> int:
+        return int(np.searchsorted(self.of_partition, position))
 
     def _spelled(self, found: MatchSet, number: int) -> list[str]:
         """Return the variable of every row of a match."""
@@ -370,19 +278,19 @@ class _Explainer:
 
     def _met(self, k: int) -> list[str]:
         """Return lines on the match of a single row, or on the partial matches before it."""
-        matches, position = self.find(), self.stepping.position_of(k)
+        matches, position = self.find(), int(self.of_partition[k])
         is_in_partition = matches.partition == self.events.partition_of_event[position]
         there = np.flatnonzero(is_in_partition & (matches.first <= position) & (matches.last >= position))
         if len(there):
             number = int(there[0])
-            low, high = (self.stepping.index_of(int(ends[number])) for ends in (matches.first, matches.last))
-            return [f"{self._row_at(k)} is in match {number:,}: {self.rows(low, high)}"]
+            low, high = (self._place_of(ends[number]) for ends in (matches.first, matches.last))
+            return [f"{self.row(k)} is in match {number:,}: {self.rows(low, high)}"]
         partition = int(self.events.partition_of_event[position])
         ends = matches.last[matches.partition == partition]
         fates, _ = fates_at(Stepping(self.program, self.events, partition, ends=ends), k)
         lines = [
-            f"the partial match from {self._row_at(fate.start)} "
-            f"{fate_text(self.names, fate, k, self._row_at, self._row_at)}"
+            f"the partial match from {self.row(fate.start)} "
+            f"{fate_text(self.names, fate, k, self.row, self.row)}"
             for fate in fates[:MOST_PARTIALS]
         ]
         if len(fates) > MOST_PARTIALS:

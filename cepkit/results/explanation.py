@@ -4,342 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cepkit.compile.counting.state_graph import AnchoredGraph, StateGraph, state_graph_of
-from cepkit.compile.interpreted.regex import regex_code_of
-from cepkit.compile.interpreted.walk import walk_code_of
-from cepkit.compile.regex.automaton import ANY, States, states
+from cepkit.compile.regex.automaton import States, states
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.shared.bound_query import START, Prepared, Term
-from cepkit.engines.counting.engine import counting_unsupported, graph_of
-from cepkit.engines.interpreted.counting import absence_tests_of, anchored_tests_of, counting_tests_of
-from cepkit.engines.interpreted.walk import ordered_tests_of
-from cepkit.engines.measures.regex_measures import measure_expressions
-from cepkit.engines.measures.sequence_measures import default_measures
-from cepkit.engines.regex import PARTITIONS_PER_BLOCK
+from cepkit.engines.match_recognize.bound import BoundRowQuery
+from cepkit.language.match_recognize.printing import print_sql
+from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.cheat_sheet import say_query
-from cepkit.language.sequences.branches import Branch, Condition
-from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.evaluation_order import BranchOrder
-from cepkit.planning.planner import Engine, automatic_engines
-
-# The lines of ``explain`` for a regex query.
-
-
-def regex_lines(program: Program, engine: Engine, notes: tuple[tuple[str, str], ...] = ()) -> list[str]:
-    """Return the lines of the explanation of a regex query; ``notes``, labels with texts, come last."""
-    query, plan, automaton = program.query, program.plan, program.automaton
-    by, order = ", ".join(query.partition_by), ", ".join(query.order_by)
-    lines = [
-        f"pattern      {query.pattern}",
-        f"in words     {say_query(query)}",
-        f"partitions   {f'by {by}' if by else 'none: one stream'}",
-        f"order        {f'by {order}' if order else 'of the rows'}",
-    ]
-    if query.within is not None:
-        lines.append(f"window       {query.within}")
-    defined = dict(query.define)
-    for name in dict.fromkeys(automaton.names):
-        text = "any event" if name == ANY else str(defined.get(name, f"column {name}"))
-        lines.append(f"predicate    {name}: {text}  [{_class_of(program, name)}]")
-    lines += [f"measure      {name}: {expression}" for name, expression in measure_expressions(query)]
-    lines.append(f"automaton    {states(automaton).n_states} states, {len(automaton.names)} positions")
-    lines.append(f"engine       {engine.name}: {engine.summary}")
-    lines.append(f"kernel       {_kernel(program)}")
-    if program.compiled:
-        code = regex_code_of(program)
-        lines.append(f"new query    {new_query(code if isinstance(code, str) else None)}")
-    remembered = [f"{slot.op}({_columns_of(slot)})" if slot.args else "start number" for slot in plan.slots]
-    lines.append(f"remembers    per partial match: {', '.join(['start', 'positions', *remembered])}")
-    for queue in plan.queues:
-        place = automaton.names[queue.position]
-        lines.append(f"queue        partial matches wait at {place!r} in order of their starts")
-    if plan.dominated:
-        names = [automaton.names[p] for p in range(len(automaton.names)) if plan.dominated >> p & 1]
-        lines.append(f"dominance    at {', '.join(dict.fromkeys(names))} only the earliest start is kept")
-    if not plan.start_conjuncts and not plan.dominated:
-        lines.append("note         no condition looks at the start")
-    if _may_never_expire(program):
-        lines.append(
-            "warning      a partial match may wait forever: nothing bounds the loop; consider within=…"
-        )
-    return [*lines, *(f"{label:12} {text}" for label, text in notes)]
-
-
-def new_query(reason: str | None) -> str:
-    """Return how a query runs until it has a kernel; ``reason`` is why it cannot be interpreted."""
-    if reason is None:
-        return "is interpreted until its kernel is compiled"
-    return f"is compiled first, since it {reason}"
-
-
-def _class_of(program: Program, name: str) -> str:
-    plan, automaton = program.plan, program.automaton
-    mask = automaton.mask_of_name(name)
-    # At first positions, the only condition on the start is the window, which has its own line.
-    conjuncts = [*plan.event_conjuncts, *(c for c in plan.start_conjuncts if not c.mask & automaton.first)]
-    terms = [conjunct.term for conjunct in conjuncts if conjunct.mask & mask]
-    parts = {part.op for term in terms for part in term.walk()}
-    traits = []
-    if "call" in parts:
-        slow = any(not f.compiled for f in program.functions.values())
-        traits.append("Python function, slow path" if slow else "user function")
-    if any(term.level == START for term in terms):
-        traits.append("looks at the match so far")
-    if "previous" in parts:
-        traits.append("looks at earlier rows")
-    return ", ".join(traits) or "looks at the event alone"
-
-
-def _kernel(program: Program) -> str:
-    if not program.compiled:
-        return f"runs as Python, since {', '.join(program.reasons_for_python)} is a plain Python function"
-    engine = "regex with functions" if program.functions else "regex"
-    threads = say_threads(engine, is_one_stream=not program.query.partition_by, is_pure=program.pure)
-    return f"machine code, {threads}"
-
-
-_ONE_STREAM = "since all rows are one stream"
-_THREADS = {  # how engines use threads for several partitions, or why they do not
-    "regex": f"threads pay for more than {PARTITIONS_PER_BLOCK:,} partitions or on three cores, as dealing "
-    "takes time",
-    "regex with functions": "threads over partitions",
-    "chain": "threads sort, test and count from two million events on; one thread makes the list of matches",
-    "ordered": "one thread, since a single search goes through all partitions",
-    "search": "one thread, since a single search goes through all partitions",
-    "rows": "one thread, since conditions and measures take the rows of all partitions at once",
-}
-_THREADS_OF_ONE_STREAM = {
-    "chain": f"threads test from two million events on; one thread does the rest, {_ONE_STREAM}"
-}
-
-
-def say_threads(engine: str, *, is_one_stream: bool, is_pure: bool = True) -> str:
-    """Return how an engine uses threads, or why it does not."""
-    if not is_pure:
-        return "one thread, since a function is not declared pure"
-    if is_one_stream:
-        return _THREADS_OF_ONE_STREAM.get(engine, f"one thread, {_ONE_STREAM}")
-    return _THREADS[engine]
-
-
-def _may_never_expire(program: Program) -> bool:
-    """Return whether a loop has no condition at all, so that every start stays live until a match."""
-    plan, automaton = program.plan, program.automaton
-    if plan.dominated >> 0 and all(plan.dominated >> p & 1 for p in range(len(automaton.names))):
-        return False
-    conditions = (*plan.event_conjuncts, *plan.start_conjuncts)
-    return any(
-        follow >> p & 1 and not plan.dominated >> p & 1 and not any(c.mask >> p & 1 for c in conditions)
-        for p, follow in enumerate(automaton.follow)
-    )
-
-
-def _columns_of(term: Term) -> str:
-    return ", ".join(str(part.data) for part in term.walk() if part.op == "column")
-
-
-# The lines of ``explain`` for a sequence query.
-
-_STRATEGIES = {
-    "any": "any: any events may be skipped between two events of a match; every combination is a match",
-    "next": "next: no relevant event is skipped",
-    "partition": "partition: successive events of the partition",
-    "strict": "strict: successive events of the whole stream",
-}
-
-
-def sequence_lines(
-    program: SequenceProgram,
-    engine: Engine,
-    orders: tuple[BranchOrder, ...],
-    notes: tuple[tuple[str, str], ...],
-) -> list[str]:
-    """Return the lines of the explanation of a sequence query; ``notes``, labels with texts, come last."""
-    query = program.query
-    by, order = ", ".join(query.partition_by), ", ".join(query.order_by)
-    lines = [
-        f"pattern      {query.pattern}",
-        f"in words     {say_query(query)}",
-        f"strategy     {_STRATEGIES[query.strategy]}{_scope(query)}",
-        f"partitions   {f'by {by}' if by else 'none: one stream'}",
-        f"order        {f'by {order}' if order else 'of the rows'}",
-    ]
-    lines += [f"window       {text}" for text in _windows(query)]
-    if query.after_match[0] != "none":
-        policy, variable = query.after_match
-        lines.append(f"after match  {policy}{f'({variable})' if variable else ''}")
-    for number, (conjunct, kinds) in enumerate(zip(query.where, _classes_of(program), strict=True), 1):
-        lines.append(f"condition    {number}. {conjunct}  [{kinds}]")
-    prepared = [
-        prepared_column
-        for prepared_column in program.derived.values()
-        if isinstance(prepared_column, Prepared)
-    ]
-    lines += [
-        f"prepared     {prepared_column.column}, for {prepared_column.function}: once, before matching"
-        for prepared_column in prepared
-    ]
-    measures = default_measures(query) if query.measures is None else query.measures
-    lines += [f"measure      {name}: {expression}" for name, expression in measures]
-    if len(program.branches) > 1:
-        lines.append(f"branches     {len(program.branches)}: a match is a match of one of these")
-        lines += [f"             {_line(bound.branch)}" for bound in program.branches[:12]]
-        if len(program.branches) > 12:
-            lines.append(f"             … {len(program.branches) - 12} more")
-    lines.append(f"engine       {engine.name}: {engine.summary}")
-    if engine.details is not None:
-        lines += [f"{label:12} {text}" for label, text in engine.details(program)]
-    for name, other in automatic_engines().items():
-        reason = other.unsupported(program)
-        if other.run is not None and name != engine.name and reason:
-            lines.append(f"not          {name}: {reason}")
-    for bound, chosen in zip(program.branches, orders, strict=False):
-        lines += _evaluation(bound.branch, chosen)
-    if engine.name == "ordered" and not orders:
-        lines.append(f"evaluation   {', '.join(query.evaluation_order) or 'each task measures its events'}")
-    if engine.details is None:
-        lines.append(f"counting     {_counting(program)}")
-    if engine.name in _NEW_QUERIES:
-        threads = say_threads(engine.name, is_one_stream=not by, is_pure=program.pure)
-        lines.append(f"threads      {threads}")
-        lines.append(f"new query    {new_query(_NEW_QUERIES[engine.name](program))}")
-    lines += [f"{label:12} {text}" for label, text in notes]
-    return lines
-
-
-def _scope(query: SequenceQuery) -> str:
-    return f" (scope {query.scope})" if query.strategy == "next" else ""
-
-
-def _windows(query: SequenceQuery) -> list[str]:
-    closed = "" if query.within_closed else ", exclusive"
-    lines = [] if query.within is None else [f"{query.within}{closed}, from the first to the last event"]
-    if query.within_events is not None:
-        lines.append(f"{query.within_events} events of the partition")
-    if query.gap_within is not None:
-        lines.append(f"{query.gap_within}{closed} between successive events")
-    if query.strict_time:
-        lines.append("successive events differ in time")
-    return lines or ["none"]
-
-
-def _classes_of(program: SequenceProgram) -> list[str]:
-    """Return for each conjunct which events it reads, over all branches."""
-    kinds: list[dict[str, None]] = [{} for _ in program.query.where]  # in the order of the branches
-    for bound in program.branches:
-        bound_ids = {id(c.condition) for c in bound.conditions}
-        for condition in bound.branch.conditions:
-            kinds[condition.conjunct][_kind(bound.branch, condition, id(condition) in bound_ids)] = None
-    return [", or ".join(event_kinds) or "in no branch" for event_kinds in kinds]
-
-
-def _counting(program: SequenceProgram) -> str:
-    reasons = [state_graph_of(program, bound) for bound in program.branches]
-    reason = next((reason for reason in reasons if isinstance(reason, str)), None)
-    if reason is None:
-        return "without enumeration: every condition is on one event or on two successive ones"
-    if counting_unsupported(program) is None:
-        return (
-            "without enumeration, for each first event: every condition is on the first event and on one or "
-            "two successive others"
-        )
-    return f"by enumeration: {reason}"
-
-
-def _reason_to_compile_count(program: SequenceProgram) -> str | None:
-    graphs = [graph_of(program, bound) for bound in program.branches]
-    tests: list[object] = []
-    for graph in graphs:
-        if isinstance(graph, AnchoredGraph):
-            tests.append(anchored_tests_of(graph))
-        elif isinstance(graph, StateGraph):
-            tests.append(counting_tests_of(graph))
-            tests += [absence_tests_of(absence) for link in graph.links for absence in link.absences]
-    return next((reason for reason in tests if isinstance(reason, str)), None)
-
-
-def _reason_to_compile_walk(program: SequenceProgram) -> str | None:
-    codes = (walk_code_of(program, bound) for bound in program.branches)
-    return next((reason for reason in codes if isinstance(reason, str)), None)
-
-
-def _reason_to_compile_search(program: SequenceProgram) -> str | None:
-    tests = (ordered_tests_of(bound, tuple(range(len(bound.accepts)))) for bound in program.branches)
-    is_interpreted = not any(isinstance(test, str) for test in tests)
-    return None if is_interpreted else _reason_to_compile_walk(program)
-
-
-_NEW_QUERIES = {
-    "chain": _reason_to_compile_count,
-    "ordered": _reason_to_compile_search,
-    "search": _reason_to_compile_walk,
-}
-
-
-def _kind(branch: Branch, condition: Condition, is_joint: bool) -> str:
-    if condition.absence is not None:
-        joint = "with other events" if is_joint else "alone"
-        return f"on the absent event {branch.absences[condition.absence].variable!r} {joint}"
-    if not is_joint:
-        return "on an event alone"
-    components = {c for _, c in condition.components}
-    if not components:
-        return "on a loop without events"
-    if len(components) == 1:
-        return "on each event of a loop and those before" if condition.each else "on a whole loop"
-    if max(components) - min(components) == 1 and len(components) == 2:
-        return "on neighbours"
-    return f"on {len(components)} events"
-
-
-def _evaluation(branch: Branch, chosen: BranchOrder) -> list[str]:
-    """Return the lines about the evaluation order of a branch."""
-    names = [component.variable for component in branch.components]
-    lines = [
-        f"evaluation   {', '.join(names[c] for c in chosen.order)}  "
-        f"[{'as given' if chosen.is_given else 'least cost'}: {_number(chosen.cost)} tests, "
-        f"{_number(chosen.forward_cost)} in the order of the pattern]"
-    ]
-    for c, expected in zip(chosen.order, chosen.partial_matches, strict=True):
-        n, rate = chosen.statistics.n_events[c], chosen.statistics.in_window[c]
-        lines.append(
-            f"             {names[c]}: {n:,} events, {_number(rate)} in a window; "
-            f"{_number(expected)} partial matches"
-        )
-    if any(c.absence is None for c in branch.conditions) and not chosen.statistics.conditions:
-        lines.append("             selectivities are not measured: the search is short in any case")
-    for measured in chosen.statistics.conditions:
-        share = f"{measured.selectivity:.3g} ({measured.n_held:,} of {measured.n_tested:,})"
-        lines.append(f"             selectivity of {measured.name}: {share}")
-    return lines
-
-
-def _number(value: float) -> str:
-    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}" if value < 1e6 else f"{value:.2e}"
-
-
-def _line(branch: Branch) -> str:
-    parts = []
-    for c, component in enumerate(branch.components):
-        parts += [f"!{absence.variable}" for absence in branch.absences if absence.before == c]
-        high = "" if component.high is None else component.high
-        many = "" if (component.low, component.high) == (1, 1) else f"{{{component.low},{high}}}"
-        parts.append(component.variable + many)
-    end = len(branch.components)
-    return " ".join(parts + [f"!{absence.variable}" for absence in branch.absences if absence.before == end])
-
-
-# The result of ``explain``: how a query is read and how it will run.
+from cepkit.planning.planner import Engine
+from cepkit.results.explained_queries import regex_lines, sequence_lines
+from cepkit.results.match_recognize.explained import MeasuredRows, row_pattern_lines
 
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """How a query is read and run; prints as text. A notebook also shows the automaton of a regex query.
+    """How a query is read and run; prints as text. A notebook also shows the automaton of a row pattern.
 
     Parameters
     ----------
-    program : Program or SequenceProgram
+    program : Program, SequenceProgram or BoundRowQuery
         The query, bound to the columns of a frame.
     engine : Engine
         The engine that will run it.
@@ -347,6 +31,8 @@ class Explanation:
         The measured evaluation orders, one per branch of a sequence query; empty without measurements.
     notes : tuple of (str, str)
         Labels and texts of extra lines.
+    measured : MeasuredRows, optional
+        What the search for MATCH_RECOGNIZE did on some rows; None for a frame without rows in memory.
 
     Examples
     --------
@@ -357,10 +43,11 @@ class Explanation:
     pattern      up
     """
 
-    program: Program | SequenceProgram
+    program: Program | SequenceProgram | BoundRowQuery
     engine: Engine
     orders: tuple[BranchOrder, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
+    measured: MeasuredRows | None = None
 
     @property
     def is_sequence(self) -> bool:
@@ -379,6 +66,8 @@ class Explanation:
     def states(self) -> States:
         """The automaton of the query; a regex query has one transition per state and predicate.
 
+        The transitions of MATCH_RECOGNIZE have the numbers of the choices; 1 is preferred.
+
         Examples
         --------
         >>> import cepkit as cep
@@ -388,6 +77,10 @@ class Explanation:
         """
         if isinstance(self.program, Program):
             return states(self.program.automaton)
+        if isinstance(self.program, BoundRowQuery):
+            from cepkit.plots.automata.automaton import row_states
+
+            return row_states(self.program.program.automaton)
         from cepkit.plots.automata.nfa import sequence_states
 
         return sequence_states([bound.branch for bound in self.program.branches])[0]
@@ -395,6 +88,8 @@ class Explanation:
     def __str__(self) -> str:
         if isinstance(self.program, SequenceProgram):
             return "\n".join(sequence_lines(self.program, self.engine, self.orders, self.notes))
+        if isinstance(self.program, BoundRowQuery):
+            return "\n".join(row_pattern_lines(self.program, self.measured))
         return "\n".join(regex_lines(self.program, self.engine, self.notes))
 
     __repr__ = __str__
@@ -428,9 +123,14 @@ class Explanation:
         return automaton_svg(self.states, define=self._texts())
 
     def _texts(self) -> dict[str, str]:
-        """Return the text of each predicate of a regex query by name."""
+        """Return the conditions by the labels of transitions."""
         if isinstance(self.program, SequenceProgram):
             return {}
+        if isinstance(self.program, BoundRowQuery):
+            from cepkit.plots.automata.automaton import texts_of_choices
+
+            texts = {name: print_sql(tree) for name, tree in self.program.query.define}
+            return texts_of_choices(self.states, texts)
         return {name: str(expression) for name, expression in self.program.query.define}
 
     @property
@@ -444,7 +144,8 @@ class Explanation:
         >>> cep.explain(pd.DataFrame({"x": [1, 2]}), "PATTERN SEQ(_ a)").sentence
         'any event a'
         """
-        return say_query(self.program.query)
+        query = self.program.query
+        return say_query(query.whole if isinstance(query, RowsQuery) else query)
 
     def _ipython_display_(self) -> None:
         from IPython.display import display

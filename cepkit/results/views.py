@@ -22,7 +22,6 @@ from cepkit.planning.wings import load_wings
 from cepkit.plots.theme import variables_of
 from cepkit.results.explanation import Explanation
 from cepkit.results.in_memory import FoundMatches
-from cepkit.results.match_recognize.explanation import RowExplanation
 from cepkit.results.match_recognize.memory import RowsInMemory
 from cepkit.results.matches import Matches, SparkMatches
 from cepkit.results.spark.jobs import MOST_ROWS, part_of
@@ -127,11 +126,6 @@ def _(of: RowPatternQuery | SelectedRows | RowsQuery, what: str | None, settings
     automaton = row_states(build_row_automaton(rows.pattern))
     texts = {name: print_sql(tree) for name, tree in rows.define}
     return _nfa(automaton, texts_of_choices(automaton, texts), texts.items(), settings)
-
-
-@view_of.register(RowExplanation)
-def _(of: RowExplanation, what: str | None, settings: dict) -> View | NfaView:
-    return view_of(of.bound.query, what, settings)
 
 
 @view_of.register(Explanation)

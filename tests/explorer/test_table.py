@@ -237,15 +237,16 @@ def test_a_filter_of_a_part_of_the_matches_says_so(matches, monkeypatch):
 def test_a_cancelled_listing_begins_where_it_ended_or_again(matches, monkeypatch):
     monkeypatch.setattr(listing_module, "_BLOCK", 50)
     pages = Pages(matches)
-    measured, n_calls, cancellation = pages.matches._frame, [], Cancellation()
+    kind, n_calls, cancellation = type(pages.matches._found), [], Cancellation()
+    measured = kind.frame_of
 
-    def frame(part):
+    def frame(found, part):
         n_calls.append(len(part))
         if len(n_calls) == 3:
             cancellation.cancel()
-        return measured(part)
+        return measured(found, part)
 
-    monkeypatch.setattr(pages.matches, "_frame", frame)
+    monkeypatch.setattr(kind, "frame_of", frame)
     with cancellable(cancellation), pytest.raises(Cancelled):
         pages.heads()
     assert not pages.listing.is_built

@@ -16,7 +16,7 @@ import cepkit as cep
 from cepkit import progress as progress_module
 from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError
 from cepkit.progress import Progress
-from cepkit.results.explanation import say_threads
+from cepkit.results.explained_queries import say_threads
 
 WALK = pd.DataFrame(
     {

@@ -1,4 +1,4 @@
-"""The result of ``explain`` for MATCH_RECOGNIZE: its clauses, its automaton and its costs."""
+"""The lines of ``explain`` for MATCH_RECOGNIZE: its clauses, its automaton and its costs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cepkit.compile.match_recognize.automaton import ACCEPT as MATCH
-from cepkit.compile.regex.automaton import States
 from cepkit.engines.match_recognize.bound import BoundRowQuery
 from cepkit.engines.match_recognize.finding import MOST_WORK, reason_for_python
 from cepkit.engines.match_recognize.matching import BUDGET, BUDGET_WITH_LABELS, LABELS, find_row_matches
@@ -17,7 +16,7 @@ from cepkit.language.cheat_sheet import say_query
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.printing import print_sql, sql_column, sql_key, sql_variable
 from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH, SelectedRows, SortKey
-from cepkit.results.explanation import say_threads
+from cepkit.results.explained_queries import say_threads
 
 MEASURED = 2_000  # rows of the sample, about
 MOST_STATES = 24  # whose choices are listed
@@ -67,69 +66,7 @@ def measure_rows(searched: SearchedRows, most: int = MEASURED) -> MeasuredRows:
     return MeasuredRows(n_rows, n_partitions, n_tests, n_matches, searched.events.n_events)
 
 
-@dataclass(frozen=True, repr=False)
-class RowExplanation:
-    """How a query of MATCH_RECOGNIZE is read and run; prints as text. A notebook also shows the automaton."""
-
-    bound: BoundRowQuery  # the query, bound to the columns of a frame
-    # What the search did on a sample of the rows; None for a frame without rows in memory.
-    measured: MeasuredRows | None = None
-
-    @property
-    def is_sequence(self) -> bool:
-        """Whether the query is an event sequence: never."""
-        return False
-
-    @property
-    def states(self) -> States:
-        """The automaton; the labels of transitions have the numbers of the choices, 1 is preferred."""
-        from cepkit.plots.automata.automaton import row_states
-
-        return row_states(self.bound.program.automaton)
-
-    @property
-    def sentence(self) -> str:
-        """The query in one plain sentence."""
-        return say_query(self.bound.query.whole)
-
-    def __str__(self) -> str:
-        return "\n".join(explanation_lines(self.bound, self.measured))
-
-    __repr__ = __str__
-
-    def dot(self) -> str:
-        """Return the automaton as DOT text."""
-        from cepkit.plots.automata.automaton import automaton_dot
-
-        return automaton_dot(self.states, define=self._texts())
-
-    def svg(self) -> str:
-        """Return the automaton as SVG text."""
-        from cepkit.plots.automata.layered import automaton_svg
-
-        return automaton_svg(self.states, define=self._texts())
-
-    def _texts(self) -> dict[str, str]:
-        """Return the conditions by the labels of transitions."""
-        from cepkit.plots.automata.automaton import texts_of_choices
-
-        return texts_of_choices(
-            self.states, {name: print_sql(tree) for name, tree in self.bound.query.define}
-        )
-
-    def _ipython_display_(self) -> None:
-        from IPython.display import display
-
-        from cepkit.plots.automata.layered import MAX_STATES_DRAWN
-        from cepkit.plots.stills.png import still_bundle
-
-        display({"text/plain": str(self)}, raw=True)
-        if self.states.n_states <= MAX_STATES_DRAWN:
-            data, metadata = still_bundle(self.svg(), "")
-            display({"image/png": data["image/png"]}, metadata=metadata, raw=True)
-
-
-def explanation_lines(bound: BoundRowQuery, measured: MeasuredRows | None) -> list[str]:
+def row_pattern_lines(bound: BoundRowQuery, measured: MeasuredRows | None) -> list[str]:
     """Return the lines of the explanation of a query."""
     query, rows = bound.query, bound.query.rows
     keys = ", ".join(map(_key_text, query.keys))
