@@ -13,16 +13,16 @@ from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
 from cepkit.compile.sequences.search_source import test_of, tests_of
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
-from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches
+from cepkit.engines.shared.sequence_set import KnownMatches
 from cepkit.errors import OrderError, ResultTooLargeError
 from cepkit.events import ColumnType, Frame
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
-from cepkit.frames.spark import sequences as tasks
 from cepkit.frames.spark.tasks import numbered_columns, result_types, sent_batches, too_many, use_kernel_cache
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.pipelines.spark_session import worker_python
-from cepkit.results.spark.binding import SequencesOnSpark
+from cepkit.results.spark import tasks
+from cepkit.results.spark.found import SparkFound
 from cepkit.results.spark.jobs import refuse
 from cepkit.scaleout.pattern_nodes import Partials, PatternNodes, begun
 from cepkit.scaleout.plans import ScatterPlan
@@ -51,7 +51,7 @@ def tasks_unsupported(program: SequenceProgram) -> str | None:
     return None
 
 
-class ScatteredOnSpark(SequencesOnSpark):
+class ScatteredOnSpark(SparkFound):
     """The matches of a sequence by the stages of a plan, each node a Spark task."""
 
     def __init__(self, frame, source, program, engine, plans: list[ScatterPlan]):
@@ -69,7 +69,7 @@ class ScatteredOnSpark(SequencesOnSpark):
             matches = branch_matches if matches is None else matches.unionAll(branch_matches)
         assert matches is not None
         source, program = self.source, self.program
-        nothing = tasks.Searched(program, source, KnownMatches(build_events(source, program), EMPTY), names)
+        nothing = tasks.nothing_found(program, source, names)
         types, output = result_types(next(iter(tell(nothing))), source)
         n = max(plan.stages[-1].n_nodes for plan in self._plans)
         gathered = matches.selectExpr("*", f"pmod(element_at(items, -1).seq, {n}) as node").groupBy("node")
@@ -309,7 +309,7 @@ def _gather(work: NodeWork, tell: tasks.Tell, output: pa.Schema, limit: int | No
         matches = KnownMatches(node_events.events, joined(blocks).sorted())
         if limit is not None and matches.count() > limit:
             raise ResultTooLargeError(too_many(limit))
-        parts = tell(tasks.Searched(program, node_events.source, matches, work.columns))
+        parts = tell(tasks.Searched(tasks.found_in(program, node_events.source, matches), work.columns))
         batches = [batch for results in parts for batch in sent_batches(results, node_events.source, output)]
         return pa.Table.from_batches(batches, schema=output)
 

@@ -15,12 +15,12 @@ from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.row_order import plain_values
 from cepkit.frames.spark.tasks import (
     EmptySource,
+    PartTask,
+    Results,
     check_convertible,
     key_columns,
     numbered_columns,
-    received_table,
-    result_types,
-    sent_batches,
+    run_tasks,
 )
 from cepkit.language.expressions.trees import Attribute
 from cepkit.language.siddhi.printing import parse_siddhi
@@ -114,9 +114,13 @@ class SparkSiddhiResult:
                 raise CepError(f"{name}: the column {column!r} has no type before it runs; Spark needs one")
             empty = arrow_of_type([], kind if item is None else item)
             columns.append((column, empty if item is None else pa.array([], pa.list_(empty.type))))
-        types, output = result_types(columns, next(iter(self._sources.values())))
-        task = _Writing(self._task, name, time is not None, output)
-        return self._sent().mapInArrow(task.run, types).toDF(*(column for column, _ in columns))
+        sent = self._sent()
+        results = run_tasks(
+            sent, next(iter(self._sources.values())), columns, _Writing,
+            columns=tuple(f"r{i}" for i in range(len(sent.columns))), app=self._task, stream=name,
+            has_time=time is not None,
+        )  # fmt: skip
+        return results.toDF(*(column for column, _ in columns))
 
     def _named(self, stream: str | None) -> str:
         if stream is None:
@@ -279,33 +283,27 @@ class _AppTask:
                 seen.add(tie_key)
 
 
-@dataclass(frozen=True, slots=True)
-class _Writing:
-    """The work of a task: the rows of one stream."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Writing(PartTask):
+    """A task that runs an app and sends the rows of one stream."""
 
-    rows: _AppTask
+    app: _AppTask
     stream: str
     has_time: bool
-    output: pa.Schema
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def search(
+        self, prepared: Any, table: pa.Table, low: Any, high: Any
+    ) -> Iterator[tuple[ArrowSource, Results]]:
         """Run the app on the rows and yield those of the stream."""
-        received = list(batches)
-        if not received:
-            return
-        names = [f"r{i}" for i in range(received[0].num_columns)]
-        table = received_table(received, names)
-        if table is None:
-            return
-        bound, times = self.rows.bind(table)
-        self.rows.check_order(bound)
-        rows = bound.run(self.rows.start, self.rows.end, times)[self.stream]
+        bound, times = self.app.bind(table)
+        self.app.check_order(bound)
+        rows = bound.run(self.app.start, self.app.end, times)[self.stream]
         columns = []
         if self.has_time:
             columns.append(("time", times_of_ticks([row[1] for row in rows], bound.clock)))
         for i, (column, kind) in enumerate(bound.plan.schemas[self.stream]):
             columns.append((column, arrow_of_type([row[2][i] for row in rows], kind, column)))
-        yield from sent_batches(columns, ArrowSource(table), self.output)
+        yield ArrowSource(table), columns
 
 
 # `siddhi`: run SiddhiQL on frames.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,19 +14,18 @@ from cepkit.errors import OrderError, UnsupportedQueryError, warn
 from cepkit.events import Events, Source
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import partition_codes, stream_order
-from cepkit.frames.spark.sequences import send_slices, spread_slices
-from cepkit.frames.spark.slices import SLICE_COLUMNS, Slices, ticks
+from cepkit.frames.spark.slices import Slices, send_slices, spread_slices, ticks
 from cepkit.frames.spark.tasks import (
     EmptySource,
     Order,
+    PartTask,
+    Results,
     check_convertible,
     check_total_order,
     key_columns,
     numbered_columns,
-    received_table,
-    result_types,
-    sent_batches,
-    use_kernel_cache,
+    rows_by_key,
+    run_tasks,
 )
 from cepkit.results.spark.binding import check_functions, n_tasks
 from cepkit.windows.joining import JoinRows, PlannedJoin, frame_of_join, plan_join, run_join
@@ -72,7 +70,7 @@ def window_spark(
     events, size = numbered_columns(frame, source, columns), size_of(window, source)
     in_slices, way = False, _way_of_window(window, source)
     if way == _BY_KEY:
-        shuffled = events.repartition(*key_columns(source, columns, window.group_by))
+        shuffled = rows_by_key(frame, source, columns, window.group_by)
     elif way == _IN_SLICES:
         slices = Slices(window.order_by[0], size.width, False, n_tasks(frame), boundaries)
         shuffled, in_slices = send_slices(events, source, columns, slices), True
@@ -83,9 +81,11 @@ def window_spark(
         )
         shuffled = events.repartition(1)
     nothing = _window_results(source, columns, run(window, source))
-    types, output = result_types(nothing, source)
-    task = WindowTask(window, tuple(columns), in_slices, output, os.environ.get("CEPKIT_CACHE"), run)
-    return shuffled.mapInArrow(task.run, types).toDF(*(name for name, _ in nothing))
+    results = run_tasks(
+        shuffled, source, nothing, WindowTask, columns=tuple(columns), in_slices=in_slices, window=window,
+        of_window=run,
+    )  # fmt: skip
+    return results.toDF(*(name for name, _ in nothing))
 
 
 def _way_of_window(window: Window, source: EmptySource) -> str:
@@ -127,51 +127,27 @@ def _window_results(source: Source, columns: list[str], found: WindowRows) -> li
     return [*picked_columns, *found.columns.items()]
 
 
-@dataclass(frozen=True, slots=True)
-class WindowTask:
-    """The work of a window on the batches of one Spark partition."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowTask(PartTask):
+    """A task that runs a window."""
 
     window: Window
-    columns: tuple[str, ...]
-    in_slices: bool
-    output: pa.Schema
-    kernel_cache: str | None
     of_window: Callable[[Window, Source], WindowRows] = run_window
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the window, one slice after the other."""
-        for table, low, high in received_slices(batches, self.columns, self.in_slices, self.kernel_cache):
-            source = ArrowSource(table)
-            check_order(source, Order(keys_of_window(self.window), self.window.order_by))
-            window_rows = self.of_window(self.window, source)
-            if self.in_slices:
-                is_in_slice = is_between(window_rows.moment, low, high)
-                kept = {
-                    name: values.filter(pa.array(is_in_slice)) for name, values in window_rows.columns.items()
-                }
-                window_rows = WindowRows(window_rows.rows[is_in_slice], kept)
-            results = _window_results(source, list(self.columns), window_rows)
-            yield from sent_batches(results, source, self.output)
-
-
-def received_slices(
-    batches: Iterator[pa.RecordBatch], columns: tuple[str, ...], in_slices: bool, kernel_cache: str | None
-) -> Iterator[tuple[pa.Table, Any, Any]]:
-    """Yield the rows of every slice of a task, with the first tick of the slice and the first after it."""
-    table = received_table(batches, (*columns, *(SLICE_COLUMNS if in_slices else ())))
-    if table is None:
-        return
-    use_kernel_cache(kernel_cache)
-    if not in_slices:
-        yield table, None, None
-        return
-    n = len(columns)
-    slice_of_row = table.column(n).to_numpy()
-    for number in np.unique(slice_of_row):
-        rows = np.flatnonzero(slice_of_row == number)
-        slice_table = table.select(range(n)).take(pa.array(rows)).combine_chunks()
-        low, high = (table.column(n + i)[int(rows[0])].as_py() for i in (1, 2))
-        yield slice_table, low, high
+    def search(
+        self, prepared: Any, table: pa.Table, low: Any, high: Any
+    ) -> Iterator[tuple[ArrowSource, Results]]:
+        """Run the window on a slice."""
+        source = ArrowSource(table)
+        check_order(source, Order(keys_of_window(self.window), self.window.order_by))
+        window_rows = self.of_window(self.window, source)
+        if self.in_slices:
+            is_in_slice = is_between(window_rows.moment, low, high)
+            kept = {
+                name: values.filter(pa.array(is_in_slice)) for name, values in window_rows.columns.items()
+            }
+            window_rows = WindowRows(window_rows.rows[is_in_slice], kept)
+        yield source, _window_results(source, list(self.columns), window_rows)
 
 
 def is_between(moment: Any, low: Any, high: Any) -> np.ndarray:
@@ -248,11 +224,13 @@ def join_spark(
         )
         shuffled = events.repartition(1)
     empty = _join_table(plan, sources, run(plan, sources))
-    types, output = result_types([(name, empty.column(name)) for name in empty.column_names], sources[0])
-    names = tuple(tuple(source.names) for source in sources)
-    schemas = tuple(source.table.schema for source in sources)
-    task = JoinTask(join, names, schemas, in_slices, output, os.environ.get("CEPKIT_CACHE"), run)
-    return shuffled.mapInArrow(task.run, types).toDF(*empty.column_names)
+    results = run_tasks(
+        shuffled, sources[0], [(name, empty.column(name)) for name in empty.column_names], JoinTask,
+        columns=("side", *columns), in_slices=in_slices, join=join,
+        names=tuple(tuple(source.names) for source in sources),
+        schemas=tuple(source.table.schema for source in sources), of_join=run,
+    )  # fmt: skip
+    return results.toDF(*empty.column_names)
 
 
 def _way_of_join(plan: PlannedJoin, sources: tuple[EmptySource, EmptySource]) -> str:
@@ -302,45 +280,38 @@ def _join_table(plan: PlannedJoin, sources: tuple[Source, ...], found: JoinRows)
     return frame_of_join(plan, sources, found, lambda table: table)
 
 
-@dataclass(frozen=True, slots=True)
-class JoinTask:
-    """The work of a join on the batches of one Spark partition."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinTask(PartTask):
+    """A task that runs a join."""
 
     join: Join
     names: tuple[tuple[str, ...], ...]
     schemas: tuple[pa.Schema, ...]
-    in_slices: bool
-    output: pa.Schema
-    kernel_cache: str | None
     of_join: Callable[[PlannedJoin, tuple[Source, Source]], JoinRows] = run_join
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the join, one slice after the other."""
-        columns = ("side", *(f"e{i}" for i in range(sum(map(len, self.names)))))
-        for table, low, high in received_slices(batches, columns, self.in_slices, self.kernel_cache):
-            side = table.column("side").to_numpy()
-            sources = tuple(
-                ArrowSource(self._side(table.filter(pa.array(side == which)), which)) for which in (0, 1)
+    def search(
+        self, prepared: Any, table: pa.Table, low: Any, high: Any
+    ) -> Iterator[tuple[ArrowSource, Results]]:
+        """Run the join on a slice."""
+        side = table.column("side").to_numpy()
+        sources = tuple(
+            ArrowSource(self._side(table.filter(pa.array(side == which)), which)) for which in (0, 1)
+        )
+        plan = plan_join(self.join, sources)
+        if self.join.measures or any(size is not None and not size.is_time for size in plan.sizes):
+            for source, clock in zip(sources, plan.clocks, strict=True):
+                check_order(source, Order((), (clock,)))
+        join_rows = self.of_join(plan, sources)
+        if self.in_slices:
+            is_in_slice = is_between(join_rows.meeting.time[join_rows.event], low, high)
+            join_rows = JoinRows(
+                tuple(rows[is_in_slice] for rows in join_rows.rows),
+                {name: values.filter(pa.array(is_in_slice)) for name, values in join_rows.columns.items()},
+                join_rows.event[is_in_slice],
+                join_rows.meeting,
             )
-            plan = plan_join(self.join, sources)
-            if self.join.measures or any(size is not None and not size.is_time for size in plan.sizes):
-                for source, clock in zip(sources, plan.clocks, strict=True):
-                    check_order(source, Order((), (clock,)))
-            join_rows = self.of_join(plan, sources)
-            if self.in_slices:
-                is_in_slice = is_between(join_rows.meeting.time[join_rows.event], low, high)
-                join_rows = JoinRows(
-                    tuple(rows[is_in_slice] for rows in join_rows.rows),
-                    {
-                        name: values.filter(pa.array(is_in_slice))
-                        for name, values in join_rows.columns.items()
-                    },
-                    join_rows.event[is_in_slice],
-                    join_rows.meeting,
-                )
-            joined = _join_table(plan, sources, join_rows)
-            results = [(name, joined.column(name)) for name in joined.column_names]
-            yield from sent_batches(results, sources[0], self.output)
+        joined = _join_table(plan, sources, join_rows)
+        yield sources[0], [(name, joined.column(name)) for name in joined.column_names]
 
     def _side(self, table: pa.Table, which: int) -> pa.Table:
         first = 1 + which * len(self.names[0])

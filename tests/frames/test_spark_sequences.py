@@ -23,7 +23,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.compile.sequences.program import compile_sequence
-from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, joined
+from cepkit.engines.shared.sequence_set import joined
 from cepkit.errors import (
     CepError,
     ColumnNotFoundError,
@@ -33,13 +33,12 @@ from cepkit.errors import (
 )
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
-from cepkit.frames.spark import sequences as tasks
-from cepkit.frames.spark.sequences import Drawn, First, _shortest
 from cepkit.frames.spark.slices import Slices
 from cepkit.frames.spark.tasks import EmptySource, as_text, from_text
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import choose_engine
-from cepkit.results.spark import binding
+from cepkit.results.spark import binding, tasks
+from cepkit.results.spark.tasks import Drawn, First, _shortest
 from tests.oracle import generate_sequences as gs
 from tests.support.sizes import seeds
 from tests.support.spark_cases import check_over_connect, plain, rows_of
@@ -96,16 +95,15 @@ def told_by_task(query: SequenceQuery, table: pa.Table, copied: pa.Table, tell) 
     """Return what the task tells of the matches in slices, in the order of their places."""
     source = ArrowSource(table)
     program = compile_sequence(query, source.schema)
-    nothing = KnownMatches(build_events(source, program), EMPTY)
-    told = next(iter(tell(tasks.Searched(program, source, nothing, table.column_names))))
+    told = next(iter(tell(tasks.nothing_found(program, source, table.column_names))))
     types = [
         table.schema.field(values.column).type if hasattr(values, "column") else values.type
         for _, values in told
     ]
     output = pa.schema([pa.field(f"c{i}", of) for i, of in enumerate(types)])
-    task = tasks.SequenceTask(
-        query, source.schema, choose_engine(program).run, tuple(table.column_names), tell, output, True, None,
-        None,
+    task = tasks.QueryTask(
+        query=query, schema=source.schema, engine=choose_engine(program).run, tell=tell, limit=None,
+        columns=tuple(table.column_names), output=output, in_slices=True,
     )  # fmt: skip
     order = Random(len(copied)).sample(range(len(copied)), len(copied))
     batches = list(task.run(iter(copied.take(pa.array(order, pa.int64())).to_batches(max_chunksize=50))))
@@ -199,7 +197,8 @@ def single(table: pa.Table, engine, **keywords) -> tasks.Searched:
     )
     source = ArrowSource(table)
     program = compile_sequence(query, source.schema)
-    return tasks.Searched(program, source, engine(program, build_events(source, program)), table.column_names)
+    found = tasks.found_in(program, source, engine(program, build_events(source, program)))
+    return tasks.Searched(found, table.column_names)
 
 
 @pytest.fixture
@@ -218,14 +217,15 @@ def small():
 
 def test_numbers_of_matches_have_any_size(small):
     found = single(small, enormous)
-    exact = found.matches.count()
+    exact = found.found.count()
     assert exact > 2**73
     ((_, count),) = next(tasks.counted(found))
     assert int(count[0].as_py(), 16) == exact
     *_, (_, numbers) = next(tasks.ended(found))
     assert sum(numbers.to_pylist()) == exact
-    beyond = replace(found, matches=tasks.EndingBetween(found.matches, 0, 40))
-    beyond.matches.ends = lambda: (np.array([3]), [10**38])
+    part = tasks.EndingBetween(found.found.whole, 0, 40)
+    part.ends = lambda: (np.array([3]), [10**38])
+    beyond = replace(found, found=replace(found.found, whole=part))
     with pytest.raises(ResultTooLargeError, match=r"more than 10\^38.*count\(\) is exact"):
         next(tasks.ended(beyond))
     for tell in (tasks.measured, tasks.matched_rows, tasks.numbered_ends, tasks.tagged_rows):
@@ -284,7 +284,7 @@ def test_the_first_matches_at_one_time_are_those_of_every_partition(small):
         told = dict(next(First(n)(found)))
         if n:
             times = list(zip(told["a_t"].rows.tolist(), told["rank"].to_pylist(), strict=True))
-            assert len(times) >= min(n, found.matches.count())
+            assert len(times) >= min(n, found.found.count())
             assert len(times) % 2 == 0 and len(times) <= n + 1
         else:
             assert len(told["rank"]) == 0

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.frames.spark.tasks import EmptySource
+from cepkit.frames.spark.tasks import SLICE_COLUMNS, EmptySource
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-SLICE_COLUMNS = ("slice", "low", "high")  # columns of a copy of an event, after its own
 _WINDOWS_PER_SLICE = 4  # least length of a slice, so that few of its events are copies
 _DAY_US = 86_400_000_000
 _MOST_TICKS = 2**63 - 1
@@ -149,3 +149,21 @@ def slices_of(program: SequenceProgram, source: EmptySource, n_tasks: int) -> tu
         for absence in bound.branch.absences
     )
     return Slices(program.clock, program.window.within, looks_ahead, n_tasks), ""
+
+
+def send_slices(events: DataFrame, source: EmptySource, columns: Sequence[str], slices: Slices) -> DataFrame:
+    """Return the events of each slice, with a task for every slice."""
+    from pyspark.sql import functions as F
+
+    clock_type = source.fields[source.names.index(slices.clock)].dataType
+    copies = slices.copies(events, ticks(F.col(f"e{columns.index(slices.clock)}"), clock_type))
+    return spread_slices(copies, slices)
+
+
+def spread_slices(copies: DataFrame, slices: Slices) -> DataFrame:
+    """Return the copies of `Slices.copies` with the slices spread over the tasks."""
+    from pyspark.sql import functions as F
+
+    if hasattr(copies, "repartitionById"):  # since Spark 4.1
+        return copies.repartitionById(slices.n_tasks, F.col("slice") % slices.n_tasks)
+    return copies.repartition(slices.n_tasks, "slice")

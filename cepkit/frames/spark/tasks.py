@@ -1,11 +1,12 @@
-"""Regex queries as Arrow tasks of Spark: the schema on the driver, and the work of a task."""
+"""Arrow tasks of Spark: their rows and types on the driver, and what all of them do in the workers."""
 
 from __future__ import annotations
 
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,16 +16,11 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.cache import cache_folder
-from cepkit.compile.regex.program import Program, compile_regex
 from cepkit.compile.shared.bound_query import BoundQuery
-from cepkit.engines.aggregates import aggregate_regex
-from cepkit.engines.measures.regex_measures import Measured, Picked, measure
-from cepkit.engines.regex import label_rows, match_regex
-from cepkit.engines.shared.match_set import MatchSet
-from cepkit.errors import CepError, OrderError, ResultTooLargeError
-from cepkit.events import LIST, ColumnType, Events
+from cepkit.engines.measures.regex_measures import Measured, Picked
+from cepkit.errors import CepError, OrderError
+from cepkit.events import LIST, Events
 from cepkit.frames.arrow import ArrowSource, type_of_arrow
-from cepkit.frames.building import build_events
 from cepkit.language.expressions.trees import Attribute, Reference
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
@@ -33,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
+SLICE_COLUMNS = ("slice", "low", "high")  # columns of a copy of an event, after its own
 _ROWS_PER_BATCH = 1 << 16
 _NESTED = ("struct", "map", "array", "variant")  # names of types that cannot be partition keys
 
@@ -115,32 +112,30 @@ def check_convertible(source: EmptySource, names: Iterable[str]) -> None:
             )
 
 
-def run_tasks(
-    frame: DataFrame, source: EmptySource, program: Program, columns: list[str], emit: Emit, *,
-    limit: int | None = None,
-) -> DataFrame:  # fmt: skip
-    """Return the output of ``emit`` for the matches of every task, lazily, with columns ``c0``, ``c1``, ….
+def rows_by_key(
+    frame: DataFrame, source: EmptySource, columns: Sequence[str], partition_by: Sequence[str]
+) -> DataFrame:
+    """Return these columns by number, with all rows of a partition in one task, which must hold them.
 
-    One task gets all rows of a partition of the query, which must fit into its memory, and it gets many
-    partitions. Without ``partition_by`` there is one task, otherwise Spark's setting
-    ``spark.sql.shuffle.partitions`` gives their number.
-
-    Spark does not sort; a task puts its own rows into stream order. On 2 M shuffled rows and two order
-    columns this took half the time of ``sortWithinPartitions``; rows that arrive in order need no sort.
+    Without ``partition_by`` there is one task, otherwise Spark's setting ``spark.sql.shuffle.partitions``
+    gives their number. Spark does not sort; a task puts its own rows into stream order. On 2 M shuffled rows
+    and two order columns this took half the time of ``sortWithinPartitions``.
     """
     plain = numbered_columns(frame, source, columns)
-    keys = key_columns(source, columns, program.query.partition_by)
-    shuffled = plain.repartition(*keys) if keys else plain.repartition(1)
+    keys = key_columns(source, columns, partition_by)
+    return plain.repartition(*keys) if keys else plain.repartition(1)
 
-    # The same work on no rows gives the types of the result.
-    none = np.empty(0, np.int64)
-    nothing = TaskMatches(program, source, MatchSet(build_events(source, program), none, none), columns)
-    types, output = result_types(emit(nothing), source)
-    task = Task(
-        program.query, program.schema, tuple(columns), emit, output=output, limit=limit,
-        kernel_cache=os.environ.get("CEPKIT_CACHE"),
-    )  # fmt: skip
-    return shuffled.mapInArrow(task.run, types)
+
+def run_tasks(
+    rows: DataFrame, source: EmptySource, nothing: Results, kind: Callable[..., PartTask], **fields: Any
+) -> DataFrame:
+    """Return what tasks of a kind send for their rows, lazily, with columns ``c0``, ``c1``, ….
+
+    ``nothing`` are the results of no rows, which give the types. ``fields`` are those of the task.
+    """
+    types, output = result_types(nothing, source)
+    task = kind(output=output, kernel_cache=os.environ.get("CEPKIT_CACHE"), **fields)
+    return rows.mapInArrow(task.run, types)
 
 
 def numbered_columns(frame: DataFrame, source: EmptySource, columns: Sequence[str]) -> DataFrame:
@@ -201,62 +196,60 @@ def _hashed(name: str, of: DataType) -> Column:
 # --- in the workers
 
 
-@dataclass(frozen=True, slots=True)
-class TaskMatches:
-    """The matches of one task, with the program and the source that results need."""
-
-    program: Program
-    source: ArrowSource
-    matches: MatchSet
-    columns: Sequence[str]  # the frame's columns that the task got
-
-    @property
-    def last_rows(self) -> np.ndarray:
-        """Row of the last event of every match, int64, (n_matches,)."""
-        return self.matches.events.rows(self.matches.last)
-
-    @property
-    def item_rows(self) -> np.ndarray:
-        """Row of every item of the matches' lineage, int64, (n_items,)."""
-        return self.matches.events.rows(self.matches.lineage.event_of_item.astype(np.int64))
-
-    @property
-    def variables(self) -> np.ndarray:
-        """Name in the pattern of every item, objects, (n_items,)."""
-        return np.array(self.program.automaton.names, dtype=object)[label_rows(self.program, self.matches)]
+Results = Sequence[tuple[str, Measured]]
 
 
-Emit = Callable[[TaskMatches], list[tuple[str, Measured]]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartTask(ABC):
+    """The work on the rows of one Spark partition: receive, check the order, search, and send the results.
 
+    With ``in_slices`` the rows have ``SLICE_COLUMNS`` after their own, and each slice is searched by itself.
+    """
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """The work on the batches of one Spark partition."""
-
-    query: RegexQuery
-    schema: Mapping[str, ColumnType]
-    columns: tuple[str, ...]  # names of the batches' columns
-    emit: Emit
-    output: pa.Schema
-    limit: int | None
-    kernel_cache: str | None
+    columns: tuple[str, ...]  # names of the columns that the task receives
+    output: pa.Schema  # of the results
+    in_slices: bool = False
+    kernel_cache: str | None = None  # the folder of compiled kernels
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Match the rows and yield the output of ``emit``."""
-        table = received_table(batches, self.columns)
+        """Search the rows, one slice after the other, and yield the results."""
+        table = received_table(batches, (*self.columns, *(SLICE_COLUMNS if self.in_slices else ())))
         if table is None:
             return
-        source = ArrowSource(table)
         use_kernel_cache(self.kernel_cache)
-        program = compile_regex(self.query, self.schema)
-        events = build_events(source, program)
-        check_total_order(source, events, self.query)
-        # Spark already runs one task per core, and a kernel serves all of them.
-        matches = match_regex(program, events, threads=1, tier="compiled")
-        if self.limit is not None and len(matches) > self.limit:
-            raise ResultTooLargeError(too_many(self.limit))
-        task_matches = TaskMatches(program, source, matches, self.columns)
-        yield from sent_batches(self.emit(task_matches), source, self.output)
+        prepared = self.prepare()
+        for part, low, high in self._parts(table):
+            for source, results in self.search(prepared, part, low, high):
+                yield from sent_batches(results, source, self.output)
+
+    def prepare(self) -> Any:
+        """Return what the search of every slice needs."""
+        return None
+
+    @abstractmethod
+    def search(
+        self, prepared: Any, table: pa.Table, low: Any, high: Any
+    ) -> Iterator[tuple[ArrowSource, Results]]:
+        """Yield the results of some rows, and the rows as a source.
+
+        ``low`` and ``high`` are the first tick of the slice and the first after it; None is no limit.
+        """
+
+    def _parts(self, table: pa.Table) -> Iterator[tuple[pa.Table, Any, Any]]:
+        """Yield the rows of every slice, with its limits."""
+        if not self.in_slices:
+            yield table, None, None
+            return
+        n = len(self.columns)
+        rows_of_all = table.select(range(n))
+        slice_of_row, low, high = (table.column(n + i) for i in range(len(SLICE_COLUMNS)))
+        slice_of_row = slice_of_row.to_numpy()
+        del table
+        for number in np.unique(slice_of_row):
+            rows = np.flatnonzero(slice_of_row == number)
+            is_all = len(rows) == len(slice_of_row)
+            part = rows_of_all if is_all else rows_of_all.take(pa.array(rows)).combine_chunks()
+            yield part, *(limit[int(rows[0])].as_py() for limit in (low, high))
 
 
 def received_table(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> pa.Table | None:
@@ -347,59 +340,6 @@ def _ties(source: ArrowSource, events: Events, order_by: tuple[str, ...]) -> tup
     repeated = pd.Series(pair).duplicated().to_numpy()
     first = int(events.rows(shared[[int(repeated.argmax())]])[0])
     return int(repeated.sum()), first
-
-
-# --- the results of a task
-
-
-def counted(found: TaskMatches) -> list[tuple[str, Measured]]:
-    """Return the number of matches, one row per task."""
-    return [("count", pa.array([len(found.matches)]))]
-
-
-def placed(found: TaskMatches) -> list[tuple[str, Measured]]:
-    """Return the order and partition columns at the last event of every match."""
-    query = found.program.query
-    return [(name, Picked(name, found.last_rows)) for name in (*query.order_by, *query.partition_by)]
-
-
-def measured(found: TaskMatches) -> list[tuple[str, Measured]]:
-    """Return the result columns of every match, then `placed`."""
-    return [*measure(found.program.query, found.matches, found.source).items(), *placed(found)]
-
-
-def matched_rows(found: TaskMatches) -> list[tuple[str, Measured]]:
-    """Return the rows of the matches: their variable, their columns, and `placed` of their match."""
-    lineage, rows = found.matches.lineage, found.item_rows
-    last_rows = found.last_rows[lineage.match_of_item]
-    place = [(name, Picked(values.column, last_rows)) for name, values in placed(found)]
-    columns = [(name, Picked(name, rows)) for name in found.columns]
-    return [("variable", pa.array(found.variables, pa.string())), *columns, *place]
-
-
-def tagged(found: TaskMatches) -> list[tuple[str, Measured]]:
-    """Return all rows as `matched_rows` does, with nulls for unmatched rows."""
-    n_rows = found.source.n_rows
-    match, variable = np.full(n_rows, -1, np.int64), np.full(n_rows, None, dtype=object)
-    match[found.item_rows] = found.matches.lineage.match_of_item
-    variable[found.item_rows] = found.variables
-    match_of_row = pa.array(match, mask=match < 0)
-    place = [(n, found.source.arrow(v.column, v.rows).take(match_of_row)) for n, v in placed(found)]
-    columns = [(name, Picked(name, np.arange(n_rows))) for name in found.columns]
-    return [("variable", pa.array(variable, pa.string())), *columns, *place]
-
-
-@dataclass(frozen=True, slots=True)
-class RegexTaskAggregates:
-    """Aggregates over the rows of all matches; ``texts`` are texts for `aggregate_regex`."""
-
-    texts: tuple[str, ...]
-
-    def __call__(self, found: TaskMatches) -> list[tuple[str, Measured]]:
-        """Return the values of a task as one text (see `from_text`)."""
-        texts = {str(i): text for i, text in enumerate(self.texts)}
-        values = aggregate_regex(found.program, found.matches, found.source, texts)
-        return [("values", pa.array([as_text(values)]))]
 
 
 # --- numbers of any size, sent as text

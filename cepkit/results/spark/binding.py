@@ -6,221 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.aggregates import aggregate_matches, aggregate_regex
-from cepkit.engines.measures.regex_measures import measure_expressions
-from cepkit.engines.measures.sequence_measures import default_measures
-from cepkit.engines.shared.match_set import MatchSet
-from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches
-from cepkit.errors import CepError, OrderError, ResultTooLargeError, UnsupportedQueryError, warn
-from cepkit.events import Events
-from cepkit.frames.arrow import check_free
-from cepkit.frames.spark import sequences as sequence_tasks
-from cepkit.frames.spark import tasks
-from cepkit.frames.spark.sequences import Drawn, First
-from cepkit.frames.spark.slices import Slices, slices_of
-from cepkit.frames.spark.tasks import EmptySource, too_many
+from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
+from cepkit.frames.spark.slices import slices_of
+from cepkit.frames.spark.tasks import EmptySource
 from cepkit.language.expressions.functions import RegisteredFunction
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.planning.planner import Engine, choose_engine
+from cepkit.planning.planner import choose_engine
 from cepkit.planning.plans import compile_checked
 from cepkit.results.doors import open_door
 from cepkit.results.matches import SparkMatches
 from cepkit.results.spark.found import SparkFound
-from cepkit.results.spark.jobs import collect, refuse, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-# The matches of a regex query on Spark.
-
-
-class RegexOnSpark(SparkFound[Program]):
-    """Matches of contiguous rows; no two matches end at the same event."""
-
-    has_ranks = False
-    _tell_measures = staticmethod(tasks.measured)
-    _tell_rows = staticmethod(tasks.matched_rows)
-
-    def n_matches(self) -> int:
-        """Return the exact number of matches; every task counts its own."""
-        from pyspark.sql import functions as F
-
-        counts = self._run(tasks.counted)
-        return run_job(counts.agg(F.sum("c0")).collect)[0][0] or 0
-
-    def any(self) -> bool:
-        """Return whether a match exists."""
-        return not run_job(self._run(tasks.placed).isEmpty)
-
-    def _ends(self) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        n_columns = len(self._event_columns(0))
-        return self._run(tasks.placed).withColumn(f"c{n_columns}", F.lit(1).cast("decimal(38, 0)"))
-
-    def head(self, n: int) -> pd.DataFrame:
-        """Return the first ``n`` matches."""
-        return collect(self.in_order(None).limit(n))
-
-    def sample(self, n: int, seed: int) -> pd.DataFrame:
-        """Return a sample of ``n`` matches; the same seed draws the same matches as on pandas."""
-        total = self.count()
-        drawn = np.random.default_rng(seed).choice(total, size=min(n, total), replace=False)
-        numbered = self._with_numbers(self.measured, self._place_columns(len(self.names)))
-        chosen = numbered.where(numbered["number"].isin(drawn.tolist()))
-        return collect(self._result(chosen.orderBy("number")))
-
-    def _check_aggregates(self, aggregates: Mapping[str, str]) -> None:
-        none = np.empty(0, np.int64)
-        nothing = MatchSet(Events(0, {}, none.astype(np.int32), 0), none, none)
-        aggregate_regex(self.program, nothing, self.source, aggregates)
-
-    def _tell_aggregates(self, texts: tuple[str, ...]) -> Callable:
-        return tasks.RegexTaskAggregates(texts)
-
-    def tag(self) -> DataFrame:
-        """Return the searched frame with ``match`` and ``variable``; the query runs twice."""
-        check_free(("match", "variable"), self.source.names)
-        rows, place = self._with_rows(tasks.tagged, self.source.names)
-        joined = self._join(rows, place, "left", None)
-        columns = [f"r{i}" for i in range(1, len(self.source.names) + 1)]
-        return joined.select(*columns, "number", "r0").toDF(*self.source.names, "match", "variable")
-
-    def _run(self, tell: tasks.Emit, columns: list[str] | None = None, limit: int | None = None) -> DataFrame:
-        columns = self._columns if columns is None else columns
-        return tasks.run_tasks(self.frame, self.source, self.program, columns, tell, limit=limit)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the result's columns."""
-        return [*self.query.partition_by, *(name for name, _ in measure_expressions(self.program.query))]
-
-    def _numbers(self, limit: int | None) -> DataFrame:
-        return self._with_numbers(self._run(tasks.placed, limit=limit), self._event_columns(0), limit)
-
-
-# The matches of a sequence query on Spark.
-
-
-class SequencesOnSpark(SparkFound[SequenceProgram]):
-    """Matches of an event sequence; several may end at one event, so a place has a rank.
-
-    Without ``partition_by``, tasks divide the stream by time if a window limits the matches; see
-    `cepkit.frames.spark.slices.Slices`.
-
-    """
-
-    has_ranks = True
-    _tell_measures = staticmethod(sequence_tasks.measured)
-    _tell_rows = staticmethod(sequence_tasks.matched_rows)
-
-    def __init__(
-        self,
-        frame: DataFrame,
-        source: EmptySource,
-        program: SequenceProgram,
-        engine: Engine,
-        slices: Slices | None = None,
-    ):
-        self._slices = slices
-        super().__init__(frame, source, program, engine)
-
-    def n_matches(self) -> int:
-        """Return the exact number of matches, an integer of any size; every task counts its own."""
-        return sum(int(row[0], 16) for row in run_job(self._run(sequence_tasks.counted).collect))
-
-    def any(self) -> bool:
-        """Return whether a match exists."""
-        return not run_job(self._run(sequence_tasks.found_any).isEmpty)
-
-    def _ends(self) -> DataFrame:
-        return self._run(sequence_tasks.ended)
-
-    def head(self, n: int) -> pd.DataFrame:
-        """Return the first ``n`` matches; no task builds many more."""
-        run = self._run(First(n))
-        place = self._place_columns(len(self.names))
-        return collect(self._result(run.orderBy(*place).limit(n)))
-
-    def sample(self, n: int, seed: int) -> pd.DataFrame:
-        """Return a sample of ``n`` matches from one job; see `cepkit.frames.spark.sequences.Drawn`."""
-        n_before = len(self.names)
-        event = self._event_columns(n_before)
-        place, time = f"c{n_before + len(event)}", f"c{n_before + len(event) + 1}"
-        drawn = self._run(Drawn(n, seed)).orderBy(time, *event).limit(n)
-        return collect(self._result(drawn.orderBy(*event, place)))
-
-    def _check_aggregates(self, aggregates: Mapping[str, str]) -> None:
-        none = KnownMatches(Events(0, {}, np.empty(0, np.int32), 0), EMPTY)
-        aggregate_matches(self.program, none, self.source, aggregates)
-
-    def _tell_aggregates(self, texts: tuple[str, ...]) -> Callable:
-        return sequence_tasks.SequenceTaskAggregates(texts)
-
-    def tag(self) -> DataFrame:
-        """Return the searched frame with ``match`` and ``variable``; a row in several matches is an error."""
-        check_free(("match", "variable"), self.source.names)
-        names = [*self.query.order_by, *self.query.partition_by]
-        rows, place = self._with_rows(sequence_tasks.tagged_rows, list(dict.fromkeys(names)))
-        joined = self._join(rows, place, "inner", None)
-        key_of_name = {name: f"r{i}" for i, name in enumerate(dict.fromkeys(names), start=1)}
-        tags = joined.select(*key_of_name.values(), "number", "r0")
-        if self._slices is not None:
-            tags = _one_per_row(tags, list(key_of_name.values()))
-        place_of_name = {name: f"f{i}" for i, name in enumerate(self.source.names)}
-        frame = self.frame.toDF(*(f"f{i}" for i in range(len(self.source.names))))
-        same = self._same_event([place_of_name[n] for n in names], [key_of_name[n] for n in names])
-        tagged = frame.join(tags, same, "left").select(*frame.columns, "number", "r0")
-        return tagged.toDF(*self.source.names, "match", "variable")
-
-    def _run(
-        self, tell: sequence_tasks.Tell, columns: list[str] | None = None, limit: int | None = None
-    ) -> DataFrame:
-        return sequence_tasks.run_tasks(
-            self.frame, self.source, self.program, self.engine.of_sequences,
-            self._columns if columns is None else columns, tell, slices=self._slices, limit=limit,
-        )  # fmt: skip
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the result's columns."""
-        query = self.program.query
-        measures = default_measures(query) if query.measures is None else query.measures
-        return [*query.partition_by, *(name for name, _ in measures)]
-
-    def _numbers(self, limit: int | None) -> DataFrame:
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
-        event = self._event_columns(0)
-        count, total = F.col(f"c{len(event)}"), F.col("total")
-        up_to_here = Window.orderBy(*event).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-        run = self._run(sequence_tasks.numbered_ends, limit=limit).withColumn(
-            "total", F.sum(count).over(up_to_here)
-        )
-        numbered = run.withColumn("number", total - count)
-        if limit is not None:
-            numbered = refuse(numbered, total > limit, ResultTooLargeError, too_many(limit))
-        return numbered.select(*event, "number")
-
-
-def _one_per_row(tags: DataFrame, keys: list[str]) -> DataFrame:
-    """Return one tag per row; a row with several tags is an error of the job."""
-    from pyspark.sql import functions as F
-
-    # Each task refuses rows that it matched twice, but two slices may match the same row.
-    tags = tags.groupBy(*keys).agg(
-        F.count(F.lit(1)).alias("n"), F.min("number").alias("number"), F.min("r0").alias("r0")
-    )
-    return refuse(tags, F.col("n") > 1, CepError, sequence_tasks.SHARED_ROW)
 
 
 # A query bound to a Spark frame, with every check that does not read rows.
@@ -244,7 +47,7 @@ def match(
         return open_door("stream of a Spark frame")(frame, value, engine, bounded)
     program, source = bind(frame, value)
     if not isinstance(program, SequenceProgram):
-        matches = SparkMatches(RegexOnSpark(frame, source, program, choose_engine(program, engine)))
+        matches = SparkMatches(SparkFound(frame, source, program, choose_engine(program, engine)))
         if not value.partition_by:
             _warn_of_one_task()
         return matches
@@ -257,7 +60,7 @@ def match(
     if not value.partition_by:
         slices, instead = slices_of(program, source, n_tasks(frame))
         slices = slices and replace(slices, boundaries=boundaries)
-    matches = SparkMatches(SequencesOnSpark(frame, source, program, chosen, slices))
+    matches = SparkMatches(SparkFound(frame, source, program, chosen, slices))
     if instead:
         _warn_of_one_task(instead)
     return matches

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import html
 import math
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
 from cepkit.compile.regex.program import Program
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.measures.regex_measures import measure_expressions
+from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.frames.arrow import check_free
-from cepkit.frames.spark import tasks
-from cepkit.frames.spark.tasks import EmptySource
+from cepkit.frames.spark.slices import Slices, send_slices
+from cepkit.frames.spark.tasks import (
+    EmptySource,
+    check_convertible,
+    from_text,
+    needed_columns,
+    numbered_columns,
+    rows_by_key,
+    run_tasks,
+    too_many,
+)
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import Engine
 from cepkit.results.found import FoundResult, Limit, check_exact, limit_of, number_of
-from cepkit.results.spark.jobs import refuse, run_job
+from cepkit.results.spark import tasks
+from cepkit.results.spark.jobs import collect, refuse, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -103,59 +114,56 @@ REFUSALS = {
     "chunks": IN_PARTS, "write_parquet": BY_TASKS, "plot": NOT_DRAWN,
 }  # fmt: skip
 
-OneProgram = TypeVar("OneProgram", Program, SequenceProgram)
 
+class SparkFound(FoundResult):
+    """The matches of a regex or a sequence that Spark's tasks find.
 
-class SparkFound(FoundResult, Generic[OneProgram]):
-    """The matches of a query that Spark's tasks find.
+    The place of a match identifies it: the order and partition columns at its last event, and its rank among
+    the matches that end there.
 
-    The place of a match identifies it: the order and partition columns at its last event and, if several
-    matches can end there, its rank among them.
-
+    Without ``partition_by``, tasks divide the stream of a sequence by time if a window limits the matches;
+    see `cepkit.frames.spark.slices.Slices`.
     """
 
     is_in_memory = False
     refusals: ClassVar = REFUSALS
-    has_ranks: bool
 
-    def __init__(self, frame: DataFrame, source: EmptySource, program: OneProgram, engine: Engine):
+    def __init__(
+        self,
+        frame: DataFrame,
+        source: EmptySource,
+        program: Any,
+        engine: Engine,
+        slices: Slices | None = None,
+    ):
         self._frame, self.source, self.program, self.engine = frame, source, program, engine
-        self._columns = tasks.needed_columns(program, source)
-        self.measured = self._run(self._tell_measures)  # result columns of every match, then its place
+        self._slices, self._columns = slices, needed_columns(program, source)
+        self.measured = self._run(tasks.measured)  # result columns of every match, then its place
 
-    # --- what differs between kinds of queries
-
-    @abstractmethod
-    def _run(self, tell: Callable, columns: list[str] | None = None, limit: int | None = None) -> DataFrame:
+    def _run(self, tell: tasks.Tell, columns: list[str] | None = None, limit: int | None = None) -> DataFrame:
         """Return a lazy frame of the rows that ``tell`` yields for the matches of every task."""
+        names, slices = self._columns if columns is None else columns, self._slices
+        if slices is None:
+            rows = rows_by_key(self._frame, self.source, names, self.query.partition_by)
+        else:
+            events = numbered_columns(self._frame, self.source, names)
+            rows = send_slices(events, self.source, names, slices)
+        engine = None if isinstance(self.program, Program) else self.engine.of_sequences
+        nothing = next(iter(tell(tasks.nothing_found(self.program, self.source, names))))
+        return run_tasks(
+            rows, self.source, nothing, tasks.QueryTask, columns=tuple(names), in_slices=slices is not None,
+            query=self.query, schema=self.program.schema, engine=engine, tell=tell, limit=limit,
+        )  # fmt: skip
 
     @property
-    @abstractmethod
     def names(self) -> list[str]:
         """Names of the result's columns."""
-
-    @abstractmethod
-    def n_matches(self) -> int:
-        """Return the exact number of matches; every task counts its own."""
-
-    @abstractmethod
-    def _ends(self) -> DataFrame:
-        """Return the columns of events where matches end, ``c0``, ``c1``, …, and last their number."""
-
-    @abstractmethod
-    def _numbers(self, limit: int | None) -> DataFrame:
-        """Return the event columns of matches, ``c0``, ``c1``, …, and the ``number`` of the first match."""
-
-    @abstractmethod
-    def _check_aggregates(self, aggregates: Mapping[str, str]) -> None:
-        """Raise `CepError` for aggregates that cannot be computed."""
-
-    @abstractmethod
-    def _tell_aggregates(self, texts: tuple[str, ...]) -> Callable:
-        """Return the function that a task calls to compute its aggregates."""
-
-    _tell_measures: Callable
-    _tell_rows: Callable
+        query = self.query
+        if isinstance(query, RegexQuery):
+            measures = measure_expressions(query)
+        else:
+            measures = default_measures(query) if query.measures is None else query.measures
+        return [*query.partition_by, *(name for name, _ in measures)]
 
     @property
     def query(self) -> RegexQuery | SequenceQuery:
@@ -174,7 +182,30 @@ class SparkFound(FoundResult, Generic[OneProgram]):
             "matches in a Spark frame are counted exactly; for an estimate, match a part of the events: "
             "df.limit(…) or df.filter(…), then toPandas().cep.match(…)",
         )
-        return self.n_matches()
+        return sum(int(row[0], 16) for row in run_job(self._run(tasks.counted).collect))
+
+    def any(self) -> bool:
+        """Return whether a match exists."""
+        return not run_job(self._run(tasks.found_any).isEmpty)
+
+    def head(self, n: int) -> pd.DataFrame:
+        """Return the first ``n`` matches; no task builds many more."""
+        run = self._run(tasks.First(n))
+        return collect(self._result(run.orderBy(*self._place_columns(len(self.names))).limit(n)))
+
+    def sample(self, n: int, seed: int) -> pd.DataFrame:
+        """Return a sample of ``n`` matches; for a regex the same matches as on pandas."""
+        n_before = len(self.names)
+        if isinstance(self.program, Program):
+            total = self.count()
+            numbers = np.random.default_rng(seed).choice(total, size=min(n, total), replace=False)
+            numbered = self._with_numbers(self.measured, self._place_columns(n_before))
+            chosen = numbered.where(numbered["number"].isin(numbers.tolist()))
+            return collect(self._result(chosen.orderBy("number")))
+        event = self._event_columns(n_before)
+        place, time = f"c{n_before + len(event)}", f"c{n_before + len(event) + 1}"
+        drawn = self._run(tasks.Drawn(n, seed)).orderBy(time, *event).limit(n)
+        return collect(self._result(drawn.orderBy(*event, place)))
 
     def drawn(self, what: str) -> Any:
         """Return these matches for a view, which shows a part of the frame; nothing else draws them."""
@@ -208,7 +239,7 @@ class SparkFound(FoundResult, Generic[OneProgram]):
         if limit is None:
             # Spark samples before it sorts, and would match again for the sample; the exchange keeps rows.
             return self._result(self.measured.repartition(*place).orderBy(*place))
-        run = self._run(self._tell_measures, limit=limit)
+        run = self._run(tasks.measured, limit=limit)
         return self._result(self._with_numbers(run, place, limit).orderBy("number"))
 
     def matched_rows(self, columns: list[str], limit: int | None, number: int | None = None) -> DataFrame:
@@ -218,7 +249,7 @@ class SparkFound(FoundResult, Generic[OneProgram]):
 
         """
         check_free(("match", "variable"), columns)
-        rows, place = self._with_rows(self._tell_rows, columns, limit)
+        rows, place = self._with_rows(tasks.matched_rows, columns, limit)
         joined = self._join(rows, place, "inner", limit)
         if number is not None:
             joined = joined.where(joined["number"] == number)
@@ -238,21 +269,21 @@ class SparkFound(FoundResult, Generic[OneProgram]):
         check_free(("count",), names)
         event = self._event_columns(0)
         column = dict(zip((*self.query.order_by, *self.query.partition_by), event, strict=True))
-        ordered = self._ends().repartition(*event).orderBy(*event)
+        ordered = self._run(tasks.ended).repartition(*event).orderBy(*event)
         return ordered.select(*(column[name] for name in names), f"c{len(event)}").toDF(*names, "count")
 
     def aggregate(self, aggregates: Mapping[str, str]) -> pd.Series:
         """Return aggregates over the events of all matches; every task aggregates its own matches."""
-        self._check_aggregates(aggregates)  # before any job
+        tasks.nothing_found(self.program, self.source, self._columns).found.aggregate(aggregates)  # a check
         parts = {name: parts_of(name, text) for name, text in aggregates.items()}
         trees = [tree for aggregate_parts in parts.values() for tree in aggregate_parts]
         nodes = [node for tree in trees for node in tree.walk()]
         used = {node.name for node in nodes if isinstance(node, ex.Reference | ex.Attribute)}
         used = set(self.source.names) & used
-        tasks.check_convertible(self.source, used)
+        check_convertible(self.source, used)
         columns = [name for name in self.source.names if name in {*used, *self._columns}]
-        run = self._run(self._tell_aggregates(tuple(map(str, trees))), columns)
-        values = zip(*(tasks.from_text(row[0]) for row in run_job(run.collect)), strict=True)
+        run = self._run(tasks.TaskAggregates(tuple(map(str, trees))), columns)
+        values = zip(*(from_text(row[0]) for row in run_job(run.collect)), strict=True)
         return merge_series(parts, list(map(list, values)) or [[] for _ in trees])
 
     # --- how the frames are made
@@ -265,7 +296,7 @@ class SparkFound(FoundResult, Generic[OneProgram]):
     def _place_columns(self, n_before: int, letter: str = "c") -> list[str]:
         """Return the columns that identify a match, numbered from ``n_before``."""
         event = self._event_columns(n_before, letter)
-        return [*event, f"{letter}{n_before + len(event)}"] if self.has_ranks else event
+        return [*event, f"{letter}{n_before + len(event)}"]
 
     def _result(self, run: DataFrame) -> DataFrame:
         return run.select(*(f"c{i}" for i in range(len(self.names)))).toDF(*self.names)
@@ -280,13 +311,13 @@ class SparkFound(FoundResult, Generic[OneProgram]):
         numbered = run.withColumn("number", number)
         if limit is None:
             return numbered
-        return refuse(numbered, F.col("number") >= limit, ResultTooLargeError, tasks.too_many(limit))
+        return refuse(numbered, F.col("number") >= limit, ResultTooLargeError, too_many(limit))
 
     def _with_rows(
-        self, tell: Callable, columns: list[str], limit: int | None = None
+        self, tell: tasks.Tell, columns: list[str], limit: int | None = None
     ) -> tuple[DataFrame, list[str]]:
         """Return matched rows (variable ``r0``, ``columns``, place of the match) and the place's columns."""
-        tasks.check_convertible(self.source, columns)
+        check_convertible(self.source, columns)
         for name in columns:
             if name in self.source.duplicates:
                 raise CepError(f"column {name!r} occurs more than once; rename or drop one of them")
@@ -304,8 +335,6 @@ class SparkFound(FoundResult, Generic[OneProgram]):
 
         event = self._event_columns(0)
         joined = rows.join(self._numbers(limit), self._same_event(place[: len(event)], event), how)
-        if not self.has_ranks:
-            return joined
         return joined.withColumn("number", F.col("number") + F.col(place[-1]))
 
     def _same_event(self, these: list[str], those: list[str]) -> list[Column]:
@@ -328,7 +357,48 @@ class SparkFound(FoundResult, Generic[OneProgram]):
     def needed_columns(self) -> DataFrame:
         """Return the frame with only the columns that the query reads."""
         names = self._columns
-        return tasks.numbered_columns(self._frame, self.source, names).toDF(*names)
+        return numbered_columns(self._frame, self.source, names).toDF(*names)
+
+    def _numbers(self, limit: int | None) -> DataFrame:
+        """Return the event columns of matches, ``c0``, ``c1``, …, and the ``number`` of the first match."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        event = self._event_columns(0)
+        count, total = F.col(f"c{len(event)}"), F.col("total")
+        up_to_here = Window.orderBy(*event).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        run = self._run(tasks.numbered_ends, limit=limit).withColumn("total", F.sum(count).over(up_to_here))
+        numbered = run.withColumn("number", total - count)
+        if limit is not None:
+            numbered = refuse(numbered, total > limit, ResultTooLargeError, too_many(limit))
+        return numbered.select(*event, "number")
+
+    def tag(self) -> DataFrame:
+        """Return the searched frame with ``match`` and ``variable``; a row in several matches is an error."""
+        check_free(("match", "variable"), self.source.names)
+        names = [*self.query.order_by, *self.query.partition_by]
+        rows, place = self._with_rows(tasks.tagged_rows, list(dict.fromkeys(names)))
+        joined = self._join(rows, place, "inner", None)
+        key_of_name = {name: f"r{i}" for i, name in enumerate(dict.fromkeys(names), start=1)}
+        tags = joined.select(*key_of_name.values(), "number", "r0")
+        if self._slices is not None:
+            tags = _one_per_row(tags, list(key_of_name.values()))
+        place_of_name = {name: f"f{i}" for i, name in enumerate(self.source.names)}
+        frame = self._frame.toDF(*(f"f{i}" for i in range(len(self.source.names))))
+        same = self._same_event([place_of_name[n] for n in names], [key_of_name[n] for n in names])
+        tagged = frame.join(tags, same, "left").select(*frame.columns, "number", "r0")
+        return tagged.toDF(*self.source.names, "match", "variable")
+
+
+def _one_per_row(tags: DataFrame, keys: list[str]) -> DataFrame:
+    """Return one tag per row; a row with several tags is an error of the job."""
+    from pyspark.sql import functions as F
+
+    # Each task refuses rows that it matched twice, but two slices may match the same row.
+    tags = tags.groupBy(*keys).agg(
+        F.count(F.lit(1)).alias("n"), F.min("number").alias("number"), F.min("r0").alias("r0")
+    )
+    return refuse(tags, F.col("n") > 1, CepError, tasks.SHARED_ROW)
 
 
 def is_collated(of: DataType) -> bool:

@@ -16,7 +16,7 @@ from cepkit.errors import CepError
 from cepkit.events import Events
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.row_order import plain_values
-from cepkit.frames.spark.tasks import Order, check_total_order, received_table, sent_batches
+from cepkit.frames.spark.tasks import Order, PartTask, Results, check_total_order
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
 from cepkit.results.match_recognize.memory import SEVERAL_MATCHES
 from cepkit.results.match_recognize.search import (
@@ -36,39 +36,36 @@ Told = list[tuple[str, Measured]]
 Tell = Callable[[BoundRows, ArrowSource, RowPatternSearch], Told]
 
 
-_LATEST = "latest time"
+LATEST = "latest time"  # the name of a column
 
 
-@dataclass(frozen=True, slots=True)
-class RowsTask:
-    """The work on the batches of one Spark partition.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsTask(PartTask):
+    """A task that searches the rows of MATCH_RECOGNIZE.
 
-    With ``has_latest`` the batches have one more column: the latest time of the whole table, in each row.
-
+    With ``has_latest`` the last column is the latest time of the whole table, in each row.
     """
 
     query: RowPatternQuery | SelectedRows
     params: Mapping[str, Any] | None
-    columns: tuple[str, ...]  # names of the batches' columns
     tell: Tell
-    output: pa.Schema
     has_latest: bool = False
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def search(
+        self, prepared: Any, table: pa.Table, low: Any, high: Any
+    ) -> Iterator[tuple[ArrowSource, Results]]:
         """Search the rows and yield what ``tell`` returns."""
-        table = received_table(batches, (*self.columns, _LATEST) if self.has_latest else self.columns)
-        if table is None:
-            return
         latest = None
         if self.has_latest:
-            last = len(self.columns)
-            latest = plain_values(ArrowSource(table.select([last]).slice(0, 1)).column(_LATEST))[0]
+            last = len(self.columns) - 1
+            name = self.columns[last]
+            latest = plain_values(ArrowSource(table.select([last]).slice(0, 1)).column(name))[0]
             table = table.remove_column(last)
         source = ArrowSource(table)
         bound = bind_rows(self.query, source.schema, self.params)
         search = search_rows(bound, source, latest)
         check_order(source, search.order, bound.partition_by, bound.order_by)
-        yield from sent_batches(self.tell(bound, source, search), source, self.output)
+        yield source, self.tell(bound, source, search)
 
 
 def check_order(

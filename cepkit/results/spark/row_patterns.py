@@ -15,12 +15,13 @@ from cepkit.events import ColumnType
 from cepkit.frames.arrow import ArrowSource, check_free
 from cepkit.frames.spark.tasks import (
     EmptySource,
+    PartTask,
+    Results,
     check_convertible,
     key_columns,
     numbered_columns,
-    received_table,
-    result_types,
-    sent_batches,
+    rows_by_key,
+    run_tasks,
 )
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.query import (
@@ -38,6 +39,7 @@ from cepkit.results.match_recognize.windows import NO_MATCHES, RowWindowSearch, 
 from cepkit.results.spark.found import REFUSALS, text_of_lazy
 from cepkit.results.spark.jobs import collect, run_job
 from cepkit.results.spark.row_pattern_tasks import (
+    LATEST,
     RowsTask,
     Tell,
     TellDrawn,
@@ -94,14 +96,14 @@ def send_partitions(
     received = tuple(name for name in source.names if name in names)
     if twice := sorted(source.duplicates & names):
         raise CepError(f"column {twice[0]!r} occurs more than once; rename or drop one of them")
-    plain = numbered_columns(frame, source, received)
-    if clock is not None:
-        from pyspark.sql import functions as F
+    if clock is None:
+        return received, rows_by_key(frame, source, received, partition_by)
+    from pyspark.sql import functions as F
 
-        latest = plain.agg(F.max(f"e{received.index(clock)}").alias("latest"))
-        plain = plain.crossJoin(F.broadcast(latest))
-    keys = key_columns(source, received, partition_by)
-    return received, plain.repartition(*keys) if keys else plain.repartition(1)
+    plain = numbered_columns(frame, source, received)
+    latest = plain.agg(F.max(f"e{received.index(clock)}").alias("latest"))
+    timed = plain.crossJoin(F.broadcast(latest))
+    return (*received, LATEST), timed.repartition(*key_columns(source, received, partition_by))
 
 
 def check_types(told: Told) -> Told:
@@ -209,9 +211,11 @@ class RowsOnSpark(FoundResult):
         if bound.clause.timed_out and bound.partition_by and bound.program.within is not None:
             clock = bound.program.within[0]
         received, shuffled = send_partitions(self._frame, source, names, bound.partition_by, clock)
-        types, output = result_types(check_types(tell(bound, source, self._nothing)), source)
-        task = RowsTask(bound.query, self.params, received, tell, output, clock is not None)
-        return shuffled.mapInArrow(task.run, types)
+        nothing = check_types(tell(bound, source, self._nothing))
+        return run_tasks(
+            shuffled, source, nothing, RowsTask, columns=received, query=bound.query, params=self.params,
+            tell=tell, has_latest=clock is not None,
+        )  # fmt: skip
 
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
         """Return the number of matches; each task counts its own."""
@@ -340,8 +344,10 @@ class RowWindowOnSpark(FoundResult):
         source = self._source
         names = set(_columns_to_read(self.query, source.schema))
         received, shuffled = send_partitions(self._frame, source, names, self._nothing.partition_by)
-        types, output = result_types(check_types(tell(self._nothing)), source)
-        return shuffled.mapInArrow(RowWindowTask(self.query, self._params, received, tell, output).run, types)
+        return run_tasks(
+            shuffled, source, check_types(tell(self._nothing)), RowWindowTask, columns=received,
+            query=self.query, params=self._params, tell=tell,
+        )  # fmt: skip
 
     @property
     def query(self) -> WindowedRows:
@@ -376,28 +382,25 @@ class RowWindowOnSpark(FoundResult):
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class RowWindowTask:
-    """The work on the batches of one Spark partition."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowWindowTask(PartTask):
+    """A task that searches the rows of a WINDOW with a row pattern."""
 
     query: WindowedRows
     params: Mapping[str, Any] | None
-    columns: tuple[str, ...]  # names of the batches' columns
     tell: TellWindow
-    output: pa.Schema
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def search(
+        self, prepared: Any, table: pa.Table, low: Any, high: Any
+    ) -> Iterator[tuple[ArrowSource, Results]]:
         """Search the rows that WHERE keeps, and yield what ``tell`` returns."""
-        table = received_table(batches, self.columns)
-        if table is None:
-            return
         source = ArrowSource(table)
         keep = kept_rows(self.query, source, self.params)
         if keep is not None:
             source = ArrowSource(table.filter(pa.array(keep)).combine_chunks())
         search = RowWindowSearch(replace(self.query, where=None), source, self.params)
         check_order(source, search.order, search.partition_by, search.order_by)
-        yield from sent_batches(self.tell(search), source, self.output)
+        yield source, self.tell(search)
 
 
 def _tell_rows(search: RowWindowSearch) -> Told:

@@ -1,154 +1,91 @@
-"""Sequence queries as Arrow tasks of Spark: a task matches its events and sends results."""
+"""Regex queries and sequences as tasks of Spark: a task matches its events and tells what a result needs."""
 
 from __future__ import annotations
 
 import heapq
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
+from pandas.util import hash_array
 
+from cepkit.compile.regex.program import Program, compile_regex
 from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
 from cepkit.engines.after_match import report_matches
-from cepkit.engines.aggregates import aggregate_matches
-from cepkit.engines.measures.regex_measures import Measured, Picked
-from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
+from cepkit.engines.measures.regex_measures import Picked
+from cepkit.engines.regex import Run, match_regex
+from cepkit.engines.shared.match_set import MatchSet
 from cepkit.engines.shared.sequence_set import EMPTY, MATCHES_PER_BLOCK, KnownMatches, MatchBlock, SequenceSet
 from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.events import ColumnType, Events
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
-from cepkit.frames.spark.slices import SLICE_COLUMNS, Slices, ticks
-from cepkit.frames.spark.tasks import (
-    EmptySource,
-    as_text,
-    check_total_order,
-    key_columns,
-    numbered_columns,
-    received_table,
-    result_types,
-    sent_batches,
-    too_many,
-    use_kernel_cache,
-)
+from cepkit.frames.spark.tasks import PartTask, Results, as_text, check_total_order, too_many
+from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
+from cepkit.results.in_memory import FoundMatches
+from cepkit.results.query_found import RegexFound, SequenceFound
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-
-Engine = Callable[[SequenceProgram, Events], SequenceSet]
-Results = list[tuple[str, Measured]]
+Search = Callable[[SequenceProgram, Events], SequenceSet]
 
 _MOST_NUMBERED = 2**53  # largest number of matches of a task; a job with more would never end
 _DIGITS = 38  # digits of Spark's widest integer
 _MATCHES_WITH_ROWS = 1 << 13  # matches per block when each has rows of its own
 
 
-# --- on the driver
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryTask(PartTask):
+    """A task that matches a regex or a sequence."""
 
-
-def run_tasks(
-    frame: DataFrame, source: EmptySource, program: SequenceProgram, engine: Engine,
-    columns: Sequence[str], tell: Tell, *, slices: Slices | None = None, limit: int | None = None,
-) -> DataFrame:  # fmt: skip
-    """Return the output of ``tell`` for the matches of every task, lazily, with columns ``c0``, ``c1``, ….
-
-    All rows of a partition go to one task. Without ``partition_by`` a slice goes to one task, and without
-    slices the whole frame does.
-    """
-    events = numbered_columns(frame, source, columns)
-    if program.query.partition_by:
-        shuffled = events.repartition(*key_columns(source, columns, program.query.partition_by))
-    elif slices is None:
-        shuffled = events.repartition(1)
-    else:
-        shuffled = send_slices(events, source, columns, slices)
-    nothing = Searched(program, source, KnownMatches(build_events(source, program), EMPTY), columns)
-    types, output = result_types(next(iter(tell(nothing))), source)
-    task = SequenceTask(
-        program.query, program.schema, engine, tuple(columns), tell, output, slices is not None, limit,
-        os.environ.get("CEPKIT_CACHE"),
-    )  # fmt: skip
-    return shuffled.mapInArrow(task.run, types)
-
-
-def send_slices(events: DataFrame, source: EmptySource, columns: Sequence[str], slices: Slices) -> DataFrame:
-    """Return the events of each slice, with a task for every slice."""
-    from pyspark.sql import functions as F
-
-    clock_type = source.fields[source.names.index(slices.clock)].dataType
-    copies = slices.copies(events, ticks(F.col(f"e{columns.index(slices.clock)}"), clock_type))
-    return spread_slices(copies, slices)
-
-
-def spread_slices(copies: DataFrame, slices: Slices) -> DataFrame:
-    """Return the copies of `Slices.copies` with the slices spread over the tasks."""
-    from pyspark.sql import functions as F
-
-    if hasattr(copies, "repartitionById"):  # since Spark 4.1
-        return copies.repartitionById(slices.n_tasks, F.col("slice") % slices.n_tasks)
-    return copies.repartition(slices.n_tasks, "slice")
-
-
-# --- in the workers
-
-
-@dataclass(frozen=True, slots=True)
-class SequenceTask:
-    """The work on the batches of one Spark partition."""
-
-    query: SequenceQuery
+    query: RegexQuery | SequenceQuery
     schema: Mapping[str, ColumnType]
-    engine: Engine
-    columns: tuple[str, ...]  # names of the batches' columns, before `SLICE_COLUMNS`
+    engine: Search | None  # of a sequence; regexes have their own
     tell: Tell
-    output: pa.Schema
-    in_slices: bool
     limit: int | None
-    kernel_cache: str | None
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Match the rows, one slice after the other, and yield the output of ``tell``."""
-        table = received_table(batches, (*self.columns, *(SLICE_COLUMNS if self.in_slices else ())))
-        if table is None:
-            return
-        use_kernel_cache(self.kernel_cache)
-        program = compile_sequence(self.query, self.schema)
-        if not self.in_slices:
-            yield from self._search(program, table, None, None)
-            return
-        events = table.select(range(len(self.columns)))
-        slice_of_row, low, high = (table.column(len(self.columns) + i) for i in range(len(SLICE_COLUMNS)))
-        slice_of_row = slice_of_row.to_numpy()
-        del table
-        for number in np.unique(slice_of_row):
-            rows = np.flatnonzero(slice_of_row == number)
-            slice_events = (
-                events if len(rows) == len(slice_of_row) else events.take(pa.array(rows)).combine_chunks()
-            )
-            limits = (limit[int(rows[0])].as_py() for limit in (low, high))
-            yield from self._search(program, slice_events, *limits)
+    def prepare(self) -> Program | SequenceProgram:
+        """Return the program."""
+        if isinstance(self.query, RegexQuery):
+            return compile_regex(self.query, self.schema)
+        return compile_sequence(self.query, self.schema)
 
-    def _search(
-        self, program: SequenceProgram, table: pa.Table, low: float | None, high: float | None
-    ) -> Iterator[pa.RecordBatch]:
+    def search(
+        self, prepared: Any, table: pa.Table, low: Any, high: Any
+    ) -> Iterator[tuple[ArrowSource, Results]]:
+        """Match the rows, and yield what ``tell`` returns."""
         source = ArrowSource(table)
-        events = build_events(source, program)
+        events = build_events(source, prepared)
         check_total_order(source, events, self.query)
-        matches = report_matches(program, self.engine(program, events))
-        if self.in_slices:
-            matches = EndingBetween(matches, *_positions(events, program.clock, low, high))
-        if self.limit is not None and matches.count() > self.limit:
+        if isinstance(prepared, Program):
+            # Spark already runs one task per core, and a kernel serves all of them.
+            whole = match_regex(prepared, events, threads=1, tier="compiled")
+        else:
+            assert self.engine is not None
+            whole = report_matches(prepared, self.engine(prepared, events))
+            if self.in_slices:
+                whole = EndingBetween(whole, *_positions(events, prepared.clock, low, high))
+        found = found_in(prepared, source, whole)
+        if self.limit is not None and found.n_matches() > self.limit:
             raise ResultTooLargeError(too_many(self.limit))
-        for results in self.tell(Searched(program, source, matches, self.columns)):
-            yield from sent_batches(results, source, self.output)
+        for results in self.tell(Searched(found, self.columns)):
+            yield source, results
+
+
+def found_in(program: Any, source: ArrowSource, whole: Any) -> FoundMatches[Any]:
+    """Return matches of a program in the rows of a task; they know no engine."""
+    place: dict[str, Any] = {"program": program, "whole": whole, "source": source, "engine": None}
+    return RegexFound(run=Run(), **place) if isinstance(program, Program) else SequenceFound(**place)
+
+
+def nothing_found(program: Any, source: ArrowSource, columns: Sequence[str]) -> Searched:
+    """Return no matches in no rows, which give the types of results."""
+    events, none = build_events(source, program), np.empty(0, np.int64)
+    whole = MatchSet(events, none, none) if isinstance(program, Program) else KnownMatches(events, EMPTY)
+    return Searched(found_in(program, source, whole), columns)
 
 
 def _positions(events: Events, clock: str, low: float | None, high: float | None) -> tuple[int, int]:
@@ -196,37 +133,40 @@ class EndingBetween(SequenceSet):
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """The matches of one task or slice, with the program and the source that results need."""
+    """The matches of one task or slice."""
 
-    program: SequenceProgram
-    source: ArrowSource
-    matches: SequenceSet
+    found: FoundMatches[Any]
     columns: Sequence[str]  # the frame's columns that the task got
 
     @property
-    def query(self) -> SequenceQuery:
+    def query(self) -> RegexQuery | SequenceQuery:
         """The query as a value."""
-        return self.program.query
+        return self.found.query
+
+    @property
+    def source(self) -> Any:
+        """The rows of the task."""
+        return self.found.source
 
     @property
     def events(self) -> Events:
         """The searched events."""
-        return self.matches.events
+        return self.found.events
 
-    def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[tuple[MatchBlock, np.ndarray]]:
+    def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[tuple[Any, np.ndarray]]:
         """Yield blocks, with the int64 rank of each match among the matches with the same last event.
 
         There is always a first block, which may be empty.
         """
         self.refuse_endless()
-        yield EMPTY, np.empty(0, np.int64)
+        yield self.found.nothing, np.empty(0, np.int64)
         ranks = Ranks()
-        for block in self.matches.blocks(size):
+        for block in self.found.blocks(size):
             yield block, ranks.of(block.last)
 
     def refuse_endless(self) -> None:
         """Raise an error for more matches than any job can make."""
-        if self.matches.count() > _MOST_NUMBERED:
+        if self.found.n_matches() > _MOST_NUMBERED:
             raise ResultTooLargeError(
                 f"there are more than {_MOST_NUMBERED:,} matches in one task, too many to make each; take a "
                 "part with head or sample, or use count(), count_by_last() or aggregate()"
@@ -237,10 +177,9 @@ class Searched:
         rows = self.events.rows(positions)
         return [(name, Picked(name, rows)) for name in (*self.query.order_by, *self.query.partition_by)]
 
-    def measures(self, block: MatchBlock) -> Results:
+    def measures(self, block: Any) -> Results:
         """Return the result columns of matches, with the order and partition columns of their last event."""
-        columns = sequence_measures(self.program, self.events, block, self.source)
-        return [*columns.items(), *self.places(block.last)]
+        return [*self.found.measure(block).items(), *self.places(block.last)]
 
 
 class Ranks:
@@ -270,17 +209,17 @@ Tell = Callable[[Searched], Iterable[Results]]
 
 def counted(searched: Searched) -> Iterator[Results]:
     """Yield the number of matches in hexadecimal digits, which Python converts at any length."""
-    yield [("count", pa.array([hex(searched.matches.count())]))]
+    yield [("count", pa.array([hex(searched.found.n_matches())]))]
 
 
 def found_any(searched: Searched) -> Iterator[Results]:
     """Yield a row when there is a match."""
-    yield [("any", pa.array([True] * searched.matches.any(), pa.bool_()))]
+    yield [("any", pa.array([True] * searched.found.any(), pa.bool_()))]
 
 
 def ended(searched: Searched) -> Iterator[Results]:
     """Yield the events where matches end, and the number of matches at each."""
-    positions, counts = searched.matches.ends()
+    positions, counts = searched.found.ends()
     if max(counts, default=0) >= 10**_DIGITS:
         raise ResultTooLargeError(
             f"more than 10^{_DIGITS} matches end at one event, too many for a column of Spark; "
@@ -298,7 +237,7 @@ def ended(searched: Searched) -> Iterator[Results]:
 def numbered_ends(searched: Searched) -> Iterator[Results]:
     """Yield the same as `ended`, in int64, for matches that are all made."""
     searched.refuse_endless()
-    positions, counts = searched.matches.ends()
+    positions, counts = searched.found.ends()
     numbers = pa.array([int(count) for count in counts], pa.int64())
     yield [*searched.places(np.asarray(positions, np.int64)), ("count", numbers)]
 
@@ -319,9 +258,10 @@ def tagged_rows(searched: Searched) -> Iterator[Results]:
     """Yield the same as `matched_rows`; a row in several matches of this task is an error."""
     is_matched = np.zeros(searched.events.n_events, bool)
     for block, rank in searched.blocks(_MATCHES_WITH_ROWS):
-        repeated = is_matched[block.event_of_item]
-        is_matched[block.event_of_item] = True
-        if repeated.any() or len(np.unique(block.event_of_item)) < len(block.event_of_item):
+        items = searched.found.items(block).event_of_item
+        repeated = is_matched[items]
+        is_matched[items] = True
+        if repeated.any() or len(np.unique(items)) < len(items):
             raise CepError(SHARED_ROW)
         yield _rows_of(searched, block, rank)
 
@@ -332,12 +272,11 @@ SHARED_ROW = (
 )
 
 
-def _rows_of(searched: Searched, block: MatchBlock, rank: np.ndarray) -> Results:
-    match = block.match_of_item
-    names = np.array(searched.query.variables, dtype=object)
-    rows = searched.events.rows(block.event_of_item)
+def _rows_of(searched: Searched, block: Any, rank: np.ndarray) -> Results:
+    items = searched.found.items(block)
+    match, rows = items.match_of_item, searched.events.rows(items.event_of_item.astype(np.int64, copy=False))
     return [
-        ("variable", pa.array(names[variables_of_items(searched.program, block)], pa.string())),
+        ("variable", pa.array(searched.found.variables(block), pa.string())),
         *((name, Picked(name, rows)) for name in searched.columns),
         *searched.places(block.last[match]),
         ("rank", pa.array(rank[match])),
@@ -345,15 +284,15 @@ def _rows_of(searched: Searched, block: MatchBlock, rank: np.ndarray) -> Results
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceTaskAggregates:
-    """Tells aggregates over the events of all matches; ``texts`` as `aggregate_matches` reads them."""
+class TaskAggregates:
+    """Tells aggregates over the events of all matches."""
 
     texts: tuple[str, ...]
 
     def __call__(self, searched: Searched) -> Iterator[Results]:
         """Yield the values of a task as one text (see `cepkit.frames.spark.tasks.from_text`)."""
         texts = {str(i): text for i, text in enumerate(self.texts)}
-        values = aggregate_matches(searched.program, searched.matches, searched.source, texts)
+        values = searched.found.aggregate(texts)
         yield [("values", pa.array([as_text(values)]))]
 
 
@@ -372,10 +311,10 @@ class First:
     def __call__(self, searched: Searched) -> Iterator[Results]:
         """Yield the result columns and the places of these matches."""
         numbers, ranks = self._numbers(searched)
-        yield [*searched.measures(searched.matches.take(numbers)), ("rank", pa.array(ranks, pa.int64()))]
+        yield [*searched.measures(searched.found.pick(numbers)), ("rank", pa.array(ranks, pa.int64()))]
 
     def _numbers(self, searched: Searched) -> tuple[list[int], list[int]]:
-        positions, counts = searched.matches.ends()
+        positions, counts = searched.found.ends()
         numbers: list[int] = []
         ranks: list[int] = []
         first, stop = 0, len(positions)
@@ -419,11 +358,11 @@ class Drawn:
 
     def __call__(self, searched: Searched) -> Iterator[Results]:
         """Yield result columns, order and partition columns, place in the sample, and waiting time."""
-        positions, counts = searched.matches.ends()
+        positions, counts = searched.found.ends()
         rows = searched.events.rows(np.asarray(positions, np.int64))
         hashes = _hashes(searched, rows, self.seed)
         drawn = sorted(_shortest(counts, hashes, self.n))
-        block = searched.matches.take([number for number, _ in drawn])
+        block = searched.found.pick([number for number, _ in drawn])
         times = np.array([time for _, time in drawn], np.float64)
         yield [
             *searched.measures(block),
@@ -467,7 +406,7 @@ def _hashes(searched: Searched, rows: np.ndarray, seed: int) -> np.ndarray:
     mixed = np.full(len(rows), Random(f"cepkit {seed}").getrandbits(64), np.uint64)
     for name in (*query.order_by, *query.partition_by):
         array = searched.source.arrow(name, rows)
-        mixed = _mix(mixed ^ pd.util.hash_array(_values(array), categorize=False).astype(np.uint64))
+        mixed = _mix(mixed ^ hash_array(_values(array), categorize=False).astype(np.uint64))
         mixed += array.is_valid().to_numpy(zero_copy_only=False)
     return mixed
 
