@@ -10,8 +10,8 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pandas.util as pandas_util
 import pyarrow as pa
-from pandas.util import hash_array
 
 from cepkit.compile.regex.program import Program, compile_regex
 from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
@@ -406,7 +406,8 @@ def _hashes(searched: Searched, rows: np.ndarray, seed: int) -> np.ndarray:
     mixed = np.full(len(rows), Random(f"cepkit {seed}").getrandbits(64), np.uint64)
     for name in (*query.order_by, *query.partition_by):
         array = searched.source.arrow(name, rows)
-        mixed = _mix(mixed ^ hash_array(_values(array), categorize=False).astype(np.uint64))
+        hashes = pandas_util.hash_array(_values(array), categorize=False)  # pyright: ignore[reportCallIssue]
+        mixed = _mix(mixed ^ hashes.astype(np.uint64))
         mixed += array.is_valid().to_numpy(zero_copy_only=False)
     return mixed
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn, whole_number
+from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
 from cepkit.events import TIME
 from cepkit.frames.spark.tasks import EmptySource, check_convertible
 from cepkit.language.regex.query import RegexQuery
@@ -257,31 +257,21 @@ class SparkStreamRowPatterns(SparkStreamResults):
         return self._query
 
     @property
-    def n_buckets(self) -> int:
-        """Number of buckets: one without PARTITION BY, otherwise two per shuffle partition of Spark."""
-        return self._plan.n_buckets
+    def why_one_bucket(self) -> str:
+        """Why one bucket needs all rows, if no keys divide them."""
+        return "without PARTITION BY all rows are one partition"
 
-    def configure(self, *, buckets: int | None = None, late: str | None = None) -> SparkStreamRowPatterns:
-        """Return the same matches with other settings. A checkpoint belongs to its settings."""
-        if buckets is not None and not self._keys:
-            raise CepError("buckets: without PARTITION BY all rows are one partition, which is one bucket")
-        n_buckets = self._n_buckets if buckets is None else whole_number("buckets", buckets, 1)
-        return SparkStreamRowPatterns(self._frame, self._source, self.query, n_buckets, late or self._late)
+    def _again(self, n_buckets: int | None, late: str, unbounded: bool) -> SparkStreamRowPatterns:
+        return SparkStreamRowPatterns(self._frame, self._source, self.query, n_buckets, late)
 
     def explain(self) -> OperatorExplanation:
         """Say how the query is read and how the stream runs, without running it."""
-        notes = self._notes("without PARTITION BY all rows are one partition, which one task must hold")
-        return OperatorExplanation(
-            (("pattern", self._text), ("result", "rows that no later row changes"), *notes)
-        )
+        lines = ("pattern", self._text), ("result", "rows that no later row changes"), *self._notes()
+        return OperatorExplanation(lines)
 
     @property
     def _text(self) -> str:
         return str(self.query.pattern)
-
-    @property
-    def _title(self) -> str:
-        return f"matches of {self._text!r}"
 
     def _needed_columns(self) -> list[str]:
         columns = kept_columns(self.query, self._source.schema)

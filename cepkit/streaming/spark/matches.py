@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.errors import CepError, UnsupportedQueryError, truth, whole_number
+from cepkit.errors import UnsupportedQueryError
 from cepkit.frames.spark import tasks
 from cepkit.frames.spark.tasks import EmptySource
-from cepkit.language.regex.patterns import Pattern, Repeat
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import Engine
@@ -64,8 +63,8 @@ class SparkStreamMatches(SparkStreamResults):
         unbounded: bool = False,
         shedding: Any = None,
     ):
-        self._program, self._engine, self._unbounded = program, engine, unbounded
-        super().__init__(frame, source, program.query, n_buckets, late, shedding)
+        self._program, self._engine = program, engine
+        super().__init__(frame, source, program.query, n_buckets, late, unbounded, shedding)
 
     # --- what runs
 
@@ -104,72 +103,22 @@ class SparkStreamMatches(SparkStreamResults):
         return self._engine
 
     @property
-    def n_buckets(self) -> int:
-        """Number of buckets: one without ``partition_by``, otherwise two per shuffle partition of Spark.
+    def why_one_bucket(self) -> str:
+        """Why one bucket needs all rows, if no keys divide them.
 
         Examples
         --------
-        >>> found.n_buckets  # doctest: +SKIP
-        400
+        >>> found.why_one_bucket  # doctest: +SKIP
+        'without partition_by all events are one stream'
         """
-        return self._plan.n_buckets
+        return "without partition_by all events are one stream"
 
-    def configure(
-        self, *, buckets: int | None = None, late: str | None = None, unbounded: bool | None = None
-    ) -> SparkStreamMatches:
-        """Return the same matches with other settings. A checkpoint belongs to its settings.
-
-        Parameters
-        ----------
-        buckets : int, optional
-            Number of buckets of keys. Every bucket costs about a millisecond per micro-batch; fewer buckets
-            than cores leave cores idle.
-        late : str, optional
-            ``"count"``: late rows appear in `progress` only. ``"rows"``: `to_frame` has a last column
-            ``late`` with the late rows as structs, in rows of their own; it is null for matches.
-        unbounded : bool, optional
-            Whether the stream may run a regex query whose matches have no greatest length.
-
-        Raises
-        ------
-        CepError
-            For a wrong value.
-
-        Examples
-        --------
-        >>> found.configure(buckets=8, late="rows").n_buckets  # doctest: +SKIP
-        8
-        """
-        if buckets is not None and not self.query.partition_by:
-            raise CepError("buckets: without partition_by all events are one stream, which is one bucket")
+    def _again(self, n_buckets: int | None, late: str, unbounded: bool) -> SparkStreamMatches:
         return SparkStreamMatches(
-            self._frame,
-            self._source,
-            self._program,
-            self._engine,
-            self._n_buckets if buckets is None else whole_number("buckets", buckets, 1),
-            late or self._late,
-            self._unbounded if unbounded is None else truth("unbounded", unbounded),
-            self._shedding,
+            self._frame, self._source, self._program, self._engine, n_buckets, late, unbounded, self._shedding
         )
 
     # --- results
-
-    def to_frame(self) -> DataFrame:
-        """Return a streaming frame with a row per match: the partition columns and the measures.
-
-        Raises
-        ------
-        UnsupportedQueryError
-            For a regex query whose matches may grow without limit.
-
-        Examples
-        --------
-        >>> found.to_frame().writeStream.format("console").start()  # doctest: +SKIP
-        """
-        if not self._unbounded:
-            refuse_unbounded(self.query)
-        return super().to_frame()
 
     def explain(self) -> Explanation:
         """Say how the query is read and how the stream runs, without running it.
@@ -178,32 +127,11 @@ class SparkStreamMatches(SparkStreamResults):
         --------
         >>> found.explain()  # doctest: +SKIP
         """
-        notes = self._notes("without partition_by all events are one stream, which one task matches")
-        return Explanation(self._program, self._engine, (), notes)
+        return Explanation(self._program, self._engine, (), self._notes())
 
     @property
     def _text(self) -> str:
         return str(self.query.pattern)
 
-    @property
-    def _title(self) -> str:
-        return f"matches of {self._text!r}"
-
     def _needed_columns(self) -> list[str]:
         return tasks.needed_columns(self._program, self._source)
-
-
-def refuse_unbounded(query: Any) -> None:
-    """Raise for a regex query whose matches have no greatest length."""
-    if not isinstance(query, RegexQuery) or query.within is not None:
-        return
-    if any(isinstance(part, Repeat) and part.high is None for part in _parts(query.pattern)):
-        raise UnsupportedQueryError(
-            f"matches of {str(query.pattern)!r} have no greatest length, so the state of the stream "
-            "could grow without limit; give within=…, as in within='1 hour', or a greatest number of "
-            "repetitions, as in a{1,100}. If your data end every match, call configure(unbounded=True)"
-        )
-
-
-def _parts(pattern: Pattern) -> list[Pattern]:
-    return [pattern, *(part for child in pattern.children() for part in _parts(child))]

@@ -16,10 +16,11 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.engines.measures.regex_measures import Picked
-from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.errors import CepError, UnsupportedQueryError, truth, whole_number
 from cepkit.frames.arrow import check_free
 from cepkit.frames.spark import tasks
 from cepkit.frames.spark.tasks import EmptySource
+from cepkit.language.regex.patterns import Pattern, Repeat
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.queries import Query, QueryKeywords, read_arguments, takes_query_keywords
@@ -35,7 +36,7 @@ from cepkit.windows.chains import Chain, as_value
 from cepkit.windows.values import Join, Window, window_of
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import Self, Unpack
 
     import plotly.graph_objects as go
     from pyspark.sql import DataFrame
@@ -132,13 +133,14 @@ class SparkStreamResults(ABC):
         query: RegexQuery | SequenceQuery | Window | RowPatternStream | Join | Chain,
         n_buckets: int | None = None,
         late: str | None = None,
+        unbounded: bool = False,
         shedding: Any = None,
     ):
         if late is not None and not (isinstance(late, str) and late in _LATE):
             raise CepError(f"late={late!r}: write 'count' or 'rows'")
         self._frame, self._source, self._query, self._shedding = frame, source, query, shedding
         self._keys = keys_of_buckets(self._bucket_query)
-        self._n_buckets, self._late = n_buckets, late or "count"
+        self._n_buckets, self._late, self._unbounded = n_buckets, late or "count", unbounded
         self._n_partitions = _n_partitions(frame)
         self._name = f"cepkit {uuid4().hex}"  # of the observation in Spark's progress
         self._started: list[StreamingQuery] = []
@@ -150,23 +152,91 @@ class SparkStreamResults(ABC):
         """Return the query in one line."""
 
     @property
-    @abstractmethod
     def _title(self) -> str:
         """Return what the results are, in words."""
+        return f"matches of {self._text!r}"
+
+    @property
+    @abstractmethod
+    def why_one_bucket(self) -> str:
+        """Why one bucket needs all rows, if no keys divide them.
+
+        Examples
+        --------
+        >>> found.why_one_bucket  # doctest: +SKIP
+        'without partition_by all events are one stream'
+        """
+
+    @abstractmethod
+    def _again(self, n_buckets: int | None, late: str, unbounded: bool) -> Self:
+        """Return the same results with other settings."""
 
     @abstractmethod
     def _needed_columns(self) -> list[str]:
         """Return the columns that the buckets get."""
 
+    # --- settings
+
+    @property
+    def n_buckets(self) -> int:
+        """Number of buckets: one if no keys divide the rows, otherwise two per shuffle partition of Spark.
+
+        Examples
+        --------
+        >>> found.n_buckets  # doctest: +SKIP
+        400
+        """
+        return self._plan.n_buckets
+
+    def configure(
+        self, *, buckets: int | None = None, late: str | None = None, unbounded: bool | None = None
+    ) -> Self:
+        """Return the same results with other settings. A checkpoint belongs to its settings.
+
+        Parameters
+        ----------
+        buckets : int, optional
+            Number of buckets of keys. Every bucket costs about a millisecond per micro-batch; fewer buckets
+            than cores leave cores idle.
+        late : str, optional
+            ``"count"``: late rows appear in `progress` only. ``"rows"``: `to_frame` has a last column
+            ``late`` with the late rows as structs, in rows of their own; it is null for results.
+        unbounded : bool, optional
+            Whether the stream may run a regex query whose matches have no greatest length.
+
+        Raises
+        ------
+        CepError
+            For a wrong value.
+
+        Examples
+        --------
+        >>> found.configure(buckets=8, late="rows").n_buckets  # doctest: +SKIP
+        8
+        """
+        if buckets is not None and not self._keys:
+            raise CepError(f"buckets: {self.why_one_bucket}, which is one bucket")
+        n_buckets = self._n_buckets if buckets is None else whole_number("buckets", buckets, 1)
+        is_unbounded = self._unbounded if unbounded is None else truth("unbounded", unbounded)
+        return self._again(n_buckets, late or self._late, is_unbounded)
+
     # --- results
 
     def to_frame(self) -> DataFrame:
-        """Return a streaming frame of the results.
+        """Return a streaming frame of the results: a row per match, or the rows that an operator emits.
+
+        Raises
+        ------
+        UnsupportedQueryError
+            For a regex query, also in a chain, whose matches may grow without limit.
 
         Examples
         --------
         >>> found.to_frame().writeStream.format("console").start()  # doctest: +SKIP
         """
+        if not self._unbounded:
+            for step in steps_of(self._query):
+                refuse_unbounded(step)
         from pyspark.sql import functions as F
 
         from cepkit.streaming.spark import tasks as work
@@ -299,13 +369,13 @@ class SparkStreamResults(ABC):
         """
         return draw_progress(self.progress, self._text)
 
-    def _notes(self, one_bucket: str) -> tuple[tuple[str, str], ...]:
-        """Return labels with texts that say how the stream runs; ``one_bucket`` says why there is one."""
+    def _notes(self) -> tuple[tuple[str, str], ...]:
+        """Return labels with texts that say how the stream runs."""
         by = ", ".join(self._keys)
         buckets = (
             f"{self._plan.n_buckets} by a hash of {by}; the state of each is one value in Spark's state store"
             if by
-            else f"1: {one_bucket}"
+            else f"1: {self.why_one_bucket}, which one task must hold"
         )
         shedding = () if self._shedding is None else (("shedding", str(self._shedding)),)
         late = "are counted" if self._late == "count" else "are rows with the column late"
@@ -397,6 +467,27 @@ class SparkStreamResults(ABC):
     def _repr_html_(self) -> str:
         what, running = map(html.escape, self._lines())
         return f"<p><b>{what}</b></p><p>{running}</p>"
+
+
+def steps_of(query: Any) -> tuple[Any, ...]:
+    """Return the steps of a chain; another query is its only step."""
+    return query.steps if isinstance(query, Chain) else (query,)
+
+
+def refuse_unbounded(query: Any) -> None:
+    """Raise for a regex query whose matches have no greatest length."""
+    if not isinstance(query, RegexQuery) or query.within is not None:
+        return
+    if any(isinstance(part, Repeat) and part.high is None for part in _parts(query.pattern)):
+        raise UnsupportedQueryError(
+            f"matches of {str(query.pattern)!r} have no greatest length, so the state of the stream "
+            "could grow without limit; give within=…, as in within='1 hour', or a greatest number of "
+            "repetitions, as in a{1,100}. If your data end every match, call configure(unbounded=True)"
+        )
+
+
+def _parts(pattern: Pattern) -> list[Pattern]:
+    return [pattern, *(part for child in pattern.children() for part in _parts(child))]
 
 
 def schema_of_source(source: EmptySource, columns: list[str]) -> StreamSchema:

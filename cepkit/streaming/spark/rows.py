@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from cepkit.errors import CepError, truth, whole_number
 from cepkit.frames.spark.tasks import EmptySource, check_convertible, needed_columns
 from cepkit.results.spark.binding import bind_any
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.operators.join_search import SIDE, Sides
 from cepkit.streaming.sequence_stream import SequenceSearch
 from cepkit.streaming.spark.bucket import BucketQuery, keys_of_buckets
-from cepkit.streaming.spark.matches import refuse_unbounded
 from cepkit.streaming.spark.results import (
     NextStep,
     SparkStreamResults,
     rows_with_buckets,
     said_watermark,
     schema_of_source,
+    steps_of,
 )
 from cepkit.windows.chains import Chain, OperatorExplanation, lines_of
 from cepkit.windows.values import SIDES, Join, Window
@@ -60,18 +59,6 @@ class SparkStreamRows(SparkStreamResults):
     >>> sums.writeStream.option("checkpointLocation", "state").start("sums")  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        frame: DataFrame,
-        source: EmptySource,
-        query: Window | Join | Chain,
-        n_buckets: int | None = None,
-        late: str | None = None,
-        unbounded: bool = False,
-    ):
-        self._unbounded = unbounded
-        super().__init__(frame, source, query, n_buckets, late)
-
     @property
     def query(self) -> Window | Join | Chain:
         """The window, the join or the chain as a value.
@@ -84,67 +71,8 @@ class SparkStreamRows(SparkStreamResults):
         assert isinstance(self._query, Window | Join | Chain)
         return self._query
 
-    @property
-    def n_buckets(self) -> int:
-        """Number of buckets: two per shuffle partition of Spark if keys divide the rows, otherwise one.
-
-        Examples
-        --------
-        >>> sums.n_buckets  # doctest: +SKIP
-        400
-        """
-        return self._plan.n_buckets
-
-    def configure(
-        self, *, buckets: int | None = None, late: str | None = None, unbounded: bool | None = None
-    ) -> SparkStreamRows:
-        """Return the same rows with other settings. A checkpoint belongs to its settings.
-
-        Parameters
-        ----------
-        buckets : int, optional
-            Number of buckets of groups, as for `SparkStreamMatches.configure`.
-        late : str, optional
-            ``"count"``: late rows appear in `progress` only. ``"rows"``: `to_frame` has a last column
-            ``late`` with the late rows as structs, in rows of their own; it is null for results.
-        unbounded : bool, optional
-            Whether a chain may run a regex query whose matches have no greatest length.
-
-        Raises
-        ------
-        CepError
-            For a wrong value.
-
-        Examples
-        --------
-        >>> sums.configure(buckets=8, late="rows").n_buckets  # doctest: +SKIP
-        8
-        """
-        if buckets is not None and not self._keys:
-            raise CepError(f"buckets: {self.why_one_bucket}, which is one bucket")
-        n_buckets = self._n_buckets if buckets is None else whole_number("buckets", buckets, 1)
-        is_unbounded = self._unbounded if unbounded is None else truth("unbounded", unbounded)
-        return self._again(n_buckets, late or self._late, is_unbounded)
-
     def _again(self, n_buckets: int | None, late: str, unbounded: bool) -> SparkStreamRows:
         return SparkStreamRows(self._frame, self._source, self.query, n_buckets, late, unbounded)
-
-    def to_frame(self) -> DataFrame:
-        """Return a streaming frame of the rows.
-
-        Raises
-        ------
-        UnsupportedQueryError
-            For a chain with a regex query whose matches may grow without limit.
-
-        Examples
-        --------
-        >>> sums.to_frame().writeStream.format("console").start()  # doctest: +SKIP
-        """
-        if not self._unbounded:
-            for step in steps_of(self.query):
-                refuse_unbounded(step)
-        return super().to_frame()
 
     @property
     def progress(self) -> pd.DataFrame:
@@ -165,8 +93,8 @@ class SparkStreamRows(SparkStreamResults):
         --------
         >>> sums.explain()  # doctest: +SKIP
         """
-        notes = self._notes(f"{self.why_one_bucket}, which one task must hold")
-        return OperatorExplanation((*lines_of(self.query, is_stream=True), *self._notes_on_time(), *notes))
+        notes = (*self._notes_on_time(), *self._notes())
+        return OperatorExplanation((*lines_of(self.query, is_stream=True), *notes))
 
     @property
     def cep(self) -> NextStep:
@@ -239,11 +167,6 @@ class SparkStreamRows(SparkStreamResults):
             return needed_columns(bind_any(self._frame, first)[0], self._source)
         check_convertible(self._source, self._source.names)
         return self._source.names
-
-
-def steps_of(query: Any) -> tuple[Any, ...]:
-    """Return the steps of a chain; another query is its only step."""
-    return query.steps if isinstance(query, Chain) else (query,)
 
 
 def why_one_bucket(query: BucketQuery) -> str:
