@@ -90,13 +90,6 @@ def placing(source: Source, order: RowOrder) -> Place | None:
     return place
 
 
-def partitions_in_order(
-    source: Source, partition_by: Sequence[str], order_by: Sequence[SortKey]
-) -> list[np.ndarray]:
-    """Return the rows of each partition in the order of `order_of_rows`."""
-    return order_of_rows(source, partition_by, order_by).partitions()
-
-
 def rows_in_order(source: Source, order_by: Sequence[SortKey]) -> np.ndarray | None:
     """Return the row numbers of all partitions together in order; None if the frame is in this order."""
     ranks = [_ranks(_key_values(source.column(key.column), key), key) for key in order_by]

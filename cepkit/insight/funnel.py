@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -291,6 +291,26 @@ class FunnelResult:
         notes = "".join(f"<p>{html.escape(line)}</p>" for line in self._notes())
         head = f"<p><b>{html.escape(str(self.query.pattern))}</b></p>"
         return head + self._shown().to_html(index=False, border=0) + notes
+
+
+def funnel_of_rows(
+    n_rows: int,
+    steps: Iterable[tuple[str, int, int | None, tuple[ConditionCount, ...]]],
+    reported: int | None = None,
+) -> tuple[BranchFunnel, ...]:
+    """Return the funnel of a pattern of contiguous rows.
+
+    A step has its text, the number of matches of the pattern cut off after it, the number of rows that it
+    takes alone, and its conditions.
+    """
+    counts: list[StepCount] = []
+    n_before = n_rows
+    for text, n, n_alone, conditions in steps:
+        counts.append(StepCount(text, None, n_rows, n_alone, Count(n), None, n_before, n, conditions))
+        n_before = n
+    return (
+        BranchFunnel(tuple(counts), Count(n_before), Count(n_before if reported is None else reported), 1.0),
+    )
 
 
 def _row(b: int, step: StepCount) -> dict:

@@ -22,7 +22,7 @@ from cepkit.engines.shared.python_kernels import plain_module
 from cepkit.engines.shared.sequence_set import SequenceSet
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import Events
-from cepkit.insight.funnel import BranchFunnel, ConditionCount, Count, StepCount
+from cepkit.insight.funnel import BranchFunnel, ConditionCount, Count, StepCount, funnel_of_rows
 from cepkit.insight.tally import Followed, Tally, outputs_of
 from cepkit.language.expressions import trees as ex
 from cepkit.language.regex.patterns import (
@@ -70,21 +70,18 @@ def count_regex_funnel(
 
     The regex engine runs once for each step, and once for each condition that reads no matched rows.
     """
-    n_rows = events.n_events
     parts = beginnings(program.query.pattern, most_steps)
-    steps: list[StepCount] = []
-    before, n_before = 0, n_rows
-    for part in parts:
-        is_whole = part is parts[-1]
-        n = n_matches if is_whole and n_matches is not None else _count(_cut_off(program, part), events)
-        last_part = _own_part(part, before)
-        n_alone = _n_alone(program, events, last_part) if with_conditions else None
-        conditions = tuple(_conditions(program, events, last_part)) if with_conditions else ()
-        steps.append(
-            StepCount(str(last_part), None, n_rows, n_alone, Count(n), None, n_before, n, conditions)
-        )
-        before, n_before = _length(part), n
-    return (BranchFunnel(tuple(steps), Count(n_before), Count(n_before), 1.0),)
+    lengths = [0, *map(_length, parts)]
+    steps = []
+    for part, n_before in zip(parts, lengths, strict=False):
+        last_part = _own_part(part, n_before)
+        is_known = part is parts[-1] and n_matches is not None
+        n = n_matches if is_known else _count(_cut_off(program, part), events)
+        alone = None, ()
+        if with_conditions:
+            alone = _n_alone(program, events, last_part), tuple(_conditions(program, events, last_part))
+        steps.append((str(last_part), n, *alone))
+    return funnel_of_rows(events.n_events, steps)
 
 
 def _length(pattern: Pattern) -> int:

@@ -22,7 +22,7 @@ from cepkit.engines.match_recognize.matching import (
 from cepkit.engines.match_recognize.row_match_set import RowPartition, SearchedRows, all_row_matches
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import DURATION, TIME, ColumnType
-from cepkit.insight.funnel import BranchFunnel, ConditionCount, Count, StepCount
+from cepkit.insight.funnel import BranchFunnel, ConditionCount, funnel_of_rows
 from cepkit.insight.why_not import cell
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import format_duration
@@ -269,17 +269,12 @@ def count_row_funnel(
     with_conditions: bool = True,
 ) -> tuple[BranchFunnel, ...]:
     """Count the rows from which each beginning of the pattern matches, at most ``most_steps`` beginnings."""
-    bound, n_rows = searched.bound, searched.events.n_events
-    steps: list[StepCount] = []
-    n_before = n_rows
-    for beginning in row_beginnings(bound.query.pattern, most_steps):
-        n = _count(searched, beginning.whole)
-        n_alone, conditions = _conditions(searched, beginning.step) if with_conditions else (None, ())
-        text = print_row_pattern(beginning.step)
-        steps.append(StepCount(text, None, n_rows, n_alone, Count(n), None, n_before, n, conditions))
-        n_before = n
+    steps = []
+    for beginning in row_beginnings(searched.bound.query.pattern, most_steps):
+        alone = _conditions(searched, beginning.step) if with_conditions else (None, ())
+        steps.append((print_row_pattern(beginning.step), _count(searched, beginning.whole), *alone))
     reported = all_row_matches(searched)[1] if n_matches is None else n_matches
-    return (BranchFunnel(tuple(steps), Count(n_before), Count(reported), 1.0),)
+    return funnel_of_rows(searched.events.n_events, steps, reported)
 
 
 def _count(searched: SearchedRows, pattern: rp.RowPattern) -> int:

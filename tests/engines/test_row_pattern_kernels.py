@@ -411,7 +411,7 @@ def test_the_order_of_rows(monkeypatch, seed, fewest):
     for number, row in enumerate(rows):
         groups.setdefault(tuple(row[name] for name in by), []).append(number)
     expected = [sorted(group, key=place) for group in groups.values()]
-    found = row_order.partitions_in_order(PandasSource(frame), by, keys)
+    found = row_order.order_of_rows(PandasSource(frame), by, keys).partitions()
     assert [part.tolist() for part in found] == expected
 
 
