@@ -8,9 +8,9 @@ from cepkit.compile.regex.automaton import States, states
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.match_recognize.bound import BoundRowQuery
+from cepkit.language.cheat_sheet import say_query
 from cepkit.language.match_recognize.printing import print_sql
 from cepkit.language.match_recognize.query import RowsQuery
-from cepkit.language.cheat_sheet import say_query
 from cepkit.planning.evaluation_order import BranchOrder
 from cepkit.planning.planner import Engine
 from cepkit.results.explained_queries import regex_lines, sequence_lines
