@@ -81,6 +81,6 @@ def test_spark_refuses_rows_without_an_order(spark):
 def test_ties_of_other_groups_matter_when_rows_count():
     rows = pa.record_batch({"e0": pa.array([1, 1]), "e1": pa.array(["A", "B"])})
     window = cep.Window({"n": "count()"}, length=2, group_by="g", order_by="t")
-    task = WindowTask(window, ("t", "g"), False, pa.schema([]), None)
+    task = WindowTask(window=window, columns=("t", "g"), output=pa.schema([]))
     with pytest.raises(OrderError, match="ties"):
         list(task.run(iter([rows])))
