@@ -11,7 +11,14 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from cepkit.errors import CepError, ColumnNotFoundError, PatternSyntaxError, PredicateError
+from cepkit.errors import (
+    CepError,
+    ColumnNotFoundError,
+    PatternSyntaxError,
+    PredicateError,
+    ResultTooLargeError,
+    UnsupportedQueryError,
+)
 from tests.oracle.generate_match_recognize import random_query, random_rows
 from tests.oracle.match_recognize import MatchError, result
 from tests.support.row_patterns import oracle_query
@@ -233,3 +240,27 @@ def test_counted_rows(pattern, counted):
     variables = {"*": "ABCD", "U.*": "AB"}.get(counted, counted[0])
     assert found["n"].tolist() == [sum(map(list(names).count, variables)) for names in found["names"]]
     assert len(found) > 100
+
+
+def test_what_the_result_does_not_have_is_refused_with_a_reason():
+    found = cep.match(FRAME, V)
+    calls = [found.count_by_last, lambda: found.take([0]), lambda: found.chunks(2)]
+    for call in calls:
+        with pytest.raises(
+            UnsupportedQueryError, match=r"MATCH_RECOGNIZE has no such matches\. matches\[number\]"
+        ):
+            call()
+    with pytest.raises(UnsupportedQueryError, match="write the aggregates in MEASURES"):
+        found.aggregate(n="count()")
+    with pytest.raises(UnsupportedQueryError, match="counted exactly"):
+        found.count("estimate")
+    for call in (found.to_frame, found.lineage):
+        with pytest.raises(ResultTooLargeError, match="there are 1 matches, more than limit=0"):
+            call(limit=0)
+    assert len(found.to_frame(limit=1)) == len(found.to_frame(limit=None)) == 1
+
+
+def test_its_view_has_the_matches_with_rows():
+    found = cep.match(FRAME, V)
+    assert repr(found.view()) == "LineageView(1 matches)"
+    assert (found.engine.name, found.run) == ("preference", None)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from cepkit.errors import CepError, ColumnNotFoundError, PredicateError
+from cepkit.errors import CepError, ColumnNotFoundError, PredicateError, UnsupportedQueryError
 from tests.oracle.generate_match_recognize import random_rows, random_window
 from tests.oracle.match_recognize import MatchError, partitions, result_of_window
 from tests.support.row_patterns import oracle_query
@@ -39,6 +39,17 @@ def test_rows_stay_in_the_order_of_the_frame():
     assert rows_of(found.to_frame()) == [["a", 3, "B"], *([key, None, None] for key in "babab")]
     assert "1 match of 'A B+' in the frames of 6 rows" in repr(found)
     assert selected("*", inside).to_frame().equals(FRAME.reset_index(drop=True))
+
+
+def test_a_window_has_rows_and_no_matches_of_its_own():
+    found = selected("k, x OVER w AS x", f"MEASURES LAST(x) AS x {ALL} PATTERN (A) DEFINE A AS x > 0")
+    assert len(found) == found.count() == 6 and found
+    calls = [found.head, found.tag, found.lineage, found.plot, found.view, lambda: found[0], lambda: [*found]]
+    for call in calls:
+        with pytest.raises(UnsupportedQueryError, match="a WINDOW has rows, and no matches of its own"):
+            call()
+    with pytest.raises(UnsupportedQueryError, match="rows='all': a WINDOW has rows"):
+        found.to_frame("all")
 
 
 def test_functions_over_the_window():
