@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import sizes
-from tests.support.spark_cases import connect_process
+from tests.support.spark_cases import WORKERS, connect_process
 from tests.support.tiers import TIERS, use_tier
 
 _PACKAGE = Path(__file__).resolve().parents[1] / "cepkit"
@@ -145,7 +145,7 @@ def spark():
 
     conf = {
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",  # threads of the collector cost more
-        "spark.python.daemon.module": "tests.support.spark_daemon",
+        **WORKERS,
         "spark.sql.codegen.wholeStage": "false",  # Java would compile classes for a few rows
     }
     session = spark_session(cores=2, memory="1g", quick=True, conf=conf)

@@ -123,8 +123,8 @@ def is_message(text: str) -> bool:
 def python_texts(place: str, source: str) -> Iterator[Text]:
     """Yield the comments, docstrings and messages of Python source."""
     docstrings = set()
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
+    nodes = [*ast.walk(ast.parse(source))]
+    for node in nodes:
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(
             node, clean=False
         ):
@@ -136,10 +136,8 @@ def python_texts(place: str, source: str) -> Iterator[Text]:
             for paragraph in re.split(r"(\n\s*\n|\n\s*-+\n)", prose):
                 yield Text(place, line, paragraph)
                 line += paragraph.count("\n")
-    in_joined = {
-        id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values
-    }
-    for node in ast.walk(tree):
+    in_joined = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             message = "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in in_joined:

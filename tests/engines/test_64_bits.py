@@ -267,11 +267,7 @@ def random_times(rng: Random, n: int) -> list[int]:
 @pytest.mark.parametrize("seed", seeds(5, 40))
 def test_random_values_at_the_border(tier, seed):
     rng = Random(seed)
-    n = rng.randint(2, 8)
-    start = rng.choice((LEAST + 1, -(2**62), 0, LARGEST - 40))
-    times = sorted(
-        rng.choice((start + rng.randint(0, 30), rng.randint(LEAST + 1, LARGEST))) for _ in range(n)
-    )
+    times = random_times(rng, rng.randint(2, 8))
     rows = rows_of(t=times, x=[rng.choice(BORDERS) for _ in times], k=[rng.randint(0, 1) for _ in times])
     call = {"order_by": "t", "within": rng.choice((1, 10, 2**40, LARGEST - 1))}
     call["within_closed"] = rng.random() < 0.5
@@ -288,10 +284,7 @@ def test_random_values_at_the_border(tier, seed):
 def test_random_sequences_at_the_border(tier, seed):
     rng = Random(seed)
     n = rng.randint(3, 8)
-    start = rng.choice((LEAST + 1, 0, LARGEST - 40))
-    times = sorted(
-        rng.choice((start + rng.randint(0, 30), rng.randint(LEAST + 1, LARGEST))) for _ in range(n)
-    )
+    times = random_times(rng, n)
     rows = rows_of(
         t=times, kind=["A", "B", *rng.choices("AAB", k=n - 3), "B"], x=[rng.choice(BORDERS) for _ in times]
     )

@@ -44,6 +44,7 @@ def test_agrees_with_the_definition(shape_seed, limits, tier, full):
         check(*case_of(100 * shape_seed + seed // streams_of_shape, seed))
 
 
+@pytest.mark.slow  # it looks at the fixed cases of a generator
 def test_cases_have_matches_of_every_kind():
     kinds = dict.fromkeys(["many", "some", "none", "pairs", "several loops", "one type"], 0)
     for shape in range(200):

@@ -45,6 +45,7 @@ def case(seed: int, n_shapes: int = N_SHAPES) -> tuple[Case, list[dict]]:
     return case_of_shape(seed % n_shapes if JIT else seed, seed)
 
 
+@pytest.mark.slow  # it looks at the fixed cases of a generator
 def test_most_cases_have_matches():
     n_matches = [len(drawn.matches(rows)) for drawn, rows in map(case, range(100))]
     least = 40 if JIT else 70  # with the JIT there are only ten shapes, and some never match

@@ -47,6 +47,7 @@ def test_agrees_with_the_definition(shape_seed, limits, full):
         check(case, rows, values, searched=seed % 5 == 0)
 
 
+@pytest.mark.slow  # it looks at the fixed cases of a generator
 def test_cases_have_matches_of_every_kind():
     kinds = dict.fromkeys(["line", "graph", "several ways", "absence", "none"], 0)
     for seed in range(400):

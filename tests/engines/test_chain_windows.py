@@ -55,6 +55,7 @@ def test_matches_of_windows_are_those_of_the_definition(seed, family, monkeypatc
     compared(seed, family, monkeypatch)
 
 
+@pytest.mark.slow  # it looks at the fixed cases of a generator
 def test_many_random_cases_are_compared(monkeypatch):
     drawn = (compared(seed, family, monkeypatch) for seed in range(30) for family in FAMILIES)
     assert len(list(islice(filter(None, drawn), 8))) == 8

@@ -51,6 +51,7 @@ def drawn(seed: int, family: str) -> gs.Case:
     return gs.case(7000 + seed, 7000 + seed, family)
 
 
+@pytest.mark.slow  # it looks at the fixed cases of a generator
 def test_enough_random_cases_can_be_estimated():
     cases = [drawn(seed, family) for seed in SEEDS for family in FAMILIES]
     programs = [bound(case.query, case.rows)[0] for case in cases]

@@ -53,6 +53,7 @@ def test_matches_are_those_of_the_definition(seed, family, monkeypatch):
     compared(seed, family, monkeypatch)
 
 
+@pytest.mark.slow  # it looks at the fixed cases of a generator
 def test_random_cases_leave_events_out(monkeypatch):
     assert sum(compared(seed, family, monkeypatch) > 0 for seed in range(20) for family in FAMILIES) >= 10
 

@@ -48,6 +48,7 @@ SEEDS = range(20)
 FEW = seeds(1, 20) if JIT else SEEDS
 
 
+@pytest.mark.slow  # it looks at the fixed cases of a generator
 def test_enough_random_cases_can_be_run_in_any_order():
     assert sum(drawn(seed, family)[1] is None for seed in SEEDS for family in FAMILIES) >= 25
 

@@ -99,6 +99,7 @@ def test_reasons_are_true(seed, family):
         assert any(all(judge.agrees(one) for one in found.obstacles) for judge in judges), found
 
 
+@pytest.mark.slow  # it looks at the fixed cases of a generator
 def test_random_cases_have_reasons_of_every_kind():
     wanted = set(KINDS) - {"variable", "preference"}  # these need names
     n_streams = 0

@@ -200,6 +200,7 @@ def test_rows_may_be_named_by_variable(seed):
         assert not found.matches and set(found.kinds) <= {"variable", "condition", "missing", "earliest_end"}
 
 
+@pytest.mark.slow  # it looks at the fixed cases of a generator
 def test_random_cases_have_reasons_of_every_kind():
     wanted = set(KINDS) - {"variable", "skipped", "partition"}  # the other tests have these
     for seed in range(60):

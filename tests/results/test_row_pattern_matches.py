@@ -215,7 +215,8 @@ def test_long_lists(items, dtype, n_rows):
     found = cep.match(
         frame, f"MATCH_RECOGNIZE (ORDER BY t MEASURES A.t AS t PATTERN (A) DEFINE A AS x IN ({listed}))"
     )
-    wanted = [t for t, value in enumerate(frame["x"].tolist()) if value in eval(f"[{listed}]")]
+    values = eval(f"[{listed}]")
+    wanted = [t for t, value in enumerate(frame["x"].tolist()) if value in values]
     assert found.to_frame()["t"].tolist() == wanted
 
 

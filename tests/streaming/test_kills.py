@@ -15,10 +15,12 @@ import pytest
 
 import cepkit as cep
 from tests.support import killed_streams as ks
+from tests.support.sizes import is_full
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("sequence that waits", "row pattern", "join", "after a buffer")
+OTHERS = [kind for kind in ks.KINDS if kind not in QUICK]
 
 
 def kill_streams(*arguments: str) -> str:
@@ -37,9 +39,16 @@ def test_killed_streams_lose_and_double_nothing(seed):
     assert int(re.search(r"^all +\d+ +(\d+)", said, re.MULTILINE)[1]) >= 4
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ks.KINDS if kind not in QUICK])
-def test_each_kind_of_stream(kind, full):
-    kill_streams("--kills", "12" if full else "3", "--seed", "2", "--kinds", kind)
+@pytest.fixture(scope="module")
+def counts_of_others():
+    """The counts of all other kinds, whose streams are killed in one program."""
+    n_kills = (12 if is_full() else 3) * len(OTHERS)
+    return kill_streams("--kills", str(n_kills), "--seed", "2", "--kinds", *OTHERS)
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_each_kind_of_stream(kind, counts_of_others):
+    assert int(re.search(rf"^{re.escape(kind)} +\d+ +(\d+)", counts_of_others, re.MULTILINE)[1]) > 0
 
 
 @pytest.mark.slow

@@ -259,6 +259,7 @@ def test_micro_batches_do_not_matter_to_a_join(seed):
     compared(seed)
 
 
+@pytest.mark.slow  # it looks at the fixed cases of a generator
 def test_the_cases_of_joins_have_pairs_late_rows_and_buckets():
     n_found, n_late, n_buckets = map(sum, zip(*map(compared, range(20)), strict=True))
     assert n_found > 500 and n_late > 10 and n_buckets > 25

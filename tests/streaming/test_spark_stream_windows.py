@@ -71,6 +71,7 @@ def test_micro_batches_do_not_matter(seed):
     compared(seed)
 
 
+@pytest.mark.slow  # it looks at the fixed cases of a generator
 def test_the_cases_have_expired_rows_late_rows_and_loads():
     n_expired, n_late, n_loads = map(sum, zip(*map(compared, range(12)), strict=True))
     assert n_expired > 50 and n_late > 10 and n_loads > 50

@@ -14,6 +14,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+WORKERS = {"spark.python.daemon.module": "tests.support.spark_daemon"}  # workers that have imported much
+
 
 def plain(value):
     """Return a value as plain Python with one null and times without a zone."""
@@ -50,6 +52,7 @@ os.environ["JAVA_HOME"], os.environ["PYSPARK_PYTHON"] = str(find_java().home), s
 settings = {
     "spark.driver.memory": "512m", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "3",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
+    "spark.python.daemon.module": "tests.support.spark_daemon",
 }
 session = SparkSession.builder.remote("local[2]").config(map=settings).getOrCreate()
 warnings.simplefilter("ignore", cep.CepWarning)
