@@ -74,10 +74,23 @@ MODULES = [name for name in PATH_OF_MODULE if name]
 
 
 @cache
+def import_statements(module: str) -> list[ast.Import | ast.ImportFrom]:
+    """Return the imports of a module, wherever in it; expressions have none."""
+    statements, waiting = [], [ast.parse(PATH_OF_MODULE[module].read_text(encoding="utf-8"))]
+    while waiting:
+        for node in ast.iter_child_nodes(waiting.pop()):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                statements.append(node)
+            elif isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+                waiting.append(node)
+    return statements
+
+
+@cache
 def imports(module: str) -> frozenset[str]:
     """Return the modules of the package that a module imports, wherever in it."""
     found = set()
-    for node in ast.walk(ast.parse(PATH_OF_MODULE[module].read_text(encoding="utf-8"))):
+    for node in import_statements(module):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -91,8 +104,8 @@ def imports(module: str) -> frozenset[str]:
 
 
 def test_every_import_exists():
-    for module, path in PATH_OF_MODULE.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for module in PATH_OF_MODULE:
+        for node in import_statements(module):
             if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "cepkit":
                 known = node.module.removeprefix("cepkit").removeprefix(".")
                 assert known in PATH_OF_MODULE, f"{module or 'cepkit'} imports {node.module}"
@@ -101,7 +114,7 @@ def test_every_import_exists():
 def outside(module: str) -> set[str]:
     """Return the packages outside cepkit that a module imports, wherever in it."""
     names = set()
-    for node in ast.walk(ast.parse(PATH_OF_MODULE[module].read_text(encoding="utf-8"))):
+    for node in import_statements(module):
         if isinstance(node, ast.Import):
             names |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

@@ -238,22 +238,26 @@ def test_the_list_of_exempt_paths_shrinks(entry):
     assert any(findings_of(path) for path in own), f"{entry} has no finding any more; remove it from NOT_YET"
 
 
-def bound_names(tree: ast.AST) -> Iterator[str]:
-    """Yield the names of variables and parameters that a module binds, once for each place."""
-    for node in ast.walk(tree):
+@cache
+def names_and_classes(path: Path) -> tuple[list[str], list[str]]:
+    """Return the variables and parameters that a module binds, once for each place, and its classes."""
+    names, classes = [], []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
+            names.append(node.id)
         elif isinstance(node, ast.arg):
-            yield node.arg
+            names.append(node.arg)
         elif isinstance(node, ast.MatchAs) and node.name:
-            yield node.name
+            names.append(node.name)
+        elif isinstance(node, ast.ClassDef):
+            classes.append(node.name)
+    return names, classes
 
 
 def test_names_say_what_they_hold():
     """A value is `arrow_type` or `matched_rows`, and not `of` or `found`."""
     words = {"own", "one", "found", "of", "made", "told", "said", "given", "known"}
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "cepkit").rglob("*.py")]
-    names = [name for tree in trees for name in bound_names(tree)]
+    names = [name for path in (ROOT / "cepkit").rglob("*.py") for name in names_and_classes(path)[0]]
     assert len(names) > 10_000
     assert sum(name in words for name in names) <= 0.015 * len(names)
 
@@ -262,9 +266,8 @@ def test_class_names_are_unique():
     paths_of_name = defaultdict(list)
     for path in PATHS:
         if path.startswith("cepkit/") and path.endswith(".py"):
-            for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ClassDef):
-                    paths_of_name[node.name].append(path)
+            for name in names_and_classes(ROOT / path)[1]:
+                paths_of_name[name].append(path)
     shared = {name: paths for name, paths in paths_of_name.items() if len(paths) > 1}
     assert not {name: paths for name, paths in shared.items() if name not in SHARED_NAMES_YET}
     assert set(SHARED_NAMES_YET) <= set(shared), "a name is unique now; remove it from SHARED_NAMES_YET"
