@@ -16,6 +16,7 @@ from rows import Measured, Options, Row, in_turns
 import cepkit as cep
 from cepkit.compile.match_recognize.automaton import set_tables
 from cepkit.compile.match_recognize.compiled import reach_of
+from cepkit.compile.match_recognize.registers import write_rows
 from cepkit.engines.match_recognize import finding
 from cepkit.engines.match_recognize.bound import prepare_rows
 from cepkit.engines.match_recognize.found_rows import RowInput
@@ -70,7 +71,9 @@ def parts(frame: pd.DataFrame, query: Query, repeat: int) -> Iterator[tuple[str,
     order = order_of_rows(source, tree.partition_by, tree.order_by)
     reach = reach_of([condition for _, condition in tree.define])
     given = RowInput(source.schema, source.column, lambda name: np.empty(0), order, reach)
-    search = finding._KernelSearch(program, dict(tree.define), given)
+    rows = finding.NearbyRows(given, order, (0, order.n_partitions))
+    written = write_rows(program.automaton, dict(tree.define), program.members, rows)
+    search = finding._KernelSearch(program, written, given)
     blocks = list(search.blocks(finding._ROWS_OF_BLOCK))
     yield (
         "order, known frame",
@@ -79,13 +82,14 @@ def parts(frame: pd.DataFrame, query: Query, repeat: int) -> Iterator[tuple[str,
     yield "conditions", _seconds(lambda: [search.truths(*block) for block in blocks], repeat)
     tables = set_tables(search.transitions, len(search.conditions))
     assert tables is not None
-    whole = _seconds(lambda: search.by_sets(tables), repeat)
+    whole = _seconds(search.found, repeat)
     yield "conditions and kernels", whole
     twin = c_twin("row_patterns.c")
     if twin is None:
         return
     twin.find_matches.restype, twin.mark_places.restype = ctypes.c_int64, None
-    found = search.by_sets(tables)
+    found = search.found()
+    assert found is not None
     symbol, bounds = (
         np.concatenate([search.truths(*block) for block in blocks]),
         order.first_place_of_partition,

@@ -1,4 +1,4 @@
-"""The engine of MATCH_RECOGNIZE equals the oracle, and is never exponential."""
+"""The engines of MATCH_RECOGNIZE equal the oracle, and are never exponential."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.oracle.generate_match_recognize import (
     random_window,
 )
 from tests.oracle.match_recognize import MatchError, partitions, result_of_partition, result_of_window
-from tests.support.row_patterns import engine_result, oracle_query, window_result
+from tests.support.row_patterns import engine_result, kernel_result, oracle_query, window_result
 from tests.support.sizes import seeds
 
 SCHEMA = {name: ColumnType(INTEGER, nullable=True) for name in "xy"}
@@ -26,7 +26,19 @@ SCHEMA |= {"k": ColumnType(TEXT), "t": ColumnType(TIME, "s")}
 
 
 def answered(query, rows):
-    return engine_result(query, rows, SCHEMA)
+    """Return the rows by the search in Python, and check that kernels give the same."""
+    by_kernels: object
+    try:
+        by_kernels = kernel_result(query, rows, SCHEMA)
+    except CepError as error:
+        by_kernels = str(error)
+    try:
+        by_python = engine_result(query, rows, SCHEMA)
+    except CepError as error:
+        assert by_kernels == str(error)
+        raise
+    assert by_kernels == by_python, f"{query}\n{rows}"
+    return by_python
 
 
 def compare(seed: int, n_queries: int, make=random_query, **options) -> None:

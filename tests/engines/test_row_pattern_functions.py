@@ -11,7 +11,12 @@ from cepkit.language.match_recognize.parsing import parse_match_recognize
 from tests.oracle.match_recognize import result
 from tests.support.row_patterns import engine_result, kernel_result, oracle_query
 
-SCHEMA = {"s": ColumnType(TEXT), "p": ColumnType(TEXT), "x": ColumnType(INTEGER), "y": ColumnType(FLOAT)}
+SCHEMA = {
+    "s": ColumnType(TEXT),
+    "p": ColumnType(TEXT),
+    "x": ColumnType(INTEGER, nullable=True),
+    "y": ColumnType(FLOAT),
+}
 TEXTS = [
     "SUBSTRING(s FROM x FOR 2)", "SUBSTR(s, x)", "TRIM(s)", "TRIM(LEADING 'a' FROM s)", "RTRIM(s, 'b ')",
     "CHAR_LENGTH(s)", "REPLACE(s, 'a', 'cc')", "POSITION(p IN s)", "STRPOS(s, 'b')", "STARTS_WITH(s, p)",

@@ -274,14 +274,41 @@ SKIPS = ["SKIP PAST LAST ROW", "SKIP TO NEXT ROW", "SKIP TO c"]
 def small_steps(monkeypatch):
     """Blocks, calls and buffers that are much smaller than usual."""
     monkeypatch.setattr(finding, "_ROWS_OF_BLOCK", 7)
-    monkeypatch.setattr(finding, "_CELLS_OF_WAYS", 50)
     monkeypatch.setattr(finding, "_PLACES_PER_CALL", 5)
 
 
 @pytest.mark.parametrize("skip", SKIPS)
 @pytest.mark.parametrize("n_keys", [1, 30])
-def test_work_goes_on_where_it_stopped(switch, small_steps, skip, n_keys):
-    check_equal(switch, walk(150, n_keys=n_keys), M_SHAPE.format(skip=skip))
+@pytest.mark.parametrize("more", ["", " AND price < FIRST(b.price)"])
+def test_work_goes_on_where_it_stopped(switch, small_steps, skip, n_keys, more):
+    check_equal(switch, walk(150, n_keys=n_keys), M_SHAPE.format(skip=skip).replace("))", f"){more})"))
+    assert switch.n_found == 1
+
+
+LOOPS = [
+    ("a b+ c", "b AS price > a.price, c AS price < LAST(b.price) AND price < a.price"),
+    ("a b* c", "c AS price < a.price - 2"),
+    ("a b* c d?", "b AS price <= a.price * 2, c AS price > FIRST(b.price) + 3 AND price > a.price"),
+    ("a+ b+ c", "a AS price < 4, b AS size >= FIRST(a.size), c AS size < LAST(a.size) AND COUNT(b.*) > 2"),
+    ("a (b | c)+ d", "b AS price < a.price, c AS price >= a.price, d AS price = a.price + 3"),
+    ("a b+? c", "b AS price <> a.price, c AS NOT price <= a.price"),
+    ("a b* c", "b AS t - a.t < 90, c AS price IS NULL OR price > a.price + 2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("pattern", "define"), LOOPS)
+def test_loops_go_over_blocks_of_rows(switch, monkeypatch, pattern, define, seed):
+    monkeypatch.setattr(finding, "_PLACES_PER_CALL", 200)  # blocks are made after the first call
+    frame = walk(220, seed, n_keys=1 + seed % 2)
+    frame["size"] = frame["price"].cumsum() // 4
+    frame["size"] = frame["size"].astype(int)
+    if seed % 3 == 0:
+        frame.loc[frame["t"] % 41 == 0, "price"] = np.nan
+    skip = ["PAST LAST ROW", "TO NEXT ROW"][seed % 2]
+    text = f"""MATCH_RECOGNIZE (PARTITION BY k ORDER BY t MEASURES FIRST(t) AS start, COUNT(*) AS n,
+      LAST(b.t) AS last AFTER MATCH SKIP {skip} PATTERN ({pattern}) DEFINE {define})"""
+    check_equal(switch, frame, text)
     assert switch.n_found == 1
 
 

@@ -295,6 +295,11 @@ class SetTables:
         """The first state of a match at a place with each mark, or NO_STATE, int16, (2 * n_sets,)."""
         return self._first_choice.reshape(-1)
 
+    @property
+    def enders(self) -> int:
+        """The states with which a match can end, as bits."""
+        return self._enders | self._before_end
+
     def states_of_sets(self) -> np.ndarray:
         """Return the states of each set as bits, uint64, (n_sets,)."""
         return np.array([states & (2**64 - 1) for states in self._sets], np.uint64)

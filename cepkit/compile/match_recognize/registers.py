@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from cepkit.compile.match_recognize.vectors import (
     LARGEST,
     NotVectorizedError,
     Vector,
+    VectorReader,
     check_bound,
     converted,
 )
@@ -74,18 +75,6 @@ def is_nearby(tree: ex.Expression, name: str, members: Members) -> bool:
     return all(is_nearby(part, name, members) for part in tree.children())
 
 
-class NearbyValues(Protocol):
-    """Reads what depends on nearby rows alone, at all places."""
-
-    def value(self, tree: ex.Expression) -> Vector:
-        """Return the values of an expression."""
-        ...
-
-    def holds(self, tree: ex.Expression) -> np.ndarray:
-        """Return where a condition holds."""
-        ...
-
-
 @dataclass(frozen=True)
 class TypesOnly:
     """Reads no rows: the vectors have types and no values."""
@@ -135,7 +124,7 @@ class RegisterWriter:
 
     members: Members
     names: tuple[str, ...]  # the variables
-    rows: NearbyValues
+    rows: VectorReader | TypesOnly
     longest: int  # the most rows of a partition
     nearby: dict[str, ex.Expression] = field(default_factory=dict)
     registers: dict[_Register, None] = field(default_factory=dict)
@@ -536,7 +525,7 @@ def write_rows(
     automaton: RowAutomaton,
     define: Mapping[str, ex.Expression],
     members: Members,
-    rows: NearbyValues,
+    rows: VectorReader | TypesOnly,
     longest: int = 0,
     *,
     needs_start: bool = False,
@@ -565,6 +554,7 @@ def write_rows(
     transitions = Transitions(automaton, tuple(bits.get(name, op.NO_CONDITION) for name in names))
     states = np.zeros((len(names) + 3, op.LIVE + 1), np.int64)
     states[:, op.FIRST_FOLLOWER] = transitions.first_follower
+    states[len(names) : -1, op.CAN_END] = [MATCH in followers for followers in transitions.lists[-2:]]
     reads = {name: _reads(code[slice(*spans[name])]) for name in spans}
     takes = [
         sum(1 << r for r, reg in enumerate(registers) if reg.names is None or n in reg.names) for n in names
@@ -576,6 +566,10 @@ def write_rows(
         inner[:, op.LABEL] = [writer.names.index(name) for name in names]
         inner[:, op.IS_TARGET] = [name in targets for name in names]
         inner[:, op.TAKES] = takes
+        inner[:, op.IS_LOOP] = [
+            transitions.lists[s][:1] == (s,) and _is_loop(registers, takes[s], reads[name])
+            for s, name in enumerate(names)
+        ]
         inner[:, op.LIVE] = _live(transitions, registers, takes, [reads[name] for name in names])
     slots = np.zeros(writer._n_slots + 1, np.int64)
     for slot, constant in writer.constants.items():
@@ -613,6 +607,17 @@ def _reads(code: Sequence[tuple]) -> int:
     """Return the registers that instructions read, as bits."""
     kinds = (op.LOAD_FLOAT, op.LOAD_INTEGER, op.LOAD_REGISTER)
     return sum({1 << line[op.LEFT] for line in code if line[0] in kinds and line[op.LEFT] != HERE})
+
+
+def _is_loop(registers: Sequence[_Register], takes: int, reads: int) -> bool:
+    """Return whether more rows of a state change its registers by their number alone, and no condition."""
+    taken = [(r, register) for r, register in enumerate(registers) if takes >> r & 1]
+    is_simple = all(
+        register.rule == op.COUNT_ROWS or (register.rule <= LAST_LABEL and register.argument < 0)
+        for _, register in taken
+    )
+    changed = sum(1 << r for r, register in taken if register.rule in (LAST_PLACE, op.COUNT_ROWS))
+    return is_simple and not changed & reads
 
 
 def _live(

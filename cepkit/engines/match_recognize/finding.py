@@ -45,45 +45,8 @@ from cepkit.engines.match_recognize.matching import (
 )
 from cepkit.errors import CepError, PredicateError
 from cepkit.events import INTEGER, NULL_INTEGER, TIME
-from cepkit.kernels.row_patterns.codes import (
-    AFTER,
-    ASKS,
-    AT_SET,
-    CONDITION,
-    DEPTH,
-    DONE,
-    IS_FULL,
-    IS_TARGET,
-    LOW,
-    N_BEGUN,
-    N_CELLS,
-    N_ENDED,
-    N_MATCHES,
-    N_STATES,
-    NO_CONDITION,
-    NO_TARGET,
-    NUMBER_AT,
-    PARTITION,
-    PAST_LAST_ROW,
-    PLACE,
-    REGISTERS,
-    START_AT,
-    TARGET,
-    TO_FIRST,
-    TO_LAST,
-    TO_NEXT_ROW,
-    TOO_MUCH_WORK,
-    UNTIL,
-    WIDTH,
-    WORK_LIMIT,
-    MatchRoom,
-    RowMachine,
-    SearchedPlaces,
-    SearchWork,
-)
-from cepkit.kernels.row_patterns.codes import (
-    BUDGET as BUDGET_LEFT,
-)
+from cepkit.kernels.row_patterns import codes as op
+from cepkit.kernels.row_patterns.codes import MatchRoom, RowMachine, SearchedPlaces, SearchWork
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.limits import check_memory
@@ -252,16 +215,16 @@ def _part(values: Any, low: int, high: int) -> Any:
 # Find the matches of all partitions with kernels, where conditions depend on nearby rows alone.
 #
 # A first pass goes from the last row of a partition to the first one. It computes the states that can take
-# each row and lead to a match. A second pass goes forward and always takes the preferred one of them. No step
-# is ever taken back, so time is linear in the rows, and in the rows of matches.
+# each row and lead to a match, by the conditions on nearby rows. A second pass goes forward and always takes
+# the preferred one of them. It takes back steps only for conditions on the match so far, and for WITHIN.
 
 _ROWS_OF_BLOCK = 1 << 18  # what conditions compute for them fits into caches
-_CELLS_OF_WAYS, _MOST_CELLS = 1 << 22, 1 << 28
 _MOST_BITS, _PLACES_PER_CALL = 64, 4_000_000
 MOST_WORK = 100 * BUDGET  # partial matches of a partition: kernels try them a hundred times as fast
 SEARCHING = "cepkit.kernels.row_patterns.searching"
 _AFTER = {
-    "past_last_row": PAST_LAST_ROW, "to_next_row": TO_NEXT_ROW, "to_first": TO_FIRST, "to_last": TO_LAST,
+    "past_last_row": op.PAST_LAST_ROW, "to_next_row": op.TO_NEXT_ROW, "to_first": op.TO_FIRST,
+    "to_last": op.TO_LAST,
 }  # fmt: skip
 
 
@@ -279,40 +242,17 @@ def find_in_partitions(
     if reason_for_python(program) is not None or given.order.n_places == 0:
         return None
     try:
+        rows = NearbyRows(given, given.order, (0, given.order.n_partitions))
         longest = int(np.diff(given.order.first_place_of_partition).max())
-        written = write_rows(
-            program.automaton, define, program.members, _FrameValues(given), longest,
-            needs_start=program.within is not None,
-            targets=program.members.get(program.after_match_variable or "", ()),
-        )  # fmt: skip
+        targets = program.members.get(program.after_match_variable or "", frozenset())
+        arguments = program.automaton, define, program.members, rows, longest
+        written = write_rows(*arguments, needs_start=program.within is not None, targets=targets)
         search = _KernelSearch(program, written, given)
         if len(written.nearby) > _MOST_BITS:
             return None
-        if len(written.machine.code):
-            return search.by_registers()
-        if program.within is None:
-            tables = set_tables(written.transitions, len(written.nearby))
-            if tables is not None:
-                try:
-                    return search.by_sets(tables)
-                except TooManySetsError:
-                    pass
-        return search.by_ways()
+        return search.found()
     except (PredicateError, NoRegistersError, NotVectorizedError):
         return None  # a row that no match needs may have no value, and integers may be too large
-
-
-class _FrameValues:
-    """Reads what depends on nearby rows alone, at all places of a frame."""
-
-    def __init__(self, given: RowInput):
-        self._rows = NearbyRows(given, given.order, (0, given.order.n_partitions))
-
-    def value(self, tree: ex.Expression) -> Vector:
-        return self._rows.value(tree)
-
-    def holds(self, tree: ex.Expression) -> np.ndarray:
-        return self._rows.holds(tree)
 
 
 class _KernelSearch:
@@ -323,7 +263,6 @@ class _KernelSearch:
         self.kernels = load_kernels(FINDING)
         self.conditions, self.transitions = written.nearby, written.transitions
         self.plain: dict[str, np.ndarray] = {}
-        self.is_target = written.machine.states[:-3, IS_TARGET].astype(np.uint8)
         self.after = _AFTER[program.after_match]
 
     # --- conditions
@@ -375,26 +314,33 @@ class _KernelSearch:
 
     # --- matches
 
-    def by_sets(self, tables: SetTables) -> FoundRows:
-        """Return the matches by tables of sets of states."""
-        bounds, n_places = self.order.first_place_of_partition, self.order.n_places
-        symbol, mark = np.empty(n_places, np.uint8), np.empty(n_places, np.uint16)
+    def found(self) -> FoundRows:
+        """Return the matches, by the quickest kernels that can find them."""
+        is_local = not len(self.written.machine.code) and self.program.within is None
+        tables = set_tables(self.transitions, len(self.conditions))
+        holds = np.empty(self.order.n_places, np.uint64 if tables is None else np.uint8)
+        bounds = self.order.first_place_of_partition
         for first, until in self.blocks(_ROWS_OF_BLOCK):
             checkpoint()
-            symbol[bounds[first] : bounds[until]] = self.truths(first, until)
+            holds[bounds[first] : bounds[until]] = self.truths(first, until)
+        if tables is None:
+            return self.by_registers(holds)
+        try:
+            mark = self.marked(holds, tables)
+        except TooManySetsError:
+            return self.by_registers(holds)
+        steps = tables.steps() if is_local and self.after == op.PAST_LAST_ROW else None
+        return self.by_registers(holds, mark, tables) if steps is None else self.separate_matches(mark, steps)
+
+    def marked(self, symbol: np.ndarray, tables: SetTables) -> np.ndarray:
+        """Return the set of each place as `mark_places` writes it, plus 1 at each first place."""
+        bounds, mark = self.order.first_place_of_partition, np.empty(len(symbol), np.uint16)
         symbol[bounds[1:] - 1] |= np.uint8(tables.last_place)
         for first, until in self.blocks(_PLACES_PER_CALL):
             checkpoint()
             self.mark(symbol, tables, bounds[first : until + 1], mark)
         mark[bounds[:-1]] |= 1
-        steps = tables.steps() if self.after == PAST_LAST_ROW else None
-        if steps is not None:
-            return self.separate_matches(mark, steps)
-        matches = _Matches(self)
-        find = self.kernels.find_matches
-        choices = tables.choice, tables.first_choice
-        matches.run(lambda *rest: find(bounds, mark, *choices, self.is_target, self.after, *rest))
-        return matches.result()
+        return mark
 
     def mark(self, symbol: np.ndarray, tables: SetTables, bounds: np.ndarray, mark: np.ndarray) -> None:
         """Mark the places of some partitions, half of them in each of two chains."""
@@ -402,9 +348,9 @@ class _KernelSearch:
         half = bounds[np.searchsorted(bounds, (low + high) // 2)]
         at = np.array([0, half, low, 0, high, half], np.int64)
         shift, chains = np.uint64(tables.n_bits), at.reshape(2, 3)
-        while self.kernels.mark_places(symbol, shift, tables.following, at, mark) == ASKS:
-            for chain in chains[chains[:, PLACE] > chains[:, LOW]]:
-                tables.fill(int(chain[AT_SET]) << tables.n_bits | int(symbol[chain[PLACE] - 1]))
+        while self.kernels.mark_places(symbol, shift, tables.following, at, mark) == op.ASKS:
+            for chain in chains[chains[:, op.PLACE] > chains[:, op.LOW]]:
+                tables.fill(int(chain[op.AT_SET]) << tables.n_bits | int(symbol[chain[op.PLACE] - 1]))
 
     def separate_matches(self, mark: np.ndarray, steps: StepTables) -> FoundRows:
         """Return the matches if each begins after the last row of another one, and none is empty."""
@@ -415,8 +361,8 @@ class _KernelSearch:
             checkpoint()
             high = min(n, low + _PLACES_PER_CALL)
             self.kernels.find_separate_matches(mark, low, high, *tables, steps.borders, at, start, end)
-        n_matches = int(at[N_BEGUN])
-        if at[N_ENDED] < n_matches:  # the last match ends with the last row
+        n_matches = int(at[op.N_BEGUN])
+        if at[op.N_ENDED] < n_matches:  # the last match ends with the last row
             end[n_matches - 1] = n
         start, end = start[:n_matches].copy(), end[:n_matches].copy()
 
@@ -427,28 +373,6 @@ class _KernelSearch:
             return states
 
         return FoundRows(start, end, find_states, np.searchsorted(start, self.order.first_place_of_partition))
-
-    def by_ways(self) -> FoundRows | None:
-        """Return the matches by the fewest rows from each row and state to the end of a match."""
-        bounds, transitions = self.order.first_place_of_partition, self.transitions
-        n_states = len(transitions.condition_of_state)
-        if int(np.diff(bounds).max()) * n_states > _MOST_CELLS:
-            return None
-        clock, width = self._clock()
-        lists = transitions.first_follower, transitions.followers
-        matches = _Matches(self)
-        for first, until in self.blocks(max(1, _CELLS_OF_WAYS // max(1, n_states))):
-            checkpoint()
-            holds = self.truths(first, until).astype(np.uint64, copy=False)
-            ways = np.empty((len(holds), n_states), np.int32)
-            self.kernels.measure_ways(
-                bounds, first, until, holds, transitions.conditions, *lists, transitions.can_end, ways
-            )
-            arguments = bounds, until, ways, *lists, clock, width, self.is_target, self.after
-            matches.at[TARGET] = first
-            find = self.kernels.find_matches_by_ways
-            matches.run(lambda *rest, find=find, arguments=arguments: find(*arguments, *rest))
-        return matches.result()
 
     def _clock(self) -> tuple[np.ndarray, int]:
         """Return the times of all places and the number of ticks of WITHIN; no times without it."""
@@ -466,54 +390,72 @@ class _KernelSearch:
             raise NotVectorizedError
         return clock, width
 
-    def by_registers(self) -> FoundRows:
-        """Return the matches by a search with registers, for conditions on the rows of the match so far.
+    def by_registers(
+        self, holds: np.ndarray, mark: np.ndarray | None = None, tables: SetTables | None = None
+    ) -> FoundRows:
+        """Return the matches by a depth-first search with registers.
 
-        The states that lead to a match by the conditions on nearby rows alone are known before.
+        ``mark`` has the states that lead to a match by the conditions on nearby rows alone.
 
         """
-        bounds, n, written, transitions = (
-            self.order.first_place_of_partition, self.order.n_places, self.written, self.transitions,
-        )  # fmt: skip
-        holds = np.empty(n, np.uint64)
-        for first, until in self.blocks(_ROWS_OF_BLOCK):
-            checkpoint()
-            holds[bounds[first] : bounds[until]] = self.truths(first, until)
-        n_conditions = len(self.conditions)
-        tables = None if len(transitions.condition_of_state) > 64 else set_tables(transitions, n_conditions)
-        mark, sets = np.zeros(n, np.uint16), np.array([2**64 - 1], np.uint64)
-        first_choice, machine = np.zeros(2, np.int16), written.machine
-        if tables is not None:
-            try:
-                symbol = holds.astype(np.uint8)
-                symbol[bounds[1:] - 1] |= np.uint8(tables.last_place)
-                for first, until in self.blocks(_PLACES_PER_CALL):
-                    checkpoint()
-                    self.mark(symbol, tables, bounds[first : until + 1], mark)
-                mark[bounds[:-1]] |= 1
-                sets, first_choice = tables.states_of_sets(), tables.first_choice
-                states = machine.states.copy()
-                states[:, CONDITION] = NO_CONDITION
-                machine = machine._replace(states=states)
-            except TooManySetsError:
-                mark[:] = 0
+        bounds, written, states = (
+            self.order.first_place_of_partition,
+            self.written,
+            self.written.machine.states,
+        )
+        if mark is None or tables is None:
+            mark, sets = np.zeros(len(holds), np.uint16), np.array([2**64 - 1], np.uint64)
+            first_choice, enders = np.zeros(2, np.int16), 2**64 - 1
+        else:
+            sets, first_choice = tables.states_of_sets(), tables.first_choice
+            enders = tables.enders
+            states[:, op.CONDITION] = op.NO_CONDITION  # the sets have none but states whose conditions hold
         clock, width = self._clock()
-        longest, n_registers = int(np.diff(bounds).max()), len(machine.registers)
-        size = 1 << min(18, (longest * len(transitions.condition_of_state)).bit_length())
-        check_memory(8 * (longest + size) * (n_registers + 2), "the search")
+        longest, n_registers = int(np.diff(bounds).max()), len(written.machine.registers)
+        size = 1 << min(18, (longest * len(states)).bit_length())
+        check_memory(8 * (longest + size) * (n_registers + op.REGISTERS), "the search")
         memo = np.full((size, 1 + n_registers), -1, np.int64)
-        stack = np.empty((longest + 2, REGISTERS + n_registers), np.int64)
-        matches = _Matches(self, N_CELLS)
+        stack = np.empty((longest + 2, op.REGISTERS + n_registers), np.int64)
+        matches = _Matches(self)
         at = matches.at
-        at[DEPTH], at[WORK_LIMIT], at[BUDGET_LEFT] = -1, _PLACES_PER_CALL, max(MOST_WORK, 50 * longest)
-        at[UNTIL], at[WIDTH], at[AFTER] = self.order.n_partitions, width, self.after
-        at[NUMBER_AT], at[START_AT] = written.number_at, written.start_at
+        at[op.DEPTH], at[op.BUDGET], at[op.UNTIL] = -1, max(MOST_WORK, 50 * longest), self.order.n_partitions
+        at[op.WORK_LIMIT], at[op.WIDTH], at[op.AFTER] = _PLACES_PER_CALL, width, self.after
+        at[op.NUMBER_AT], at[op.START_AT] = written.number_at, written.start_at
+        at[op.ENDERS] = np.uint64(enders).astype(np.int64)
+        machine = RowMachine(*map(_read_only, written.machine))
+        holds = holds.astype(np.uint64, copy=False)
         parts = bounds, mark, sets, first_choice, holds, written.floats, written.integers, clock
-        places, machine = SearchedPlaces(*map(_read_only, parts)), RowMachine(*map(_read_only, machine))
-        work = SearchWork(stack, written.slots, memo, at)
+        blocks = np.empty((0, 0)), np.empty((0, 0)), np.empty(0, np.uint64), np.empty(0, np.uint64)
+        places = SearchedPlaces(*map(_read_only, (*parts, *blocks)))
+        ends = np.full((2, len(written.slots)), np.nan)
         search_rows = load_kernels(SEARCHING).search_rows
-        matches.run(lambda _limit, _at, *room: search_rows(machine, places, work, MatchRoom(*room)))
+
+        def search(*room: np.ndarray) -> int:
+            nonlocal places
+            result = search_rows(
+                machine, places, SearchWork(stack, written.slots, ends, memo, at), MatchRoom(*room)
+            )
+            if result == op.WORKED and tables is not None and not len(places.any_of_block):
+                places = SearchedPlaces(*map(_read_only, (*parts, *_blocks(written, sets[mark >> 1]))))
+            return result
+
+        matches.run(search)
         return matches.result()
+
+
+def _blocks(written: WrittenRows, states: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the least and the greatest values of blocks, and the states of every and of any place."""
+    n = len(states) // op.BLOCK
+    lows, highs = [], []
+    for values in (*written.floats, *written.integers):
+        rows = values[: n * op.BLOCK].reshape(n, op.BLOCK)
+        low, high = rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64)
+        is_known = (np.abs(low) < 2.0**52) & (np.abs(high) < 2.0**52)  # without nulls, and exact as floats
+        lows.append(np.where(is_known, low, -np.inf))
+        highs.append(np.where(is_known, high, np.inf))
+    rows = states[: n * op.BLOCK].reshape(n, op.BLOCK)
+    every, some = np.bitwise_and.reduce(rows, axis=1), np.bitwise_or.reduce(rows, axis=1)
+    return np.array(lows).reshape(-1, n), np.array(highs).reshape(-1, n), every, some
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
@@ -526,10 +468,10 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 class _Matches:
     """The matches that a kernel has found so far."""
 
-    def __init__(self, search: _KernelSearch, n_cells: int = 5):
+    def __init__(self, search: _KernelSearch):
         n_places = search.order.n_places
-        self.search, self.at = search, np.zeros(n_cells, np.int64)
-        self.at[PLACE] = -1
+        self.search, self.at = search, np.zeros(op.N_CELLS, np.int64)
+        self.at[op.PLACE] = -1
         self.first_match_of_partition = np.zeros(search.order.n_partitions + 1, np.int64)
         self.start_of_match, self.end_of_match = np.empty(n_places, np.int64), np.empty(n_places, np.int64)
         self.states = np.empty(n_places, np.int16)
@@ -538,21 +480,21 @@ class _Matches:
         """Call a kernel until it is done."""
         while True:
             outputs = self.first_match_of_partition, self.start_of_match, self.end_of_match, self.states
-            result = find(_PLACES_PER_CALL, self.at, *outputs)
-            if result == DONE:
+            result = find(*outputs)
+            if result == op.DONE:
                 return
-            if result == NO_TARGET:
+            if result == op.NO_TARGET:
                 raise self._error()
-            if result == TOO_MUCH_WORK:
-                first_place = self.search.order.first_place_of_partition[self.at[PARTITION]]
-                raise work_error(self.search.program, int(self.at[PLACE] - first_place))
-            if result == IS_FULL:
+            if result == op.TOO_MUCH_WORK:
+                first_place = self.search.order.first_place_of_partition[self.at[op.PARTITION]]
+                raise work_error(self.search.program, int(self.at[op.PLACE] - first_place))
+            if result == op.IS_FULL:
                 check_memory(3 * self.states.nbytes, "the matched rows")
                 self.states = np.concatenate([self.states, np.empty_like(self.states)])
             checkpoint()
 
     def _error(self) -> CepError:
-        partition, target, n = (int(self.at[i]) for i in (PARTITION, TARGET, N_MATCHES))
+        partition, target, n = (int(self.at[i]) for i in (op.PARTITION, op.TARGET, op.N_MATCHES))
         first_place = int(self.search.order.first_place_of_partition[partition])
         return target_error(
             self.search.program.after_match_variable or "",
@@ -562,6 +504,6 @@ class _Matches:
 
     def result(self) -> FoundRows:
         """Return the matches."""
-        n, states = int(self.at[N_MATCHES]), self.states[: self.at[N_STATES]].copy()
+        n, states = int(self.at[op.N_MATCHES]), self.states[: self.at[op.N_STATES]].copy()
         start, end = self.start_of_match[:n].copy(), self.end_of_match[:n].copy()
         return FoundRows(start, end, lambda: states, self.first_match_of_partition)

@@ -31,12 +31,16 @@ RULE, ARGUMENT = range(2)
 STAYS, FIRST_PLACE, FIRST_LABEL, LAST_PLACE, LAST_LABEL, COUNT_ROWS = range(6)
 COUNT_INTEGERS, SUM_INTEGERS, MIN_INTEGERS, MAX_INTEGERS = range(6, 10)
 COUNT_FLOATS, SUM_FLOATS, MIN_FLOATS, MAX_FLOATS = range(10, 14)
-# Columns of the table of states. TAKES and LIVE are masks of registers.
-FIRST_FOLLOWER, CAN_END, CONDITION, CODE, CODE_END, LABEL, IS_TARGET, TAKES, LIVE = range(9)
-# Columns of the stack of a partial match. The registers follow.
-NEXT_CHOICE, TAKEN, REGISTERS = range(3)
+# Columns of the table of states. TAKES and LIVE are masks of registers. A loop prefers to follow itself.
+FIRST_FOLLOWER, CAN_END, CONDITION, CODE, CODE_END, LABEL, IS_TARGET, IS_LOOP, TAKES, LIVE = range(10)
+# Columns of the stack of a partial match: the next choice, the state that took rows, and where these rows
+# end, at least and now. The registers follow.
+NEXT_CHOICE, TAKEN, BEGIN, END, REGISTERS = range(5)
+BLOCK = 32  # places
 # Cells of ``at`` in `search_rows`, after the first ones above.
-DEPTH, LIMIT, WORK, WORK_LIMIT, BUDGET, UNTIL, BASE, WIDTH, AFTER, NUMBER_AT, START_AT, N_CELLS = range(5, 17)
+DEPTH, LIMIT, WORK, WORK_LIMIT, BUDGET, UNTIL, WIDTH, AFTER, NUMBER_AT, START_AT, ENDERS, N_CELLS = range(
+    5, 17
+)
 TOO_MUCH_WORK = 5  # what the kernel returns, beside those above
 
 # Instructions: operation, target, left, right, more. The target is a slot, or REQUIRED: the value must be
@@ -60,7 +64,7 @@ NEGATE_FLOAT, ABS_FLOAT, NEGATE_INTEGER, ABS_INTEGER, TO_FLOAT = range(31, 36)
 class RowMachine(NamedTuple):
     """An automaton with registers."""
 
-    states: np.ndarray  # int64, (n_states + 3, 9): then the start, the start at a first row, and the end
+    states: np.ndarray  # int64, (n_states + 3, 10): then the start, the start at a first row, and the end
     followers: np.ndarray  # int64: what can follow each of them, and MATCH, the preferred one first
     code: np.ndarray  # int64, (n_instructions, 5)
     registers: np.ndarray  # int64, (n_registers, 2)
@@ -78,13 +82,22 @@ class SearchedPlaces(NamedTuple):
     floats: np.ndarray  # float64, (n_columns, n_places)
     integers: np.ndarray  # int64, (n_columns, n_places)
     clock: np.ndarray  # int64, (n_places,), nondecreasing in a partition; or empty
+    lows: (
+        np.ndarray
+    )  # float64, (n_columns, n_blocks): no value is less, of floats and then integers; or empty
+    highs: np.ndarray  # the same for the greatest values
+    every_of_block: (
+        np.ndarray
+    )  # uint64, (n_blocks,): the states that all places of a block have in their sets
+    any_of_block: np.ndarray  # the same for some place
 
 
 class SearchWork(NamedTuple):
     """Room for the work, and the state between calls."""
 
-    stack: np.ndarray  # int64, (rows of the longest partition + 2, 2 + n_registers)
+    stack: np.ndarray  # int64, (rows of the longest partition + 2, 4 + n_registers)
     slots: np.ndarray  # int64: values of instructions, with the constants
+    ends: np.ndarray  # float64, (2, n_slots): room for least and greatest values; NaN for constants
     memo: np.ndarray  # int64, (a power of two, 1 + n_registers): partial matches that lead to no match
     at: np.ndarray  # int64, (N_CELLS,)
 
