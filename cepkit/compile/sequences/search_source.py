@@ -244,16 +244,15 @@ class SearchWriter:
         if not self.python:
             self.lines += decorator(types, user_functions=bool(self.program.functions))
         values = "".join(f", {name}" for name in self.writer.arguments())
-        text = _shared_text().replace(", branch, query)", f"{values})")
+        text = shared_text(_KERNELS, "    absent =").replace(", branch, query)", f"{values})")
         self.lines += [f"def search({', '.join(arguments)}):", *text.splitlines()]
 
 
 @cache
-def _shared_text() -> str:
-    """Return the text of the walk in the kernel that interprets every branch."""
-    text = Path(importlib.util.find_spec(_KERNELS).origin).read_text("utf-8")
-    _, begin, walk = text.rpartition("    absent =")
-    return begin + walk
+def shared_text(module: str, begin: str) -> str:
+    """Return the text of an interpreting kernel from the last line that begins so to the function's end."""
+    text = Path(importlib.util.find_spec(module).origin).read_text("utf-8")
+    return begin + text.rpartition(begin)[2].partition("\n\n\n")[0]
 
 
 # Write the Python source of the kernel that tests given matches against each condition of a branch.

@@ -91,25 +91,29 @@ def _is_placed(own, path, first, h, limits):
     return path[first[own[N]] - 1] < limits[WINDOW_END, path[0]]
 
 
+# Generated joins have the text of the next two functions and of `join`, with a ``scan`` of their own.
+
+
 @njit(**_INLINED)
-def _load_path(own, items, sizes, b, row, path, first):
-    """Write a partial match with room for an event into the path; return the depth of this event."""
+def loaded(items, sizes, b, row, c, n_components, path, first):
+    """Write a partial match with room for an event of component c into the path; return the event's depth."""
     d, s, h = 0, 0, 0
-    for k in range(own[N]):
+    for k in range(n_components):
         first[k] = d
         for _ in range(sizes[b, row, k]):
             path[d] = items[b, row, s]
             d += 1
             s += 1
-        if k == own[COMPONENT]:
+        if k == c:
             h = d
             d += 1
-    first[own[N]] = d
+    first[n_components] = d
     return h
 
 
 @njit(**_INLINED)
-def _first_beyond(values, low, high, limit):
+def first_beyond(values, low, high, limit):
+    """Return the first index from ``low`` on with a value above the limit, or ``high``."""
     while low < high:
         middle = (low + high) >> 1
         if values[middle] > limit:
@@ -117,6 +121,35 @@ def _first_beyond(values, low, high, limit):
         else:
             low = middle + 1
     return low
+
+
+@njit(**_INLINED)
+def scan(own, listed, query, limits, blocks, state, events, part, rising, counted):
+    """Join a partial match with a range of events; return the results, pairs, tested pairs, and the end."""
+    b, row, low, high, n = part
+    _, path, first, out, _, _ = state
+    h = loaded(blocks.items, blocks.sizes, b, row, own[COMPONENT], own[N], path, first)
+    compared, is_trimmed = 0, rising and own[IN_ORDER] and h > 0 and not own[HAS_LOOP]
+    if is_trimmed:
+        later, end = limits[LATER, path[h - 1]], limits[WINDOW_END, path[0]]
+        if own[GAP_AFTER] == ALWAYS:
+            end = min(end, limits[GAP_END, path[h - 1]])
+        while low < high and events[0, low] < later:
+            low += 1
+        while low < high and events[0, high - 1] >= end:
+            high -= 1
+    for i in range(low, high):
+        path[h] = events[0, i]
+        if not (is_trimmed or _is_placed(own, path, first, h, limits)):
+            continue
+        compared += 1
+        if all_hold(own[FIRST_TAKING], own[FIRST_COMPLETING], listed, query, path, first, h, path[h]):
+            if not counted:
+                out[0, n], out[1, n], out[2, n] = b, row, path[h]
+            n += 1
+            if n == out.shape[1] and not counted:
+                return n, compared, compared, i + 1
+    return n, compared, compared, high
 
 
 # numba passes the fields of named tuples one by one, so the arguments are those of the generated functions.
@@ -135,14 +168,15 @@ def _first_beyond(values, low, high, limit):
 def join(stage, partners, blocks, events, mode, state, world):
     """Join blocks of partial matches with events; see `cepkit.parallel.compile.join_source.write_joins`."""
     n_blocks, n_ranges, lists = partners
-    header, items, sizes, spans = blocks
+    header, _, sizes, spans = blocks
     scoped, rising, counted = mode
-    at, path, first, out, report, _ = state
+    at, _, first, out, report, _ = state
     limits, query = world.limits, _query(first, world)
     own, listed = _table(world.vectors, STAGES)[stage], _table(world.vectors, LISTED)
-    c, in_order, most, counts = own[COMPONENT], own[IN_ORDER], own[HIGH], counted and own[IS_LAST]
+    c, in_order, most = own[COMPONENT], own[IN_ORDER], own[HIGH]
+    counted = counted and own[IS_LAST]
     k, row, r, begin = at[0], at[1], at[2], at[3]
-    n, compared, looked = 0, 0, 0
+    n, compared, looked, tested = 0, 0, 0, 0
     while k < n_blocks:
         b = lists[0, k]
         n_rows = header[b, 1]
@@ -155,41 +189,26 @@ def join(stage, partners, blocks, events, mode, state, world):
                         high = low
                     elif in_order:
                         if events[1, low] <= last:
-                            low = _first_beyond(events[1], low, high, last)
+                            low = first_beyond(events[1], low, high, last)
                     else:
-                        low = _first_beyond(events[2], low, high, last - 1)
+                        low = first_beyond(events[2], low, high, last - 1)
                     if high > low and events[1, high - 1] > limit:
-                        high = _first_beyond(events[1], low, high, limit)
+                        high = first_beyond(events[1], low, high, limit)
                 if begin < 0:
                     looked += high - low
                 else:
                     low = begin
                 if low < high and sizes[b, row, c] < most:
-                    h = _load_path(own, items, sizes, b, row, path, first)
-                    is_trimmed = rising and in_order and h > 0 and not own[HAS_LOOP]
-                    if is_trimmed:
-                        later, end = limits[LATER, path[h - 1]], limits[WINDOW_END, path[0]]
-                        if own[GAP_AFTER] == ALWAYS:
-                            end = min(end, limits[GAP_END, path[h - 1]])
-                        while low < high and events[0, low] < later:
-                            low += 1
-                        while low < high and events[0, high - 1] >= end:
-                            high -= 1
-                    for i in range(low, high):
-                        path[h] = events[0, i]
-                        if not (is_trimmed or _is_placed(own, path, first, h, limits)):
-                            continue
-                        compared += 1
-                        if all_hold(
-                            own[FIRST_TAKING], own[FIRST_COMPLETING], listed, query, path, first, h, path[h]
-                        ):
-                            if not counts:
-                                out[0, n], out[1, n], out[2, n] = b, row, path[h]
-                            n += 1
-                            if n == out.shape[1] and not counts:
-                                at[0], at[1], at[2], at[3] = k, row, r, i + 1
-                                report[0], report[1], report[2] = compared, looked, compared
-                                return n
+                    part = b, row, low, high, n
+                    n, tried, new, begin = scan(
+                        own, listed, query, limits, blocks, state, events, part, rising, counted
+                    )
+                    compared += tried
+                    tested += new
+                    if n == out.shape[1] and not counted:
+                        at[0], at[1], at[2], at[3] = k, row, r, begin
+                        report[0], report[1], report[2] = compared, looked, tested
+                        return n
                 r += 1
                 begin = -1
             row += 1
@@ -197,7 +216,7 @@ def join(stage, partners, blocks, events, mode, state, world):
         k += 1
         row = 0
     at[0] = k
-    report[0], report[1], report[2] = compared, looked, compared
+    report[0], report[1], report[2] = compared, looked, tested
     return n
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from cepkit.compile.sequences.ordered_source import PathWriter
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.sequences.search_source import HELPER, test_of
+from cepkit.compile.sequences.search_source import HELPER, shared_text, test_of
 from cepkit.compile.shared.bound_query import Term
 from cepkit.compile.shared.term_writing import VECTOR, KernelSource, module_header
 from cepkit.parallel.compile.joins import JoinPlan, LevelJoin
@@ -28,6 +28,7 @@ WORLD_TYPES = (
 )  # fmt: skip
 # A call copies the descriptors of all its arrays, which is too slow for every pair.
 _INLINED = HELPER.replace("_nrt=False", "_nrt=False, forceinline=True")
+_KERNELS = "cepkit.kernels.agents.interpreted_joins"
 _ATOMIC = "from cepkit.kernels import atomic"
 _PASSED = 'PASSED = "join", "completes"  # kernels get their addresses'
 _MEMO_BITS = 15  # a memo has at least 2^15 numbers
@@ -120,12 +121,12 @@ class _JoinWriter:
             self._conditions(number, plan)
         for stage, (plan, join) in enumerate(stages):
             self._fits(stage, self.plans.index(plan), len(plan.joins), join)
-        self._function(_LOADED.splitlines())
+        for name in ("loaded", "first_beyond"):
+            self._function(shared_text(_KERNELS, f"def {name}(").splitlines())
         self._dispatch(stages)
         self._completing(stages)
-        self._add_kernel(
-            _JOIN.replace("WORLD_NAMES", ", ".join(WORLD)).replace("HELPER", _INLINED).splitlines()
-        )
+        walk = shared_text(_KERNELS, "    k, row, r, begin =").replace(_CALL, _CALL_OF_SCAN)
+        self._add_kernel(f"{_JOIN}\n{walk}".replace("WORLD_NAMES", ", ".join(WORLD)).splitlines())
         return KernelSource("\n".join(self.lines) + "\n", ())
 
     def _function(self, lines: list[str]) -> None:
@@ -434,76 +435,13 @@ _JOIN_TYPES = (
     'T.Array(T.int64, 2, "C", readonly=True), T.int64, T.int64, T.int64, I1, I1, I1, '
     'T.Array(T.int64, 2, "C"), I1, I1'
 )
-_LOADED = """def loaded(items, sizes, b, row, c, n_components, path, first):
-    d, s, h = 0, 0, 0
-    for k in range(n_components):
-        first[k] = d
-        for _ in range(sizes[b, row, k]):
-            path[d] = items[b, row, s]
-            d += 1
-            s += 1
-        if k == c:
-            h = d
-            d += 1
-    first[n_components] = d
-    return h"""
-_JOIN = """HELPER
-def first_beyond(values, low, high, limit):
-    while low < high:
-        middle = (low + high) >> 1
-        if values[middle] > limit:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-@njit([(JOIN_TYPES, WORLD,)], OPTIONS)
+_JOIN = """@njit([(JOIN_TYPES, WORLD,)], OPTIONS)
 def join(
     stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, rising, counted, at, path,
     first, out, report, memo, WORLD_NAMES
 ):
-    c, in_order, most = COMPONENT[stage], IN_ORDER[stage], HIGH[stage]
-    k, row, r, begin = at[0], at[1], at[2], at[3]
-    n, compared, looked, tested = 0, 0, 0, 0
-    while k < n_blocks:
-        b = lists[0, k]
-        n_rows = header[b, 1]
-        while row < n_rows:
-            last, limit = spans[0, b, row], spans[1, b, row]
-            while r < n_ranges:
-                low, high = lists[1, r], lists[2, r]
-                if scoped:
-                    if events[1, low] > limit or (in_order and events[1, high - 1] <= last):
-                        high = low
-                    elif in_order:
-                        if events[1, low] <= last:
-                            low = first_beyond(events[1], low, high, last)
-                    else:
-                        low = first_beyond(events[2], low, high, last - 1)
-                    if high > low and events[1, high - 1] > limit:
-                        high = first_beyond(events[1], low, high, limit)
-                if begin < 0:
-                    looked += high - low
-                else:
-                    low = begin
-                if low < high and sizes[b, row, c] < most:
-                    n, tried, new, begin = scan(
-                        stage, c, items, sizes, b, row, path, first, events, low, high, n, rising, counted,
-                        out, memo, WORLD_NAMES
-                    )
-                    compared += tried
-                    tested += new
-                    if n == out.shape[1] and not counted:
-                        at[0], at[1], at[2], at[3] = k, row, r, begin
-                        report[0], report[1], report[2] = compared, looked, tested
-                        return n
-                r += 1
-                begin = -1
-            row += 1
-            r = 0
-        k += 1
-        row = 0
-    at[0] = k
-    report[0], report[1], report[2] = compared, looked, tested
-    return n"""
+    c, in_order, most = COMPONENT[stage], IN_ORDER[stage], HIGH[stage]"""
+# The interpreting kernel has the rest of the text, and calls its scan with other arguments.
+_CALL = "own, listed, query, limits, blocks, state, events, part, rising, counted"
+_CALL_OF_SCAN = """stage, c, items, sizes, b, row, path, first, events, low, high, n, rising, counted,
+                        out, memo, WORLD_NAMES"""
