@@ -319,6 +319,10 @@ def test_explain_says_what_is_linear_and_what_a_partial_match_keeps():
     )
     assert "the first row, the first 2 rows of A, " in kept and "SUM(A.price) so far" in kept
     assert "a partition may try" in kept
+    assert "search       by kernels" in kept
+    text = "MATCH_RECOGNIZE (ORDER BY t PATTERN (A+ B) DEFINE B AS STDDEV(A.price) > 1)"
+    reason = "the kernels have no STDDEV(A.price) of the rows of the match so far"
+    assert f"search       in Python: {reason}" in str(WALK.cep.explain(text))
 
 
 def test_explain_measures_a_part_of_a_long_frame():
