@@ -219,7 +219,7 @@ def _part(values: Any, low: int, high: int) -> Any:
 # the preferred one of them. It takes back steps only for conditions on the match so far, and for WITHIN.
 
 _ROWS_OF_BLOCK = 1 << 18  # what conditions compute for them fits into caches
-_MOST_BITS, _PLACES_PER_CALL = 64, 4_000_000
+_MOST_BITS, _PLACES_PER_CALL, _PATIENCE = 64, 4_000_000, 1000
 MOST_WORK = 100 * BUDGET  # partial matches of a partition: kernels try them a hundred times as fast
 SEARCHING = "cepkit.kernels.row_patterns.searching"
 _AFTER = {
@@ -421,7 +421,7 @@ class _KernelSearch:
         at[op.DEPTH], at[op.BUDGET], at[op.UNTIL] = -1, max(MOST_WORK, 50 * longest), self.order.n_partitions
         at[op.WORK_LIMIT], at[op.WIDTH], at[op.AFTER] = _PLACES_PER_CALL, width, self.after
         at[op.NUMBER_AT], at[op.START_AT] = written.number_at, written.start_at
-        at[op.ENDERS] = np.uint64(enders).astype(np.int64)
+        at[op.ENDERS], at[op.PATIENCE] = np.uint64(enders).astype(np.int64), _PATIENCE
         machine = RowMachine(*map(_read_only, written.machine))
         holds = holds.astype(np.uint64, copy=False)
         parts = bounds, mark, sets, first_choice, holds, written.floats, written.integers, clock

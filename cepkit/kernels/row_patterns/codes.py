@@ -38,9 +38,8 @@ FIRST_FOLLOWER, CAN_END, CONDITION, CODE, CODE_END, LABEL, IS_TARGET, IS_LOOP, T
 NEXT_CHOICE, TAKEN, BEGIN, END, REGISTERS = range(5)
 BLOCK = 32  # places
 # Cells of ``at`` in `search_rows`, after the first ones above.
-DEPTH, LIMIT, WORK, WORK_LIMIT, BUDGET, UNTIL, WIDTH, AFTER, NUMBER_AT, START_AT, ENDERS, N_CELLS = range(
-    5, 17
-)
+DEPTH, LIMIT, WORK, WORK_LIMIT, BUDGET, PATIENCE, UNTIL, WIDTH, AFTER = range(5, 14)
+NUMBER_AT, START_AT, ENDERS, N_CELLS = range(14, 18)
 TOO_MUCH_WORK = 5  # what the kernel returns, beside those above
 
 # Instructions: operation, target, left, right, more. The target is a slot, or REQUIRED: the value must be

@@ -384,6 +384,7 @@ def search_rows(machine, places, work, room):
     p, start, depth, limit = at[op.PARTITION], at[op.PLACE], at[op.DEPTH], at[op.LIMIT]
     n_matches, n_written, spent = at[op.N_MATCHES], at[op.N_STATES], at[op.WORK]
     n_states, has_clock, after = len(states) - 3, len(clock) > 0, at[op.AFTER]
+    patience = at[op.PATIENCE]  # the work before partial matches are kept in the memo
     enders, last = np.uint64(at[op.ENDERS]), start  # the next place where a match can end
     left, result, has_blocks = at[op.WORK_LIMIT], op.DONE, len(places.any_of_block) > 0
     while p < at[op.UNTIL] and result == op.DONE:
@@ -425,7 +426,7 @@ def search_rows(machine, places, work, room):
                 d = np.uint64(depth)
                 state, k, here = np.uint64(stack[d, op.TAKEN]), stack[d, op.NEXT_CHOICE], stack[d, op.END]
                 first = states[state, op.FIRST_FOLLOWER]
-                is_long = spent + before - left > 4 * (here - low) + 1000
+                is_long = spent + before - left > 4 * (here - low) + patience
                 if k == states[state + np.uint64(1), op.FIRST_FOLLOWER]:
                     if depth and is_long:
                         key = (here - 1) * n_states + np.int64(state)
