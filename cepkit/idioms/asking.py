@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,7 +29,8 @@ from cepkit.planning.plans import Recent, Same, compile_checked, key_or_none, re
 from cepkit.results.doors import open_door
 
 if TYPE_CHECKING:
-    from cepkit.frames.spark.tasks import TaskMatches
+    from cepkit.frames.spark.tasks import Results
+    from cepkit.results.spark.tasks import Searched, Tell
 
 
 # Groups of neighbouring rows of a partition, as numpy arrays: their ends, their numbers, and the rows.
@@ -223,31 +224,28 @@ class AnswerOfTask:
     idiom: Any  # Idiom
     rows: str
 
-    def __call__(self, found: TaskMatches) -> list[tuple[str, Measured]]:
-        """Return the columns of the result."""
-        query, events = found.program.query, found.matches.events
-        is_member = None if self.idiom.takes_all else mask_of(found.matches)
-        groups = self.idiom.group(query, found.source, events, is_member, self.rows == ALL)
+    def __call__(self, searched: Searched) -> Iterator[Results]:
+        """Yield the columns of the result."""
+        query, events, source = searched.query, searched.events, searched.source
+        is_member = None if self.idiom.takes_all else mask_of(searched.found.whole)
+        groups = self.idiom.group(query, source, events, is_member, self.rows == ALL)
         if self.rows == ALL:
             number = _numbers(groups, events)
-            columns = [(name, Picked(name, np.arange(found.source.n_rows))) for name in found.columns]
-            return [*columns, (self.idiom.noun, pa.array(number, mask=number == 0))]
-        return list(_columns(self.idiom, query, found.source, events, groups).items())
+            columns = [(name, Picked(name, np.arange(source.n_rows))) for name in searched.columns]
+            yield [*columns, (self.idiom.noun, pa.array(number, mask=number == 0))]
+        else:
+            yield list(_columns(self.idiom, query, source, events, groups).items())
 
 
 def _answer_on_spark(frame: Frame, idiom: Idiom, rows: str) -> Frame:
     from cepkit.frames.arrow import check_free
-    from cepkit.frames.spark.tasks import TaskMatches
 
     program, source, needed = bind_on_spark(frame, idiom.query)
     columns = source.names if rows == ALL else needed
-    emit = AnswerOfTask(idiom, rows)
     if rows == ALL:
         check_free([idiom.noun], source.names)
-    none = np.empty(0, np.int64)
-    nothing = TaskMatches(program, source, MatchSet(build_events(source, program), none, none), columns)
-    names = [name for name, _ in emit(nothing)]
-    return run_on_spark(frame, source, program, columns, emit).toDF(*names)
+    names, output = run_on_spark(frame, source, program, columns, AnswerOfTask(idiom, rows))
+    return output.toDF(*names)
 
 
 def bind_on_spark(frame: Frame, query: RegexQuery) -> tuple[Program, Any, list[str]]:
@@ -266,20 +264,22 @@ def bind_on_spark(frame: Frame, query: RegexQuery) -> tuple[Program, Any, list[s
 
 
 def run_on_spark(
-    frame: Frame,
-    source: Any,
-    program: Program,
-    columns: Sequence[str],
-    emit: Callable[[TaskMatches], list[tuple[str, Measured]]],
-) -> Any:
-    """Return the output of ``emit`` for every task, lazily."""
-    from cepkit.frames.spark.tasks import check_convertible, run_tasks
+    frame: Frame, source: Any, program: Program, columns: Sequence[str], tell: Tell
+) -> tuple[list[str], Any]:
+    """Return the names and the rows, lazily, that ``tell`` yields for every task."""
+    from cepkit.frames.spark.tasks import check_convertible, rows_by_key, run_tasks
     from cepkit.pipelines.spark_session import worker_python
+    from cepkit.results.spark.tasks import QueryTask, nothing_found
 
     check_convertible(source, columns)
-    output = run_tasks(frame, source, program, list(columns), emit)
+    nothing = next(iter(tell(nothing_found(program, source, columns))))
+    output = run_tasks(
+        rows_by_key(frame, source, columns, program.query.partition_by), source, nothing, QueryTask,
+        columns=tuple(columns), query=program.query, schema=program.schema, engine=None, tell=tell,
+        limit=None,
+    )  # fmt: skip
     worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
-    return output
+    return [name for name, _ in nothing], output
 
 
 def free_name(name: str, frame: Frame) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,6 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.compile.regex.program import compile_regex
-from cepkit.engines.measures.regex_measures import Measured
 from cepkit.engines.regex import match_regex
 from cepkit.errors import CepError, UnsupportedQueryError, nearest, warn
 from cepkit.events import INTEGER, TEXT, Events, Frame, Source
@@ -35,7 +34,8 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.planning.queries import Arguments
 
 if TYPE_CHECKING:
-    from cepkit.frames.spark.tasks import TaskMatches
+    from cepkit.frames.spark.tasks import Results
+    from cepkit.results.spark.tasks import Searched
 
 ANY, STRICT = "any", "strict"
 MODES = (ANY, STRICT)
@@ -231,19 +231,19 @@ class FunnelOfTask:
 
     value: Funnel
 
-    def __call__(self, found: TaskMatches) -> list[tuple[str, Measured]]:
-        """Return the counts, and the number of partitions last, in one row."""
-        queries, source = self.value.queries, found.source
-        masks = [mask_of(found.matches)]
+    def __call__(self, searched: Searched) -> Iterator[Results]:
+        """Yield the counts, and the number of partitions last, in one row."""
+        queries, source, found = self.value.queries, searched.source, searched.found
+        masks = [mask_of(found.whole)]
         for i, query in enumerate(queries[1:], 1):  # all have the same order and the same partitions
-            if (mask := _typed_mask(self.value, i, source, found.matches.events)) is not None:
+            if (mask := _typed_mask(self.value, i, source, searched.events)) is not None:
                 masks.append(mask)
                 continue
             program = compile_regex(query, found.program.schema)
             events = build_events(source, program)
             masks.append(mask_of(match_regex(program, events, threads=1, tier="compiled")))
-        counts, n_users = _count(self.value, queries[0], source, found.matches.events, masks)
-        return [(f"n{i}", pa.array([n], pa.int64())) for i, n in enumerate([*counts, n_users])]
+        counts, n_users = _count(self.value, queries[0], source, searched.events, masks)
+        yield [(f"n{i}", pa.array([n], pa.int64())) for i, n in enumerate([*counts, n_users])]
 
 
 def _count_on_spark(frame: Frame, value: Funnel) -> tuple[list[int], int]:
@@ -251,7 +251,7 @@ def _count_on_spark(frame: Frame, value: Funnel) -> tuple[list[int], int]:
     columns = set(needed)
     for query in value.queries[1:]:
         columns |= set(bind_on_spark(frame, query)[2])
-    counts = run_on_spark(
+    _, counts = run_on_spark(
         frame, source, program, [name for name in source.names if name in columns], FunnelOfTask(value)
     )
     total = counts.groupBy().sum().collect()[0]

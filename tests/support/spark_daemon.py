@@ -11,9 +11,9 @@ MODULES = (
     "cepkit.engines.after_match",
     "cepkit.engines.interpreted.walk",
     "cepkit.engines.measures.regex_measures",
-    "cepkit.frames.spark.sequences",
-    "cepkit.results.spark.matches",
+    "cepkit.frames.spark.tasks",
     "cepkit.results.spark.row_patterns",
+    "cepkit.results.spark.tasks",
     "cepkit.streaming.spark.tasks",
     "cepkit.windows.spark",
 )
