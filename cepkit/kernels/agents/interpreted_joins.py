@@ -4,7 +4,10 @@ The functions replace the generated ones of `cepkit.parallel.compile.join_source
 `cepkit.parallel.compile.interpreted_joins` makes the tables.
 """
 
+from itertools import islice
+
 import numpy as np
+from numba import config
 from numba import types as T
 
 from cepkit.kernels.agents.layout import JoinBlocks, JoinMode, JoinPartners, JoinState, World
@@ -250,3 +253,20 @@ def completes(stage, path, first, world):
     absent = absences[:, 7], world.accept, limits[TIME_START], limits[TIME_END]
     begin, end = own[FIRST_ABSENCE], own[LAST_ABSENCE]
     return is_free(begin, end, listed, absences, absent, query, path, first, first[own[N]] - 1)
+
+
+def _of_fields(function, *records):
+    """Return a function of the fields of named tuples, as machine code is; None is a plain argument."""
+
+    def call(*given):
+        values = iter(given)
+        parts = (
+            record(*islice(values, len(record._fields))) if record else next(values) for record in records
+        )
+        return function(*parts)
+
+    return call if config.DISABLE_JIT else function
+
+
+join = _of_fields(join, None, JoinPartners, JoinBlocks, None, JoinMode, JoinState, World)
+completes = _of_fields(completes, None, None, None, World)
