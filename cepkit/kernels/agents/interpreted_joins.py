@@ -4,8 +4,6 @@ The functions replace the generated ones of `cepkit.parallel.compile.join_source
 `cepkit.parallel.compile.interpreted_joins` makes the tables.
 """
 
-from itertools import islice
-
 import numpy as np
 from numba import config
 from numba import types as T
@@ -260,10 +258,8 @@ def _of_fields(function, *records):
 
     def call(*given):
         values = iter(given)
-        parts = (
-            record(*islice(values, len(record._fields))) if record else next(values) for record in records
-        )
-        return function(*parts)
+        take = lambda record: record(*(next(values) for _ in record._fields))  # noqa: E731
+        return function(*[take(record) if record else next(values) for record in records])
 
     return call if config.DISABLE_JIT else function
 
