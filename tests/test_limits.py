@@ -299,7 +299,7 @@ def test_what_is_within_the_limits_runs(call):
         (lambda: cep.siddhi("from not T for 0 sec and e=T select e.x insert into O", T=FRAME), "above 0"),
         (lambda: cep.event("a", "A").times(None), "expected a whole number"),
         (lambda: cep.var("a").times(None), "expected a whole number"),
-        (lambda: cep.window(FRAME, {"v": "std()"}, length=3), "std takes one argument, 0 given"),
+        (lambda: cep.window(FRAME, {"v": "std()"}, length=3), "std takes exactly one argument, 0 given"),
         (lambda: cep.window(FRAME, {"v": "+".join(["sum(x)"] * 300)}, length=3), "more than 100 levels"),
         (lambda: cep.sessions(FRAME, gap=10**30, order_by="ts"), "does not fit into 64 bits"),
         (lambda: cep.sessions(FRAME, gap="9" * 5000 + " s", order_by="when"), "the number is too long"),

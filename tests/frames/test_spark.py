@@ -339,7 +339,9 @@ def test_what_spark_cannot_run_is_refused(session, walk_on_spark):
     with pytest.raises(cep.CepError, match="partition_by: column 'a' is of type array<int>"):
         nested.cep.match("p", define={"p": "n > 0"}, partition_by="a", order_by="n")
     with pytest.raises(cep.CepError, match=r"column 'y' is of type interval year.*drop or cast"):
-        nested.cep.match("p", define={"p": "n > 0"}, partition_by="n", order_by="n").tag()
+        nested.cep.match("p", define={"p": "n > 0"}, partition_by="n", order_by="n").to_frame("all")
+    tagged = nested.drop("a").cep.match("p", define={"p": "n > 0"}, partition_by="n", order_by="n").tag()
+    assert tagged.count() == 1 and "y" in tagged.columns  # tags are joined to the frame, whatever its types
     with pytest.raises(cep.CepError, match="has a column 'match' already"):
         walk_on_spark.withColumnRenamed("g", "match").cep.match(PEAK, **KEYWORDS).tag()
     with pytest.raises(cep.CepError, match="rows='many'"):
