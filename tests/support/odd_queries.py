@@ -352,10 +352,9 @@ def draw_comparison(draw: Random, table: OddTable) -> tuple[OddColumn, str, str,
         if moment.tzinfo is not None and zone is None:
             return None
         if moment.tzinfo is None and zone is not None:
-            try:
-                moment = moment.tz_localize(zone)
-            except ValueError:  # the clocks change
-                return None
+            moment = moment.tz_localize(zone, ambiguous="NaT", nonexistent="NaT")
+        if moment is pd.NaT:  # the clocks change
+            return None
         constant, wanted = f"'{text}'", plain_value(moment)
     else:
         text = draw.choice(DURATIONS)
