@@ -57,4 +57,4 @@ def reason_for_measures_only(function: str) -> str | None:
     """Return why only measures can have an aggregate, to complete "it …"; None if conditions can, too."""
     if function == "collect":
         return "makes a list"
-    return "looks at all rows of a match at once" if function in SUMMARIES else None
+    return "needs all rows of a match" if function in SUMMARIES else None
