@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# Find a Java for Spark: the system's, or one from a wheel. This module knows nothing of Spark itself.
+# Find a Java for Spark: the system's, or one from a wheel.
 
 OLDEST_JAVA = 17  # Spark 4 does not start on an older version
 
@@ -166,7 +166,7 @@ def write_launcher(home: Path, java: Path) -> Path:
     return home
 
 
-# A local Spark session that works on a fresh machine. This module knows nothing of matching or formats.
+# A local Spark session that works on a fresh machine.
 
 _CORES, _MEMORY = 2, "2g"
 _QUIET_LOG = Path(__file__).with_name("log4j2.properties")

@@ -153,7 +153,7 @@ def _restore(folder: Path) -> None:
         max(earlier, key=lambda path: path.stat().st_mtime_ns).rename(folder)
 
 
-# The report of an ingestion as numbers and as a table. This module knows nothing of Spark.
+# The report of an ingestion as numbers and as a table.
 
 
 class AccountingError(CepError, RuntimeError):

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from cepkit.language.sequences.query import SequenceQuery
 
 
-# The keywords of a query, defined once for every call that takes them. This module knows no queries.
-
 PARAMETERS = """\
     define : mapping of str to (str or callable), optional
         Predicates by name, for regex queries. Aggregates in them range over the rows of the match before the

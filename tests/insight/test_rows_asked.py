@@ -321,7 +321,7 @@ def test_explain_says_what_is_linear_and_what_a_partial_match_keeps():
     assert "a partition may try" in kept
     assert "search       by kernels" in kept
     text = "MATCH_RECOGNIZE (ORDER BY t PATTERN (A+ B) DEFINE B AS STDDEV(A.price) > 1)"
-    reason = "the kernels have no STDDEV(A.price) of the rows of the match so far"
+    reason = "the kernels cannot compute STDDEV(A.price) over the rows of the match so far"
     assert f"search       in Python: {reason}" in str(WALK.cep.explain(text))
 
 

@@ -272,7 +272,9 @@ class RegisterWriter:
         raise self._refused(tree)
 
     def _refused(self, tree: ex.Expression) -> NoRegistersError:
-        return NoRegistersError(f"the kernels have no {print_sql(tree)} of the rows of the match so far")
+        return NoRegistersError(
+            f"the kernels cannot compute {print_sql(tree)} over the rows of the match so far"
+        )
 
     def _navigated(self, tree: rp.Navigation) -> _Slot:
         read = row_read_by(tree)
@@ -299,7 +301,7 @@ class RegisterWriter:
         return slot
 
     def _nth(self, rule: int, variable: str | None, offset: int) -> _Register:
-        """Return the register of the first or last place or label of a variable, or of one some rows away."""
+        """Return the register of the first or last row of a variable, or of one ``offset`` rows inside."""
         names = None if variable is None else self.members[variable]
         register = _Register(rule, -1, names)
         for _ in range(offset):

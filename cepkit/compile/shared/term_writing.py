@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cepkit.compile.shared.bound_query import Term
 from cepkit.events import BOOLEAN, DURATION, FLOAT, NULL_CODE, NULL_INTEGER, OTHER, TEXT, TIME, WHOLE
 
-# Array bundles that kernels and their callers share; this module holds no compiled code.
+# Array bundles that kernels and their callers share.
 
 
 @dataclass(frozen=True, slots=True)

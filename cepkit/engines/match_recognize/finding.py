@@ -444,7 +444,7 @@ class _KernelSearch:
 
 
 def _blocks(written: WrittenRows, states: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the least and the greatest values of blocks, and the states of every and of any place."""
+    """Return per block of rows the least and greatest values, and the states of all and of some rows."""
     n = len(states) // op.BLOCK
     lows, highs = [], []
     for values in (*written.floats, *written.integers):

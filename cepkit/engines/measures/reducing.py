@@ -60,13 +60,13 @@ def summarised(function: str, values: pa.Array, start: list[int], stop: list[int
     summary = SUMMARIES[function]
     if pa.types.is_nested(values.type):
         raise TypeError(f"{function}() is not defined for {in_words(values.type)}")
-    items = values.to_pylist() if summary.of_numbers else plain_items(values)
+    items = values.to_pylist() if summary.of_numbers else _plain_items(values)
     of_range = ([item for item in items[i:j] if item is not None] for i, j in zip(start, stop, strict=True))
     results = [summary.compute(part) if part else summary.of_nothing for part in of_range]
     return pa.array(results, pa.float64() if summary.of_nothing is None else pa.int64())
 
 
-def plain_items(values: pa.Array) -> list:
+def _plain_items(values: pa.Array) -> list:
     """Return a number for each value, the same for equal values; None for null."""
     return values.dictionary_encode().indices.to_pylist()
 

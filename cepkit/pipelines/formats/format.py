@@ -159,7 +159,7 @@ def day_of(text: str | datetime.date, option: str = "date") -> datetime.date:
         raise UnknownFormatError(f"option {option}: {text!r} is not a day; expected yyyy-mm-dd") from None
 
 
-# Text files as one row per record, with its file and line. This module knows no format.
+# Text files as one row per record, with its file and line.
 
 PLACE = ("source_file", "source_line", "split", "row")
 NOT_UTF8 = "the text is not UTF-8"

@@ -13,7 +13,7 @@ from cepkit.compile.match_recognize.automaton import RowAutomaton
 from cepkit.compile.regex.automaton import ANY, States
 from cepkit.plots import theme
 
-# The state automaton of a regex pattern as DOT text. This module knows no events and draws nothing.
+# The state automaton of a regex pattern as DOT text.
 
 LABEL_CHARACTERS = 24  # width of a label's line
 _DOT_WORDS = {"digraph", "edge", "graph", "node", "strict", "subgraph"}

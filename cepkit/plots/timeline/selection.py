@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-# Choose the partitions, matches and events that a picture has room for. This module draws nothing.
+# Choose the partitions, matches and events that a picture has room for.
 
 FAR = np.iinfo(np.int64).max // 2
 
