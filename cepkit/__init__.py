@@ -8,14 +8,13 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from cepkit.commands import starting as _starting
+from cepkit import commands as _commands
 
-if _starting.is_command():  # before pandas, which loads for most of a second
-    _starting.exit_at_ctrl_c()
+if _commands.is_command():  # before pandas, which loads for most of a second
+    _commands.exit_at_ctrl_c()
 
 from cepkit.accessor import register_accessor as _register_accessor
-from cepkit.planning.wings import add_wings as _add_wings
-from cepkit.results.doors import name_door as _name_door
+from cepkit.doors import name_door as _name_door
 
 if _TYPE_CHECKING:
     from cepkit.api.matching import match, tag
@@ -24,6 +23,8 @@ if _TYPE_CHECKING:
     from cepkit.api.sql import sql
     from cepkit.api.virtual_time import replay, simulate
     from cepkit.api.windows import join, window
+    from cepkit.detection.eql import eql
+    from cepkit.detection.sigma import sigma
     from cepkit.engines.counting.estimate import CountEstimate
     from cepkit.errors import (
         CepError,
@@ -38,22 +39,22 @@ if _TYPE_CHECKING:
         UnsupportedQueryError,
     )
     from cepkit.explorer.explorer import Explorer
-    from cepkit.idioms.runs import runs, sessions
+    from cepkit.idioms.cookbook import recipes, vocabulary
+    from cepkit.idioms.runs import runs, sessions, transaction
     from cepkit.insight.funnel import FunnelResult
     from cepkit.insight.moments import Moment, PartialMatch
     from cepkit.insight.why_not import WhyNot
     from cepkit.language.builder import all_of, any_of, event, param, seq
     from cepkit.language.expressions.functions import function, pure
     from cepkit.language.expressions.operands import corr, cosine, l2
-    from cepkit.language.regex.construction import regex_query
-    from cepkit.language.regex.patterns import var
-    from cepkit.language.regex.query import RegexQuery
+    from cepkit.language.regex.query import RegexQuery, regex_query
+    from cepkit.language.row_patterns import var
     from cepkit.language.sequences.construction import sequence_query
-    from cepkit.language.sequences.query import SequenceQuery
-    from cepkit.parallel.agents.crew import Costs
+    from cepkit.language.sequences.patterns import SequenceQuery
+    from cepkit.parallel.agents.agents import Costs
     from cepkit.parallel.agents.outcome import ParallelRun
-    from cepkit.parallel.engine.divided import RIP, DataParallel
-    from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
+    from cepkit.parallel.divided import RIP, DataParallel
+    from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
     from cepkit.parallel.trace import Trace
     from cepkit.results.explanation import Explanation
     from cepkit.results.found import Match
@@ -64,8 +65,7 @@ if _TYPE_CHECKING:
     from cepkit.shedding.strategies.darling import Darling
     from cepkit.siddhiql.running import siddhi
     from cepkit.streaming.opening import stream
-    from cepkit.streaming.spark.matches import SparkStreamMatches
-    from cepkit.streaming.spark.rows import SparkStreamRows
+    from cepkit.streaming.spark.results import SparkStream
     from cepkit.streaming.stream import Stream
     from cepkit.translation.translating import translate
     from cepkit.windows.values import Join, Window
@@ -80,26 +80,28 @@ _NAMES_OF_MODULE = {
     "api.sql": "sql",
     "api.virtual_time": "replay simulate",
     "api.windows": "join window",
+    "detection.eql": "eql",
+    "detection.sigma": "sigma",
     "engines.counting.estimate": "CountEstimate",
     "errors": "CepError CepWarning ColumnNotFoundError MissingDependencyError OrderError PatternSyntaxError "
     "PredicateError ResultTooLargeError TieWarning UnsupportedQueryError",
     "explorer.explorer": "Explorer",
-    "idioms.runs": "runs sessions",
+    "idioms.cookbook": "recipes vocabulary",
+    "idioms.runs": "runs sessions transaction",
     "insight.funnel": "FunnelResult",
     "insight.moments": "Moment PartialMatch",
     "insight.why_not": "WhyNot",
     "language.builder": "all_of any_of event param seq",
     "language.expressions.functions": "function pure",
     "language.expressions.operands": "corr cosine l2",
-    "language.regex.construction": "regex_query",
-    "language.regex.patterns": "var",
-    "language.regex.query": "RegexQuery",
+    "language.regex.query": "RegexQuery regex_query",
+    "language.row_patterns": "var",
     "language.sequences.construction": "sequence_query",
-    "language.sequences.query": "SequenceQuery",
-    "parallel.agents.crew": "Costs",
+    "language.sequences.patterns": "SequenceQuery",
+    "parallel.agents.agents": "Costs",
     "parallel.agents.outcome": "ParallelRun",
-    "parallel.engine.divided": "RIP DataParallel",
-    "parallel.engine.engines": "Hybrid Sequential StateParallel",
+    "parallel.divided": "RIP DataParallel",
+    "parallel.engines": "Hybrid Sequential StateParallel",
     "parallel.trace": "Trace",
     "results.explanation": "Explanation",
     "results.found": "Match",
@@ -110,8 +112,7 @@ _NAMES_OF_MODULE = {
     "shedding.strategies.darling": "Darling",
     "siddhiql.running": "siddhi",
     "streaming.opening": "stream",
-    "streaming.spark.matches": "SparkStreamMatches",
-    "streaming.spark.rows": "SparkStreamRows",
+    "streaming.spark.results": "SparkStream",
     "streaming.stream": "Stream",
     "translation.translating": "translate",
     "windows.values": "Join Window",
@@ -124,11 +125,13 @@ __all__ = [
     "DataParallel", "Explanation", "Explorer", "FunnelResult", "Hybrid", "Join", "KSlack", "Match", "Matches",
     "MissingDependencyError", "Moment", "OrderError", "ParallelRun", "PartialMatch", "PatternSyntaxError",
     "PredicateError", "RegexQuery", "ResultTooLargeError", "ScatterGather",
-    "SequenceQuery", "Sequential", "SparkMatches", "SparkStreamMatches", "SparkStreamRows", "StateParallel",
+    "SequenceQuery", "Sequential", "SparkMatches", "SparkStream", "StateParallel",
     "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot", "Window", "all_of", "any_of", "corr",
-    "cosine", "event", "explain", "explore", "function", "funnel", "join", "l2", "match", "param", "plan",
-    "pure", "regex_query", "replay", "runs", "seq", "sequence_query", "sessions", "siddhi", "simulate", "sql",
-    "step", "stream", "tag", "translate", "var", "view", "why_not", "window",
+    "cosine", "eql", "event", "explain", "explore", "function", "funnel", "join", "l2", "match", "param",
+    "plan", "pure", "recipes", "regex_query", "replay", "runs", "seq", "sequence_query", "sessions", "siddhi",
+    "sigma", "simulate", "sql", "step", "stream", "tag", "transaction", "translate", "var", "view",
+    "vocabulary", "why_not",
+    "window",
 ]  # fmt: skip
 
 
@@ -140,35 +143,33 @@ def __getattr__(name: str) -> _Any:
     if name in _PACKAGES:
         return _import_module(f"cepkit.{name}")
     if name not in _MODULE_OF_NAME:
-        from cepkit.errors import nearest
+        from cepkit.errors import in_short, nearest
 
-        raise AttributeError(f"cepkit has no attribute {name!r}.{nearest(name, __all__)}")
+        raise in_short(AttributeError(f"cepkit has no attribute {name!r}.{nearest(name, __all__)}"))
     value = getattr(_import_module(f"cepkit.{_MODULE_OF_NAME[name]}"), name)
     globals()[name] = value
     return value
+
+
+def load_ipython_extension(shell: _Any) -> None:
+    """Register the cell magic ``%%cep`` for ``%load_ext cepkit``."""
+    from cepkit.commands.cell_magic import register
+
+    register(shell)
 
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-def _load_wings() -> None:
-    for wing in ("linked", "parallel", "scaleout", "shedding"):
-        _import_module(f"cepkit.{wing}.wing")
-
-
 _register_accessor()
-_add_wings(_load_wings)
-# What results open without knowing it.
+# What lower rooms open without knowing it.
+_name_door("wings", "cepkit.api.searching:register_wings")
 _name_door("explore", "cepkit.explorer.explorer:Explorer")
-_name_door("source of a frame", "cepkit.api.searching:source_of")
 _name_door("view", "cepkit.results.views:view")
 _name_door("stream with a latency bound", "cepkit.shedding.live.stream:open_live_stream")
 _name_door("load shedding of a Spark stream", "cepkit.shedding.live.stream:bucket_shedding")
 _name_door("chain in a Spark stream", "cepkit.streaming.spark.binding:chain_stream")
-_name_door(
-    "row patterns in a stream of a Spark frame", "cepkit.streaming.spark.binding:row_patterns_of_stream"
-)
 _name_door("stream of a Spark frame", "cepkit.streaming.spark.binding:match_stream")
 _name_door("saved stream after a buffer", "cepkit.scaleout.k_slack:open_saved_stream")
 _name_door("saved stream with a latency bound", "cepkit.shedding.live.stream:open_saved_stream")

@@ -1,4 +1,4 @@
-"""The accessor ``df.cep`` on pandas and Spark DataFrames. It imports neither pyspark nor engines."""
+"""The accessor ``df.cep`` on the frames of pandas, Spark, polars and DuckDB. It imports no engines."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from pandas.api.typing import DataFrameGroupBy, SeriesGroupBy
 
-from cepkit.errors import CepError
+from cepkit.errors import CepError, in_short, nearest
 
 if TYPE_CHECKING:
     from cepkit.api import matching, questions, virtual_time, windows
     from cepkit.api import searching as exploring
     from cepkit.events import Frame
-    from cepkit.idioms import runs as runs_of_rows
-    from cepkit.idioms import runs as user_sessions
+    from cepkit.idioms import runs as grouping
 
 _EXAMPLES = {
     "match": 'df.cep.match("a b+ c", define={"a": "x > 1", …}, partition_by="key", order_by="ts")',
@@ -41,6 +39,7 @@ _EXAMPLES = {
     "join": 'df.cep.join(other, left=cep.Window(length=20), right=cep.Window(time="1 min"), on="symbol", …)',
     "runs": 'df.cep.runs("price > prev(price)", partition_by="symbol", order_by="ts")',
     "sessions": 'df.cep.sessions(gap="30 min", partition_by="user", order_by="ts")',
+    "transaction": 'df.cep.transaction(by="user", starts_with="action == \'login\'", order_by="ts")',
 }
 
 
@@ -50,41 +49,65 @@ class _Method:
     def __init__(self, name: str):
         self._name = name
 
-    def __get__(self, accessor: object, owner: type) -> Any:
-        method = _as_method(getattr(import_module("cepkit"), self._name))
-        setattr(owner, self._name, method)  # in the place of this object
-        return method.__get__(accessor, owner)
+    def __get__(self, accessor: CepAccessor | None, owner: type) -> Any:
+        method = self._method
+        return method if accessor is None else MethodType(method, _Receiver(accessor, method))
+
+    @functools.cached_property
+    def _method(self) -> Callable[..., Any]:
+        return _as_method(getattr(import_module("cepkit"), self._name))
+
+
+class _Receiver:
+    """What a method is bound to. ``df.cep.match`` without brackets prints its text: how the help begins."""
+
+    def __init__(self, accessor: CepAccessor, method: Callable[..., Any]):
+        self._frame, self._method = accessor._frame, method
+
+    def __repr__(self) -> str:
+        name, doc = self._method.__name__, inspect.getdoc(self._method) or ""
+        above = doc.partition("\nParameters\n")[0].replace("`", "").strip()
+        return f"df.cep:\n\n{above}\n\n  {_EXAMPLES[name]}\n\nhelp(df.cep.{name}) explains every keyword."
 
 
 def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that calls a function with the accessor's frame.
-
-    Its signature and its docstring are those of the function, without the parameter ``frame``.
-    """
+    """Return a method that calls a function with the accessor's frame."""
+    # Its signature and its docstring are those of the function, without the parameter ``frame``.
 
     @functools.wraps(function)
-    def method(self: CepAccessor, /, *args: Any, **keywords: Any) -> Any:
+    def method(self: _Receiver, /, *args: Any, **keywords: Any) -> Any:
         return function(self._frame, *args, **keywords)
 
     signature = inspect.signature(function)
-    _, *others = signature.parameters.values()
+    _, *others = (p.replace(annotation=_PlainType(p.annotation)) for p in signature.parameters.values())
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     doc = inspect.cleandoc(function.__doc__ or "")
     doc = re.sub(r"^frame(, | : .*\n( .*\n)*)", "", doc, count=1, flags=re.MULTILINE)
     # cep.match(df, query) in an example becomes df.cep.match(query), also when the line breaks after "(".
     doc = re.sub(rf"\bcep\.({'|'.join(_EXAMPLES)})\((\s*(?:\.\.\. +)?)(\w+), ", r"\3.cep.\1(\2", doc)
-    method.__dict__["__signature__"] = signature.replace(parameters=[own, *others])
+    returned = _PlainType(signature.return_annotation)
+    method.__dict__["__signature__"] = signature.replace(
+        parameters=[own, *others], return_annotation=returned
+    )
     method.__qualname__, method.__module__, method.__doc__ = f"CepAccessor.{function.__name__}", __name__, doc
     return method
+
+
+class _PlainType(str):
+    """A type in words: signatures show it without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class CepAccessor:
     """Temporal patterns in the rows of a frame: ``df.cep.match(...)`` and related methods.
 
     The methods are the functions of `cepkit` that take a frame, such as `cepkit.match`, without their first
-    parameter. Type checkers do not know accessors of pandas. ``cepkit.match(df, ...)`` is the same call with
-    types that they check; an editor that asks the running Python, such as Jupyter's, completes ``df.cep.`` as
-    well.
+    parameter. Type checkers do not know accessors of pandas. ``cepkit types`` writes stubs for pyright and VS
+    Code; ``cepkit.match(df, ...)`` is the same call with types that every checker knows.
 
     Examples
     --------
@@ -92,13 +115,21 @@ class CepAccessor:
     >>> import pandas as pd
     >>> walk = pd.DataFrame({"price": [10, 12, 13, 11, 14, 12, 9]})
     >>> print(str(walk.cep).splitlines()[1])
-      match     Find the matches of a query in a frame.
+      match       Find the matches of a query in a frame.
     """
 
     def __init__(self, frame: Frame):
         self._frame = frame
+        self.__doc__ = _HELP  # help(df.cep) shows it in place of all docstrings of all methods
 
-    if TYPE_CHECKING:
+    if not TYPE_CHECKING:  # checkers know all attributes
+
+        def __getattr__(self, name: str) -> Any:
+            instead = _INSTEAD.get(name)
+            hint = f" {instead}" if instead else nearest(name, _EXAMPLES)
+            raise in_short(AttributeError(f"df.cep has no {name!r}.{hint or _ALL}"))
+
+    else:
         match = matching.match
         tag = matching.tag
         explain = questions.explain
@@ -110,12 +141,13 @@ class CepAccessor:
         explore = exploring.explore
         window = windows.window
         join = windows.join
-        runs = runs_of_rows.runs
-        sessions = user_sessions.sessions
+        runs = grouping.runs
+        sessions = grouping.sessions
+        transaction = grouping.transaction
 
     def __repr__(self) -> str:
         return "\n".join(
-            [_HEAD, *(f"  {name:9} {said}\n            {code}" for name, said, code in _methods())]
+            [_HEAD, *(f"  {name:11} {said}\n              {code}" for name, said, code in _methods())]
         )
 
     def _repr_html_(self) -> str:
@@ -130,13 +162,23 @@ class CepAccessor:
 for _name in _EXAMPLES:
     setattr(CepAccessor, _name, _Method(_name))
 
-_HEAD = "df.cep finds temporal patterns in the rows of df; help(df.cep.match) explains every keyword."
+_HEAD = (
+    "df.cep finds temporal patterns in the rows of df; help(df.cep.match) explains every keyword, and "
+    "cep.recipes('gap') has examples by the words of a question."
+)
+
+
+_ALL = f" Methods: {', '.join(_EXAMPLES)}"
+_HELP = "\n".join([_HEAD, "", *(f"{code}\n    help(df.cep.{name})" for name, code in _EXAMPLES.items())])
+# What people write who know other libraries.
+_RESULTS = "Results have it: df.cep.match(query, …).to_frame(), count(), plot()."
+_INSTEAD = {name: _RESULTS for name in ("to_frame", "to_dataframe", "to_pandas", "count", "plot", "head")}
 
 
 def _methods() -> list[tuple[str, str, str]]:
-    """Return the name, the docstring's first line and an example of every method."""
+    """Return the name, the docstring's first line without markup, and an example of every method."""
     return [
-        (name, (inspect.getdoc(getattr(CepAccessor, name)) or "").partition("\n")[0], code)
+        (name, (inspect.getdoc(getattr(CepAccessor, name)) or "").partition("\n")[0].replace("`", ""), code)
         for name, code in _EXAMPLES.items()
     ]
 
@@ -169,38 +211,46 @@ class NoFrame:
 
 # --- registration on the classes of frames
 
-_SPARK = "pyspark.sql"
+# The classes of other libraries, by the module that has them. DataFrame of Spark is the parent of the classic
+# and of the Connect class.
+_CLASSES = {
+    "pyspark.sql": ("DataFrame",),
+    "polars": ("DataFrame", "LazyFrame"),
+    "duckdb": ("DuckDBPyRelation",),
+}
 
 
 def register_accessor() -> None:
-    """Register the accessor on pandas' DataFrame now, and on Spark's when its module is imported."""
+    """Register the accessor on pandas' DataFrame now, and on others when their modules are imported."""
     if "cep" in pd.DataFrame.__dict__:  # a notebook may reload the package
         pd.DataFrame.cep = property(CepAccessor)  # type: ignore[attr-defined]  # pandas' stubs know no accessors
     else:
         pd.api.extensions.register_dataframe_accessor("cep")(CepAccessor)
     for kind in (pd.Series, DataFrameGroupBy, SeriesGroupBy):  # no frames: each says what to write instead
         kind.cep = property(NoFrame)  # type: ignore[union-attr]
-    if _SPARK in sys.modules and hasattr(sys.modules[_SPARK], "DataFrame"):
-        _register_on_spark(sys.modules[_SPARK])
-    elif not any(isinstance(finder, _SparkFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _SparkFinder())
+    for name in _CLASSES:
+        _register_on(sys.modules.get(name))
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
 
 
-def _register_on_spark(module: ModuleType) -> None:
-    module.DataFrame.cep = property(CepAccessor)  # the parent of the classic and of the Connect class
+def _register_on(module: ModuleType | None) -> None:
+    for name in _CLASSES[module.__name__] if module is not None else ():
+        if (kind := getattr(module, name, None)) is not None:
+            kind.cep = property(CepAccessor)
 
 
-class _SparkFinder(MetaPathFinder):
-    """Finds pyspark.sql as Python does, and registers the accessor once it is loaded."""
+class _Finder(MetaPathFinder):
+    """Finds the modules of frames as Python does, and registers the accessor once they are loaded."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the specification of pyspark.sql with a loader that registers; None for other modules."""
-        if fullname != _SPARK:
+        """Return the specification of such a module with a loader that registers; None for other modules."""
+        if fullname not in _CLASSES:
             return None
-        sys.meta_path.remove(self)
-        spec = find_spec(fullname)
+        others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
+        spec = next((spec for finder in others if (spec := finder.find_spec(fullname, path, target))), None)
         if spec is not None and spec.loader is not None:
             spec.loader = _RegisteringLoader(spec.loader)
         return spec
@@ -217,9 +267,9 @@ class _RegisteringLoader(Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the module, then register the accessor on its DataFrame."""
+        """Run the module, then register the accessor on its frames."""
         self._loader.exec_module(module)
-        _register_on_spark(module)
+        _register_on(module)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)

@@ -1,7 +1,8 @@
-"""The user's own folders for what is kept between processes: compiled kernels, parsers' tables, launchers.
+"""The files that come with the package, and the user's folders for files that are kept between processes.
 
-A kept file begins with its name and a hash. A damaged or foreign file is never used: it is removed and made
-again. A full or read-only disk costs time and no answer. A warning reports each kind of trouble once.
+Compiled kernels, parsers' tables and launchers are kept. A kept file begins with its name and a hash. A
+damaged or foreign file is never used: it is removed and made again. A full or read-only disk costs time and
+no answer. A warning reports each kind of trouble once.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from cepkit.errors import CepError, warn
 
+_PACKAGE = Path(__file__).parent
 KERNELS = "kernels"
 _TITLE = b"cepkit keeps "
 _OTHERS = "can be written by others"
@@ -287,3 +289,15 @@ def _report(kind: str, message: str) -> None:
 
 def _said(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)
+
+
+def shipped(folder: str, name: str) -> Path:
+    """Return the path of ``<folder>/<name>``: in ``cepkit/_data`` of a wheel, at the root of a checkout."""
+    # `_data` first: next to an installed package, the second place is someone else's `site-packages/widgets`.
+    candidates = [_PACKAGE / "_data" / folder / name, _PACKAGE.parent / folder / name]
+    for path in candidates:
+        if path.is_file():
+            return path
+    raise FileNotFoundError(
+        f"cepkit file {folder}/{name} is missing; looked at " + " and ".join(str(path) for path in candidates)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 import operator
 import os
@@ -12,13 +13,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from numbers import Real
-from typing import SupportsIndex, cast
+from typing import Any, SupportsIndex, TypeVar, cast
 
 import numpy as np
 
 QUOTED = 200  # characters of a query's text in an error
 _LINE = 96  # characters of a line with carets: a notebook breaks longer ones, and the carets lose their place
 LONGEST = 4_000  # characters of a message
+ErrorT = TypeVar("ErrorT", bound=BaseException)
 _OWN = (__name__.split(".")[0], "contextlib")  # the package, and the decorators of its functions
 
 
@@ -37,12 +39,28 @@ class CepError(Exception):
         return _cut(str(self.args[0]), LONGEST) if self.args else ""
 
     def _render_traceback_(self) -> list[str]:
-        """Return what a notebook shows: the message and the user's own lines that led to it."""
-        frames = traceback.extract_tb(self.__traceback__)
-        others = (os.path.dirname(__file__), os.path.dirname(os.__file__))
-        own = [f for f in frames if not f.filename.startswith(others) and "site-packages" not in f.filename]
-        lines = [f"line {f.lineno}{_file(f.filename)}: {f.line}" for f in own]
-        return [*lines, f"{type(self).__name__}: {self}"]
+        return _rendered(self)
+
+
+def in_short(error: ErrorT) -> ErrorT:
+    """Return an error of Python that a notebook shows like those of cepkit, without the lines of packages.
+
+    Examples
+    --------
+    >>> in_short(TypeError("no"))
+    TypeError('no')
+    """
+    error.__dict__["_render_traceback_"] = lambda: _rendered(error)
+    return error
+
+
+def _rendered(error: BaseException) -> list[str]:
+    """Return what a notebook shows: the message and the user's own lines that led to it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    others = (os.path.dirname(__file__), os.path.dirname(os.__file__))
+    own = [f for f in frames if not f.filename.startswith(others) and "site-packages" not in f.filename]
+    lines = [f"line {f.lineno}{_file(f.filename)}: {f.line}" for f in own]
+    return [*lines, f"{type(error).__name__}: {error}"]
 
 
 def _file(name: str) -> str:
@@ -131,9 +149,9 @@ class UnsupportedQueryError(CepError, NotImplementedError):
     >>> import cepkit as cep
     >>> import pandas as pd
     >>> walk = pd.DataFrame({"price": [10, 12]})
-    >>> cep.match(walk, "up", define={"up": "price > 1"}, event_type="kind")  # doctest: +ELLIPSIS
+    >>> cep.match(walk, "up", define={"up": "price > 1"}, strategy="next")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    cepkit.errors.UnsupportedQueryError: ['event_type'] belong to event sequences; ...
+    cepkit.errors.UnsupportedQueryError: ['strategy'] belong to event sequences; ...
     """
 
 
@@ -206,6 +224,9 @@ class PatternSyntaxError(CepError, ValueError):
         self.message, self.text, self.position, self.length = message, text, position, max(1, length)
         super().__init__(f"{message} (position {position})\n{underline(text, position, length)}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
+
 
 class PredicateError(CepError, TypeError):
     """A predicate or measure is well-formed text but does not fit the columns or the rules.
@@ -230,14 +251,7 @@ class NoEventVariableError(PatternSyntaxError, PredicateError):
 
 
 def underline(text: str, position: int, length: int = 1) -> str:
-    """Return the line of ``text`` around ``position`` with carets under the error.
-
-    Examples
-    --------
-    >>> print(underline("large + rise", 6))
-      large + rise
-            ^
-    """
+    """Return the line of ``text`` around ``position`` with carets under the error."""
     position = min(max(position, 0), len(text))
     start = text.rfind("\n", 0, position) + 1
     stop = text.find("\n", position)
@@ -254,24 +268,12 @@ def underline(text: str, position: int, length: int = 1) -> str:
 
 
 def is_text(text: str) -> bool:
-    r"""Return whether files and Arrow tables can hold a text. They cannot hold half of a character.
-
-    Examples
-    --------
-    >>> is_text("ä"), is_text("\ud800")
-    (True, False)
-    """
+    """Return whether files and Arrow tables can hold a text. They cannot hold half of a character."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def short_text(text: str) -> str:
-    """Return a text of a query for an error, cut in the middle if it is long.
-
-    Examples
-    --------
-    >>> len(short_text("a" * 10**6))
-    200
-    """
+    """Return a text of a query for an error, cut in the middle if it is long."""
     return _cut(text, QUOTED)
 
 
@@ -283,29 +285,13 @@ def _cut(text: str, most: int) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """Return in a few words what the operating system says, without the name of a file.
-
-    Examples
-    --------
-    >>> reason_of(FileNotFoundError(2, "No such file or directory", "x.csv"))
-    'No such file or directory'
-    """
+    """Return in a few words what the operating system says, without the name of a file."""
     number = getattr(error, "errno", None)
     return os.strerror(number) if number else str(error).strip().split("\n")[0] or type(error).__name__
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """Return `` Did you mean 'x'?`` for the most similar known name, or an empty text.
-
-    Examples
-    --------
-    >>> nearest("symbl", ["symbol", "price"])
-    " Did you mean 'symbol'?"
-    >>> nearest("SYMBL", iter(["symbol", "price"]))
-    " Did you mean 'symbol'?"
-    >>> nearest("q", ["symbol", "price"])
-    ''
-    """
+    """Return `` Did you mean 'x'?`` for the most similar known name, or an empty text."""
     if not isinstance(name, str):
         return ""
     spelled = {of.lower(): of for of in known}
@@ -314,14 +300,7 @@ def nearest(name: object, known: Iterable[str]) -> str:
 
 
 def whole_number(what: str, value: object, least: int = 0, most: int | None = None) -> int:
-    """Return ``value``, the argument named ``what``, as an int; raise unless ``least <= value <= most``.
-
-    Examples
-    --------
-    >>> whole_number("n", 2.5)
-    Traceback (most recent call last):
-    cepkit.errors.CepError: n=2.5: expected a whole number
-    """
+    """Return ``value``, the argument named ``what``, as an int; raise unless ``least <= value <= most``."""
     if isinstance(value, bool):
         raise CepError(f"{what}={value!r}: expected a whole number")
     try:
@@ -336,44 +315,32 @@ def whole_number(what: str, value: object, least: int = 0, most: int | None = No
 
 
 def is_number(value: object) -> bool:
-    """Return whether a value is a real number. A duration of numpy is none, though Python counts it as one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> is_number(2.5), is_number("2.5"), is_number(np.timedelta64(5, "s"))
-    (True, False, False)
-    """
+    """Return whether a value is a real number. A duration of numpy is none, though Python says so."""
     return isinstance(value, Real) and not isinstance(value, np.timedelta64)
 
 
 def truth(what: str, value: object) -> bool:
-    """Return ``value``, the argument named ``what``, as a bool; raise unless it is True or False.
-
-    Examples
-    --------
-    >>> truth("scoped", "no")
-    Traceback (most recent call last):
-    cepkit.errors.CepError: scoped='no': expected True or False
-    """
+    """Return ``value``, the argument named ``what``, as a bool; raise unless it is True or False."""
     if type(value).__name__ not in ("bool", "bool_"):  # numpy's bool, too, which this module does not import
         raise CepError(f"{what}={value!r}: expected True or False")
     return bool(value)
 
 
 def column_not_found(role: str, name: object, columns: Iterable[str]) -> ColumnNotFoundError:
-    """Return the error for a missing column; ``role`` says who names it, such as ``"predicate 'rise'"``.
-
-    Examples
-    --------
-    >>> print(column_not_found("partition_by", "symbl", ["symbol", "price"]))
-    partition_by: column 'symbl' not found. Did you mean 'symbol'? Columns: ['symbol', 'price']
-    """
+    """Return the error for a missing column; ``role`` says who names it, such as ``"predicate 'rise'"``."""
     columns = [str(column) for column in columns]
     shown = repr(columns) if len(columns) <= 40 else repr(columns[:40])[:-1] + f", … {len(columns)} in all]"
-    return ColumnNotFoundError(
-        f"{role}: column {short_text(repr(name))} not found.{nearest(name, columns)} Columns: {shown}"
-    )
+    owner, dot, field = str(name).partition(".")
+    hint = nearest(name, columns)
+    is_owner = owner in columns or any(column.startswith(f"{owner}.") for column in columns)
+    if dot and not is_owner and not role.startswith("condition"):
+        field = short_text(field if field.isidentifier() else f"`{field}`")
+        hint = (
+            f" No column {short_text(repr(owner))} has fields, and rows of a regex query have no names; "
+            f"write {field}, prev({field}), first({field}) or last({field}). Named events belong to a "
+            "sequence, PATTERN SEQ(…)."
+        )
+    return ColumnNotFoundError(f"{role}: column {short_text(repr(name))} not found.{hint} Columns: {shown}")
 
 
 def require_columns(role: str, names: Iterable[str], columns: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
+import pandas as pd
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,7 +51,8 @@ class ColumnType:
         One of the module's names: integer, float, boolean, text, time, duration, list, map, other. Only
         measures of MATCH_RECOGNIZE are maps; a column of maps is ``other``.
     unit : str, optional
-        Only for times and durations: ``s``, ``ms``, ``us`` or ``ns``.
+        For times and durations: ``s``, ``ms``, ``us`` or ``ns``. For integers that are decimals of a
+        condition: how many digits after the point they count.
     timezone : str, optional
         Time zone of the times, if they have one.
     nullable : bool
@@ -61,6 +63,8 @@ class ColumnType:
         Type of an item. Only for lists and maps.
     key : ColumnType, optional
         Type of a key. Only for maps.
+    scale : int, optional
+        Number of digits after the point. Only for floats that are decimals: conditions compare them exactly.
     """
 
     kind: str
@@ -70,6 +74,7 @@ class ColumnType:
     ordered: tuple[str, ...] | None = None
     item: ColumnType | None = None
     key: ColumnType | None = None
+    scale: int | None = None
 
     def __str__(self) -> str:
         name = {TIME: f"time[{self.unit}]", DURATION: f"duration[{self.unit}]"}.get(self.kind, self.kind)
@@ -92,6 +97,7 @@ class Column:
     categories: np.ndarray | None = None  # objects, (n_categories,): the texts of the codes
     is_rising: bool | None = None  # whether no value is less than the one before; None: not known
     n_equal: np.ndarray | None = None  # of rising values: how many equal the next, by EVENTS_PER_COUNT
+    complete_until: int | float | None = None  # of a clock: all events up to here are known; None: all
 
     @property
     def texts(self) -> np.ndarray:
@@ -103,6 +109,41 @@ class Column:
     def take(self, rows: np.ndarray | slice) -> Column:
         """Return the column restricted to these rows."""
         return replace(self, values=self.values[rows], is_rising=None, n_equal=None)
+
+
+def nulls(column: Column) -> np.ndarray:
+    """Return whether each value is missing."""
+    kind, values = column.type.kind, column.values
+    if kind == FLOAT:
+        return np.isnan(values)
+    if kind in (TEXT, BOOLEAN):
+        return values < 0
+    if kind in (INTEGER, TIME, DURATION):
+        may_miss = column.type.nullable and values.dtype == np.int64  # else the least integer is a value
+        return values == NULL_INTEGER if may_miss else np.zeros(len(values), bool)
+    return np.array([_is_missing(value) for value in values], bool)
+
+
+def _is_missing(value: object) -> bool:
+    if value is None or value is pd.NA or value is pd.NaT:
+        return True
+    return not isinstance(value, np.ndarray) and bool(value != value)
+
+
+def plain_values(column: Column) -> np.ndarray:
+    """Return the values as Python objects, times as ticks; None is null."""
+    missing, values = nulls(column), column.values
+    if column.type.kind == TEXT:
+        plain = np.array([*column.texts, None], dtype=object)[values]
+    elif column.type.kind == BOOLEAN:
+        plain = (values == 1).astype(object)
+    elif column.type.kind == LIST or values.ndim != 1:
+        plain = np.empty(len(values), object)
+        plain[:] = list(values)
+    else:
+        plain = values.astype(object)
+    plain[missing] = None
+    return plain
 
 
 @dataclass(frozen=True)
@@ -303,6 +344,10 @@ class Source(Protocol):
 
     def vectors(self, name: str) -> np.ndarray:
         """Return an array column as a matrix, float64, (n_rows, length); missing values are NaN."""
+        ...
+
+    def decimals(self, name: str) -> Column:
+        """Return a column of decimals as integers that count its smallest digit."""
         ...
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:

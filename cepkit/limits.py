@@ -125,10 +125,8 @@ def bound_memory(limit: MemoryLimit, cure: str) -> Iterator[None]:
 
 
 def check_memory(n_bytes: int, what: str, *, is_held: bool = False) -> None:
-    """Raise if what is collected exceeds the limit of the surrounding `bound_memory` block.
-
-    Loops that collect results call this between two calls of a kernel. It takes about 0.1 µs.
-    """
+    """Raise if what is collected exceeds the limit of the surrounding `bound_memory` block."""
+    # Loops that collect results call this between two calls of a kernel. It takes about 0.1 µs.
     budget = _budget.get()
     if budget is not None:
         budget.check(n_bytes, what, is_held=is_held)
@@ -177,11 +175,8 @@ def size_text(n_bytes: int) -> str:
 
 
 def free_memory() -> int | None:
-    """Return how many bytes this process can still take, or None if the system does not say.
-
-    It is the least of the free memory of the machine, of its control group, and of ``ulimit -v``.
-
-    """
+    """Return how many bytes this process can still take, or None if the system does not say."""
+    # It is the least of the free memory of the machine, of its control group, and of ``ulimit -v``.
     known = [
         free for free in (_free_of_machine(), *_free_of_groups(), _free_of_process()) if free is not None
     ]

@@ -137,10 +137,8 @@ def run_on_threads(
     on_wait: Callable[[], None] | None = None,
     stop: Callable[[], None] | None = None,
 ) -> list[T]:
-    """Return ``[work(0), …, work(n - 1)]``, computed on threads.
-
-    Cancelling the caller's work cancels the work of all threads.
-    """
+    """Return ``[work(0), …, work(n - 1)]``, computed on threads."""
+    # Cancelling the caller's work cancels the work of all threads.
     own = Cancellation(_current.get())
     found: list = [None] * n
     numbers, errors = iter(range(n)), []
@@ -202,11 +200,9 @@ def run_on_threads(
 
 
 class ShareDone:
-    """Counts events, and reports the finished share of the work about ten times a second.
+    """Counts events, and reports the finished share of the work about ten times a second."""
 
-    Call it with the number of events done since the last call, from any thread.
-
-    """
+    # Call it with the number of events done since the last call, from any thread.
 
     def __init__(self, n_events: int, report: Callable[[float], None]):
         self._n_events, self._report = n_events, report
@@ -233,6 +229,7 @@ class Progress:
         self.takes_checkpoints = takes_checkpoints
         self._total, self._what, self._has_unit = total, what, has_unit
         self._done, self._began, self._bar, self._output = 0.0, time.monotonic(), None, None
+        self._share = 0.0  # of this pass
         self._step = ""  # a step that cannot tell its share, such as compiling
         self._next = self._began + SILENT_S
         self._lock = threading.Lock()  # threads count, too
@@ -244,15 +241,17 @@ class Progress:
             self._draw_if_due()
 
     def reach(self, share: float | None) -> None:
-        """Set the finished share; None only shows that time passes. A smaller share begins a new pass."""
+        """Set the finished share; None only shows that time passes. A smaller share begins a new pass.
+
+        A pass fills what the bar has left, so that the bar never goes back.
+        """
         with self._lock:
-            now = time.monotonic()
             if share is not None:
-                done = min(1.0, share) * self._total
-                if done < self._done and self._bar is not None and not self._bar.disable:
-                    self._began = now  # the estimate for this pass is from its own pace
-                    self._bar.start_t = self._bar._time()
-                self._done = done
+                before = 0.0 if share < self._share else self._share
+                if before < 1.0:
+                    gain = max(0.0, share - before) / (1.0 - before)
+                    self._done = min(self._total, self._done + (self._total - self._done) * gain)
+                self._share = share
             self._draw_if_due()
 
     def tick(self, step: str) -> None:
@@ -372,12 +371,9 @@ def _beside(watch: Callable[[threading.Event], None], name: str) -> Iterator[Non
 
 @contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """Let Ctrl-C wait until the block has ended, such as a compilation.
-
-    Ctrl-C would stop numba and LLVM at any line. Then numba stays half imported, the interrupt is lost, or
-    the process crashes.
-
-    """
+    """Let Ctrl-C wait until the block has ended, such as a compilation."""
+    # Ctrl-C would stop numba and LLVM at any line. Then numba stays half imported, the interrupt is lost, or
+    # the process crashes.
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
@@ -394,11 +390,8 @@ def interrupts_wait() -> Iterator[None]:
 
 @contextmanager
 def watch_spark(what: str) -> Iterator[None]:
-    """Show a progress bar for the Spark jobs of a block: the share of their tasks that are finished.
-
-    Spark's status tracker counts the tasks of all running jobs. Spark Connect has none, so there is no bar.
-
-    """
+    """Show a progress bar for the Spark jobs of a block: the share of their tasks that are finished."""
+    # Spark's status tracker counts the tasks of all running jobs. Spark Connect has none, so there is no bar.
     with show_progress(what, takes_checkpoints=False) as progress:
         context = getattr(
             getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None

@@ -1,7 +1,6 @@
 """The benchmarks run at small sizes, peers give the same answers, and no setting of ours speeds them up."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 FOLDER = Path(__file__).with_name("benchmarks")
 sys.path.append(str(FOLDER))
 import cases  # noqa: E402
+import sequences  # noqa: E402
 from children import answer_of, without_settings  # noqa: E402
 from rows import Options  # noqa: E402
 from run import TABLES, measures  # noqa: E402
@@ -61,27 +61,6 @@ def test_first_queries_are_timed(tmp_path):
     assert all(value > 0 for value in row["figures"].values())
 
 
-# Machine code and threads would make no difference to what this finds.
-SMALL = f"""
-import sys
-sys.path.insert(0, {str(FOLDER)!r})
-import agents, sequence_kernels as kernels
-parts = [
-    kernels.counted(1, n=3000, windows=(500,)), kernels.large(1, n=500, windows=(100, 200)),
-    kernels.unary(1, n=1000, windows=(10, 100)), kernels.closures(1, n=200, within=60),
-    kernels.shapes(n_queries=4, n=300, within=40), kernels.enumerated(n=400, within=60, most=1000),
-    agents.two_threads(1, n=150, within=20), agents.beside_auto(1, sizes=((100, 20),)),
-    agents.simulated(1, n=150, within=20, threads=(6,)),
-    agents.predicted(1, n=100, n_arrays=60, within=15), agents.traced(1, n=100, within=15),
-]
-for part in parts:
-    rows = list(part)
-    assert rows and all(str(row).startswith(row.name) and min(row.figures.values()) >= 0 for row in rows)
-"""
-
-
-@pytest.mark.slow
-def test_kernels_and_agents_are_measured():
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    run = subprocess.run([sys.executable, "-c", SMALL], env=environment, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
+def test_numbers_and_samples_of_many_matches_are_measured():
+    rows = [*sequences.counted(1, n=300, within=60), *sequences.drawn(1, n=300, windows=(30, 100))]
+    assert len(rows) == 4 and all(min(row.figures.values()) >= 0 for row in rows)

@@ -18,8 +18,8 @@ PAPERS = PACKAGE.parent / "notebooks" / "papers"
 # Rooms by floor, from the ground up. A room is a folder or a loose module; rooms of one floor do not know
 # each other. The imports inside functions and under TYPE_CHECKING count as well.
 FLOORS = (
-    ("errors", "_shipped"),
-    ("cache",),
+    ("errors",),
+    ("cache", "doors"),
     ("events", "progress", "limits", "kernels", "datasets"),
     ("language",),
     ("compile",),
@@ -37,6 +37,7 @@ FLOORS = (
         "siddhiql",
         "idioms",
         "translation",
+        "detection",
     ),
     ("api",),
     ("accessor",),
@@ -47,16 +48,10 @@ FLOORS = (
 SUB_FLOORS = {
     "language": (("expressions",), ("regex", "match_recognize", "siddhi"), ("sequences",)),
     "compile": (("shared",), ("regex", "sequences", "match_recognize"), ("counting", "interpreted")),
-    "engines": (
-        ("shared",),
-        ("measures", "interpreted"),
-        ("match_recognize",),
-        ("counting", "next"),
-    ),
-    "parallel": (("compile",), ("plots",), ("agents",), ("engine",)),
-    "shedding": (("tree",), ("model",), ("strategies",), ("simulation", "plots"), ("live",)),
-    "plots": (("stills",), ("automata",), ("timeline",)),
-    "streaming": (("operators",), ("spark",)),
+    "engines": (("shared",), ("measures", "interpreted"), ("match_recognize",), ("counting",)),
+    "parallel": (("agents",),),
+    "shedding": (("tree",), ("model",), ("strategies",), ("simulation",), ("live",)),
+    "streaming": (("spark",),),
 }
 MOST_ROOMS, MOST_LOOSE, MOST_FILES = 28, 8, 16
 MOST_LINES_OF_PAPERS = 9_000
@@ -220,7 +215,7 @@ def test_kernels_import_numpy_and_numba_only():
         if module.startswith("kernels."):
             allowed = {"__future__", "numpy", "numba", "math", "typing", "functools"}
             # Atomic steps are written in the compiler's own words, and for Python with a lock.
-            allowed |= {"llvmlite", "sys", "threading", "time"} if module == "kernels.atomic" else set()
+            allowed |= {"llvmlite", "sys", "threading", "time"} if module == "kernels.wings.atomic" else set()
             # One module keeps their machine code.
             allowed |= (
                 {"hashlib", "llvmlite", "pathlib", "pickle", "sys"} if module == "kernels.jit" else set()
@@ -290,13 +285,10 @@ def test_importing_the_package_loads_the_accessor_only():
         "cepkit",
         "cepkit.accessor",
         "cepkit.commands",
-        "cepkit.commands.starting",
         "cepkit.errors",
         "cepkit.planning",
         "cepkit.planning.queries",
-        "cepkit.planning.wings",
-        "cepkit.results",
-        "cepkit.results.doors",
+        "cepkit.doors",
     }
     heavy = {"anywidget", "ipywidgets", "numba", "plotly", "matplotlib", "tqdm", "scipy", "lark", "pyspark"}
     assert not loaded & heavy

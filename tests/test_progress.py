@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
@@ -33,6 +32,7 @@ from cepkit.progress import (
     watch_spark,
 )
 from tests.support.long_work import CALL, WORKS, N, events, matches
+from tests.support.sizes import seeds
 from tests.support.waiting import wait_until
 
 LONG_S = 120  # a test fails after this time
@@ -209,43 +209,6 @@ def test_cancelled_work_can_be_done_again():
         assert few.count() == int(sum(few.count_by_last()["count"]))
 
 
-INTERRUPTED = """
-import os, signal, sys, threading, time, warnings
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
-warnings.simplefilter("ignore")
-from cepkit.compile.shared.loading import load
-from tests.support.long_work import WORKS
-work, main, over = WORKS[{name!r}], threading.main_thread(), threading.Event()
-def interrupt():
-    while not any(thread.name.startswith("cepkit worker") for thread in threading.enumerate()):
-        time.sleep(0.001)
-    time.sleep({wait!r})
-    os.kill(os.getpid(), signal.SIGINT)
-for attempt in range(3):
-    others = threading.Thread(target=interrupt, daemon=True)
-    others.start()
-    try:
-        work()
-    except KeyboardInterrupt:
-        print(sum(thread.name.startswith("cepkit worker") for thread in threading.enumerate()), flush=True)
-"""
-
-
-@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
-@pytest.mark.parametrize("name", ["sequential", "state", "data", "regex"])
-def test_ctrl_c_leaves_no_thread(name):
-    """Whenever it comes: the thread that waits for the others notices it at once."""
-    root = Path(__file__).resolve().parents[1]
-    environment = {
-        **os.environ, "CEPKIT_THREADS": "3", "NUMBA_DISABLE_JIT": "0", "PYTHONPATH": str(root),
-    }  # fmt: skip
-    script = INTERRUPTED.format(name=name, wait=0.3)
-    child = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=10 * LONG_S
-    )
-    assert child.stdout.split() == ["0"] * 3, child.stderr
-
-
 # --- progress bars -----------------------------------------------------------------------------------------
 
 
@@ -271,10 +234,34 @@ def test_checkpoints_move_the_bar_of_the_block_around_them(clock, capsys):
             assert (bar._bar is None) == (clock[0] < 1.0)
         assert bar._bar.n == 0.9 and bar._bar.total == 1.0
         clock[0] = 3.0
-        checkpoint(0.25)  # a second pass
-        assert bar._bar.n == 0.25
+        checkpoint(0.25)  # a second pass fills what is left
+        assert bar._bar.n == pytest.approx(0.925)
     assert "counting matches:  90%" in capsys.readouterr().err
     checkpoint(0.5)
+
+
+@pytest.mark.parametrize("seed", seeds(5, 50))
+def test_the_bar_never_goes_back(seed, clock, capsys):
+    """Also when a pass begins again, when a share is 1 too soon, and when it is less than 0."""
+    rng = Random(seed)
+    seen = [0.0]
+    with show_progress("searching", rng.choice([None, 1000])) as bar:
+        for _ in range(rng.randint(1, 5)):
+            shares = [k / 40 for k in range(rng.randint(1, 41))]
+            for share in [rng.choice([0.0, -0.0, -1e-9]), *shares, *[1.0] * rng.randint(0, 1)]:
+                clock[0] += 0.5
+                bar.reach(share)
+                assert seen[-1] <= bar._done <= bar._total
+                seen.append(bar._done)
+    assert not re.search(r"-\d+%|Warning", capsys.readouterr().err)
+
+
+def test_the_bar_of_a_single_pass_has_its_share(clock, capsys):
+    with show_progress("searching") as bar:
+        for k in range(100):
+            clock[0] += 0.1
+            bar.reach(k / 100)
+            assert bar._done == pytest.approx(k / 100)
 
 
 def test_the_estimate_counts_the_silent_second(clock, capsys):
@@ -329,15 +316,20 @@ def test_the_bar_says_what_takes_so_long(total, monkeypatch, capsys):
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_ctrl_c_waits_for_the_end_of_a_compilation():
-    steps, before = [], signal.getsignal(signal.SIGINT)  # Spark has a handler of its own
-    with pytest.raises(KeyboardInterrupt):
-        with interrupts_wait(), interrupts_wait():
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.05)
-            steps.append("to the end")
-        steps.append("never")
-    assert steps == ["to the end"]
-    assert signal.getsignal(signal.SIGINT) is before
+    steps = []
+    # Spark has a handler of its own, and a job in the background ignores Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            with interrupts_wait(), interrupts_wait():
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.05)
+                steps.append("to the end")
+            steps.append("never")
+        assert steps == ["to the end"]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_query_says_that_it_compiles(monkeypatch, capsys):

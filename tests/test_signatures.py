@@ -9,8 +9,7 @@ import pytest
 import cepkit as cep
 from cepkit.results.found import FoundResult
 from cepkit.results.in_memory import FoundMatches
-from cepkit.results.match_recognize.memory import RowsInMemory
-from cepkit.results.match_recognize.windows import RowWindowInMemory
+from cepkit.results.match_recognize.memory import RowsInMemory, RowWindowInMemory
 from cepkit.results.matches import Matches, SparkMatches
 from cepkit.results.query_found import RegexFound, SequenceFound
 from cepkit.results.spark.found import SparkFound
@@ -23,7 +22,7 @@ from cepkit.streaming.stream import Stream
 QUESTIONS = {
     "query", "count", "__len__", "__bool__", "__iter__", "__getitem__", "head", "sample", "take",
     "chunks", "write_parquet", "aggregate", "count_by_last", "lineage", "tag", "to_frame", "plot", "view",
-    "explore", "run", "engine",
+    "explore", "run", "engine", "undecided",
 }  # fmt: skip
 OF_STREAMS = {
     "push", "flush", "close", "events", "matches", "keys", "evicted", "ended", "retained", "result_schema",

@@ -30,6 +30,7 @@ USED_ELSEWHERE = {
     ("spark", "protobuf"): "pyspark, for transformWithState",
     ("lab", "jupyterlab"): "a program",
     ("lab", "notebook"): "a program",
+    **{("docs", name): "the site" for name in ("sphinx", "myst-nb", "numpydoc", "pydata-sphinx-theme")},
     ("dev", "nbval"): "pytest --nbval",
     ("dev", "ruff"): "a program",
     ("dev", "pyright"): "a program",

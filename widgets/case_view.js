@@ -63,7 +63,7 @@ function render({ model, el }) {
       "show",
     );
     show.append(node("span", "mark", mark), node("span", "wish", WISHES[must]), node("span", "label", label));
-    show.setAttribute("aria-label", `must ${must ? "match" : "not match"}, ${word}: ${label}. ${text}`);
+    show.removeAttribute("aria-label"); // its text is its name
     show.onkeydown = ({ key }) => {
       if (key === "Delete") wish({ act: "drop", number: k }); // false would take other keys away
     };

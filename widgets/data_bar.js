@@ -1,4 +1,4 @@
-// The head of the explorer: selectors for columns, strategy and measures, and the shown key.
+// The head of the explorer: a sentence with the chosen columns, the shown key, and buttons that open parts.
 const SEARCH_PAUSE_MS = 150;
 const BETWEEN_MS = 2000; // a quiet time between two questions
 const ANSWER_MS = 5000; // how long the kernel may take to answer an action of the user
@@ -7,6 +7,23 @@ const ORDERS = [
   ["most", "most matches first"],
   ["fewest", "fewest matches first"],
 ];
+const PARTS = [
+  ["reasons", "Why not", "Why the clicked event is in no match"],
+  ["nfa", "Automaton", "The states of the query"],
+  ["funnel", "Funnel", "How many partial matches reach each step"],
+  ["stepper", "Steps", "The stream, event by event"],
+  ["cases", "Cases", "Rows that must match, or must not"],
+  ["take", "Take away", "Files, pictures and code"],
+];
+// The words before a choice: with a chosen column, and without.
+const LEADS = {
+  partition_by: ["by", "by"],
+  order_by: ["in order of", "in"],
+  event_type: ["types from", "types from"],
+  value: ["· drawn:", "· drawn:"],
+};
+const TAILS = { partition_by: ",", order_by: ";" };
+const EMPTY = { partition_by: "no key", order_by: "the order of the rows" };
 const GONE = {
   restarted: "The kernel was restarted. The board shows its last state; run the cell again to continue.",
   dead: "The kernel died. The board shows its last state; restart the kernel and run the cell again.",
@@ -22,7 +39,26 @@ function render({ model, el }) {
   const gone = node("p", "gone");
   gone.setAttribute("role", "alert");
   gone.hidden = true;
-  root.append(fields, line, gone);
+  const doors = node("div", "doors");
+  doors.setAttribute("role", "group");
+  doors.setAttribute("aria-label", "Parts to open");
+  const openPart = (id) => send(model, { opened: model.get("opened") === id ? "" : id });
+  doors.append(
+    ...PARTS.map(([id, title, about]) =>
+      Object.assign(
+        button(title, about, () => openPart(id), "door"),
+        { value: id },
+      ),
+    ),
+  );
+  const drawDoors = () => {
+    root.dataset.opened = model.get("opened");
+    for (const door of doors.children) {
+      door.removeAttribute("aria-label"); // its text is its name
+      door.setAttribute("aria-pressed", door.value === model.get("opened"));
+    }
+  };
+  root.append(fields, line, doors, gone);
   el.append(root);
 
   // --- one popup at a time, below the button that opened it
@@ -90,7 +126,7 @@ function render({ model, el }) {
     return made;
   };
   const many = (field) => {
-    const text = field.chosen.join(", ") || field.empty;
+    const text = field.chosen.join(", ") || (EMPTY[field.name] ?? field.empty);
     const made = button("", field.label, () =>
       open(field.name, field.label, (panel) => boxes(panel, field.name)),
     );
@@ -148,20 +184,37 @@ function render({ model, el }) {
       if (focused) [...list.querySelectorAll("input")].find((one) => one.value === focused)?.focus();
     };
   };
+  const options = button("⋯", "Strategy and measures", () => {
+    options.ariaExpanded = root.classList.toggle("all");
+  });
+  options.className = "options";
+  options.ariaExpanded = false;
   const drawFields = () => {
     const focused = fields.contains(document.activeElement) && document.activeElement.closest(".field");
     const name = focused && focused.dataset.name;
+    const isSql = model.get("language") === "SQL";
+    const isSaid = ({ locked }) => !locked || (isSql ? !/AFTER|DEFINE/.test(locked) : !/^only/.test(locked));
+    const shown = model.get("fields").filter(isSaid);
     fields.replaceChildren(
-      ...model.get("fields").map((field) => {
-        const made = node("div", field.needed ? "field needed" : "field");
+      node("b", "rows", model.get("rows")),
+      ...shown.map((field, k) => {
+        const made = node("span", field.needed ? "field needed" : "field");
+        made.classList.toggle("option", !LEADS[field.name]);
         const control = field.many ? many(field) : single(field);
         control.disabled = Boolean(field.locked);
         if (!field.many) control.setAttribute("aria-label", field.label);
         if (field.locked) control.title = `${field.label}: ${field.locked}`;
         made.dataset.name = field.name;
-        made.append(node("span", "label", field.label), control);
+        const [lead, without] = LEADS[field.name] ?? [field.label, field.label];
+        const tail = shown[k + 1]?.name === "value" ? "" : (TAILS[field.name] ?? "");
+        made.append(
+          node("span", "label", field.chosen.length ? lead : without),
+          control,
+          node("span", "tail", tail),
+        );
         return made;
       }),
+      options,
     );
     if (name) fields.querySelector(`[data-name="${name}"]`)?.querySelector("select, button")?.focus();
     if (popup && fieldOf(popup.name)) {
@@ -247,11 +300,12 @@ function render({ model, el }) {
   );
   const on = button("▶", "Next key", () => go({ step: 1 }), "step");
   const steps = addSteps(model, { open, close });
-  const [matches, note, about] = ["matches", "note-of-choice", "about"].map((name) => node("span", name));
+  const [matches, note] = ["matches", "note-of-choice"].map((name) => node("span", name));
   note.setAttribute("role", "status");
   shown.dataset.opens = "key";
   shown.setAttribute("aria-haspopup", "dialog");
-  line.append(back, shown, on, matches, note, about, steps.box);
+  line.append(back, shown, on, matches, note);
+  fields.after(steps.box, node("i", "break"));
 
   const drawLine = () => {
     const { text, place: at, n, matches: told } = model.get("key");
@@ -268,7 +322,6 @@ function render({ model, el }) {
     shown.title = `${text ?? ""}${where}`;
     matches.textContent = told ?? "";
     note.textContent = note.title = model.get("note");
-    about.textContent = [model.get("language"), model.get("rows")].filter(Boolean).join("\n");
     if (popup?.name === "key") isKeyed ? find(model.get("wanted_keys")) : close();
   };
   const drawKeys = () => popup?.name === "key" && popup.draw();
@@ -331,8 +384,9 @@ function render({ model, el }) {
   const unwatch = watch(model, {
     fields: drawFields,
     key: drawLine,
-    language: drawLine,
-    rows: drawLine,
+    language: drawFields,
+    rows: drawFields,
+    opened: drawDoors,
     note: drawLine,
     found: drawKeys,
     steps: steps.draw,
@@ -341,6 +395,7 @@ function render({ model, el }) {
   });
   drawFields();
   drawLine();
+  drawDoors();
   if (isDisconnected()) lose("restarted");
   return () => {
     unwatch();

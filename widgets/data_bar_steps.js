@@ -30,7 +30,7 @@ function addSteps(model, { open, close }) {
   const buttons = OF_STEPS.map(([what, sign, word]) =>
     button(sign, word, () => model.get("steps")[what] && wishStep(model, what), `step ${what}`),
   );
-  const history = button("", "Past queries", () => open("runs", "Past queries", list), "opens");
+  const history = button("", "History: past queries", () => open("runs", "Past queries", list), "opens");
   history.dataset.opens = "runs";
   history.setAttribute("aria-haspopup", "dialog");
   history.append(node("span", "text", "History"), node("span", "arrow", "▾"));

@@ -55,6 +55,9 @@ const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const number = (value, digits = 4) =>
   Number(value.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 12 });
 
+// Return a count with its noun in the singular or plural.
+const counted = (n, noun) => `${number(n, 15)} ${noun}${n === 1 ? "" : noun.endsWith("ch") ? "es" : "s"}`;
+
 // Return round numbers from low to high, at most one more than `most`.
 function ticks(low, high, most) {
   const raw = (high - low) / most;

@@ -16,10 +16,10 @@ function render({ model, el }) {
   note.setAttribute("aria-live", "polite");
   head.append(
     node("h4", "", "Funnel"),
-    ...["partial matches", "of the first", "kept"].map((text) => node("span", "", text)),
+    ...["partial matches", "of first", "of before"].map((text) => node("span", "", text)),
   );
-  head.children[2].classList.add("share");
-  head.lastChild.title = "share of the previous step that reaches this one";
+  head.children[2].title = "ratio to the first step";
+  head.children[3].title = "ratio to the step before";
   root.append(head, list, note);
   el.append(root);
 
@@ -33,19 +33,16 @@ function render({ model, el }) {
     bar.append(fill);
     const amount = node("span", "amount");
     amount.append(bar, node("span", "n", stage.n));
-    const kept = stage.selectivity == null ? "" : percent(stage.selectivity);
-    // A label that begins like the one of the previous step shows only its end.
-    const isLonger = k > 0 && stage.label.startsWith(model.get("stages")[k - 1].label);
-    const label = node("span", isLonger ? "label tail" : "label");
-    label.append(node("bdi", "", stage.label));
-    row.append(label, amount, node("span", "share", percent(stage.share)), node("span", "kept", kept));
-    row.firstChild.title = stage.label;
+    const kept = stage.kept == null ? "" : percent(stage.kept);
+    row.append(
+      node("span", "label", stage.label),
+      amount,
+      node("span", "share", percent(stage.share)),
+      node("span", "kept", kept),
+    );
+    row.title = stage.note;
     row.id = `${id}-${k}`;
     row.setAttribute("role", "option");
-    row.setAttribute(
-      "aria-label",
-      `${stage.label}: ${stage.n} partial matches, ${percent(stage.share)} of the first${kept && `, ${kept} kept`}`,
-    );
     row.onclick = () => choose(model.get("selected") === k ? null : k);
     return row;
   };

@@ -46,7 +46,7 @@ function columnHead({ name, align, kind, zone }, act) {
   // The group of bars has the name of the column.
   const words = (k) => {
     const { label, n, kept } = head.bars[k];
-    const many = (count) => `${count.toLocaleString("en")} ${count === 1 ? "match" : "matches"}`;
+    const many = (count) => counted(count, "match");
     return `${label}: ${kept === n ? many(n) : `${kept.toLocaleString("en")} of ${many(n)}`}`;
   };
   const paintBrush = () => {

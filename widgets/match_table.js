@@ -20,16 +20,18 @@ function render({ model, el }) {
   const clear = button("Clear filters", "Remove all filters", () => filterAll({}), "clear");
   const chooser = button("Columns", "Choose the shown columns", () => toggleMenu(), "chooser");
   chooser.setAttribute("aria-haspopup", "dialog");
-  head.append(node("h4", "title", "Matches"), total, outdated, zone, clear, chooser, order);
+  head.append(node("h4", "title", "Matches"), total, outdated, note, zone, clear, chooser, order);
 
   const frame = node("div", "frame");
   frame.tabIndex = 0;
+  frame.setAttribute("role", "group");
+  frame.setAttribute("aria-label", "Matches; up and down choose one, page keys turn the page");
   const table = node("table");
   const header = node("tr");
   const body = node("tbody");
   const top = node("thead");
   table.setAttribute("role", "grid");
-  table.setAttribute("aria-label", "Matches; up and down choose one, page keys turn the page");
+  table.setAttribute("aria-label", "Matches");
   top.append(header);
   table.append(top, body);
   frame.append(table, node("p", "hint"));
@@ -45,7 +47,8 @@ function render({ model, el }) {
   Object.assign(field, { type: "text", inputMode: "numeric" });
   field.setAttribute("aria-label", "Page");
   foot.append(...back, field, of, ...on);
-  root.append(head, frame, foot, note);
+  head.append(foot);
+  root.append(head, frame);
   el.append(root);
 
   const turn = (to) => {
@@ -296,8 +299,8 @@ function render({ model, el }) {
     total.title = total.textContent;
     outdated.textContent = outdated.title = model.get("outdated");
     outdated.hidden = !outdated.textContent;
-    const isFound = n !== "" && n !== "0";
-    const empty = n === "0" ? "No matches." : isFound ? "" : "The matches of the query appear here.";
+    const without = model.get("busy") ? "Running …" : "Not run yet.";
+    const empty = n === "0" ? "No match." : n === "" ? without : "";
     const hint = filtered && n !== "0" ? "No match passes the filters. Change or clear them." : empty;
     frame.lastChild.textContent = model.get("rows").length ? "" : hint;
     const ending = last();

@@ -1,5 +1,5 @@
 // The automaton of a query, laid out by Python, with live partial matches and the path of a match.
-// Lengths in px, the same as in cepkit/widgets/nfa_view.py.
+// Lengths in px, the same as in cepkit/widgets/panels.py.
 const RADIUS = 17;
 const RING = 4;
 const START_ARROW = 26;
@@ -52,13 +52,17 @@ function render({ model, el }) {
       const tip = x - RADIUS - RING;
       arrow(group, `M${tip - START_ARROW},${y}H${tip - ARROW}`);
     }
-    if (state.tooltip) shape("title", {}, group, state.tooltip);
+    // The name of a button has its whole text. So the tooltip and the number are outside of the button.
+    group.place = shape("g", {});
+    if (state.tooltip) shape("title", {}, group.place, state.tooltip);
+    group.place.append(group);
     shape("circle", { class: "halo", cx: x, cy: y, r: RADIUS + RING + 4 }, group);
     shape("circle", { class: "disc", cx: x, cy: y, r: RADIUS }, group);
     if (state.is_final) shape("circle", { class: "ring", cx: x, cy: y, r: RADIUS + RING }, group);
     label(group, "name", x, y + 4.5, state.label ?? id);
-    shape("rect", { class: "badge", y: y + RADIUS + RING + 3, height: 16, rx: 8 }, group);
-    write(group, "count", x, y + RADIUS + RING + 15, "");
+    group.badge = shape("g", { class: "badges", "aria-hidden": "true" }, group.place);
+    shape("rect", { class: "badge", y: y + RADIUS + RING + 3, height: 16, rx: 8 }, group.badge);
+    write(group.badge, "count", x, y + RADIUS + RING + 15, "");
     group.onclick = () => choose(model.get("selected") === id ? null : id);
     group.onkeydown = (event) => {
       const ids = [...groups.keys()];
@@ -92,7 +96,7 @@ function render({ model, el }) {
       label(group, "label", transition.x, transition.y, transition.label ?? "");
     }
     groups = new Map(states.map((state) => [state.id, drawState(state)]));
-    svg.append(...groups.values());
+    svg.append(...[...groups.values()].map((group) => group.place));
     frame.replaceChildren(
       states.length
         ? svg
@@ -128,8 +132,9 @@ function render({ model, el }) {
       if (!group) return; // the states come first, their marks in a later message
       const count = n.get(id) ? Number(n.get(id)).toLocaleString("en") : "";
       const width = 7 * count.length + 10;
-      const [badge, text] = [group.querySelector(".badge"), group.querySelector(".count")];
+      const [badge, text] = [...group.badge.children];
       group.classList.toggle("live", count !== "");
+      group.badge.classList.toggle("live", count !== "");
       group.classList.toggle("lit", lit.has(id));
       group.classList.toggle("chosen", chosen === id);
       badge.setAttribute("width", width);
@@ -142,7 +147,7 @@ function render({ model, el }) {
         state.tooltip,
         state.is_start && "start",
         state.is_final && "a match ends here",
-        count && `${count} live partial matches`,
+        n.get(id) && counted(Number(n.get(id)), "live partial match"),
         lit.has(id) && "the selected match passes it",
       ];
       group.setAttribute("aria-label", words.filter(Boolean).join(", "));

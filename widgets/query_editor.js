@@ -9,8 +9,7 @@ const STATES = {
 const PAUSE_MS = 150; // without a key, before the text is sent
 const CALM_MS = 600; // a failure is not shown while a person still types
 const SKELETON = `
-  <div class="head"><h4>Query</h4><span class="state" role="status"></span><button type="button" class="cancel">Cancel</button>
-    <details class="code"><summary title="Python cell that finds these matches">Python cell</summary><button type="button" class="copy">Copy</button><pre class="cell"></pre></details></div>
+  <div class="head"><h4>Query</h4><span class="state" role="status"></span><button type="button" class="cancel">Cancel</button></div>
   <div class="progress" role="progressbar" aria-label="Progress of the run"></div>
   <div class="work"><div class="editor"><pre class="under" aria-hidden="true"></pre>
     <textarea class="area" spellcheck="false" autocapitalize="off" autocomplete="off" aria-label="Text of the query"></textarea></div>
@@ -21,15 +20,14 @@ const SKELETON = `
 
 function render({ model, el }) {
   const root = Object.assign(node("section", "cepkit-query_editor"), { innerHTML: SKELETON });
-  const [state, cancel, progress, under, area, columns, offers, sentence, message, code, copy, cell] =
-    "state cancel progress under area columns offers sentence message code copy cell"
+  const [state, cancel, progress, under, area, columns, offers, sentence, message] =
+    "state cancel progress under area columns offers sentence message"
       .split(" ")
       .map((name) => root.querySelector(`.${name}`));
   root.setAttribute("aria-label", "Query");
   message.id = `query-${Math.random().toString(36).slice(2)}`;
   area.setAttribute("aria-describedby", message.id);
-  for (const part of [area, cancel, message, copy, root.querySelector("summary")])
-    part.setAttribute(KEEPS_KEYS, "true");
+  for (const part of [area, cancel, message]) part.setAttribute(KEEPS_KEYS, "true");
   el.append(root);
 
   let timer = 0; // until the text is sent
@@ -90,7 +88,8 @@ function render({ model, el }) {
     message.classList.toggle("failing", hasFailed);
     const many =
       marks.length > 1 ? `error ${k + 1} of ${marks.length}; move the cursor to an error to read it\n` : "";
-    const [first, ...others] = (marks.length ? `${many}${marks[k].message}` : said).split("\n");
+    const notes = now === "done" ? said.split("; ").slice(1).join("; ") : said; // the head says the first part
+    const [first, ...others] = (marks.length ? `${many}${marks[k].message}` : notes).split("\n");
     const rest = others.map((line) => `\n${line}`).join("");
     message.replaceChildren(node("span", "says", first), rest); // only lines of the query need their columns
     message.classList.toggle("quiet", !marks.length);
@@ -214,14 +213,17 @@ function render({ model, el }) {
     const [mark, word] = STATES[now] ?? STATES.idle;
     const percent = now === "running" && share != null ? ` ${Math.floor(100 * share)} %` : "";
     began = now === "running" ? (began ?? performance.now()) : null;
-    state.replaceChildren(node("i", `mark ${now}`, mark), `${word}${percent}`, node("span", "seconds"));
+    const first = now === "done" ? model.get("status").message.split("; ")[0] : "";
+    state.replaceChildren(
+      node("i", `mark ${now}`, mark),
+      first || `${word}${percent}`,
+      node("span", "seconds"),
+    );
     drawSeconds();
     cancel.classList.toggle("hidden", now !== "running");
     progress.className = `progress ${now} ${share == null ? "unknown" : ""}`;
     progress.style.setProperty("--share", now === "running" ? (share ?? 1) : 0);
     progress.ariaValueNow = percent ? Math.floor(100 * share) : null;
-    cell.textContent = model.get("code");
-    code.classList.toggle("hidden", !model.get("code"));
     tell();
   };
   const receive = () => {
@@ -241,15 +243,6 @@ function render({ model, el }) {
     help.show();
   };
   cancel.onclick = () => send(model, { cancel: model.get("cancel") + 1 });
-  copy.onclick = () => {
-    const range = document.createRange();
-    range.selectNodeContents(cell);
-    getSelection().removeAllRanges();
-    getSelection().addRange(range);
-    copy.textContent = document.execCommand("copy") ? "Copied" : "Press Ctrl+C";
-  };
-  copy.onblur = () => (copy.textContent = "Copy");
-
   const unwatch = watch(model, {
     text: receive,
     errors: () => [paint(), say()],
@@ -261,7 +254,6 @@ function render({ model, el }) {
     marked: paint,
     columns: drawColumns,
     status: drawStatus,
-    code: drawStatus,
   });
   receive();
   drawColumns();

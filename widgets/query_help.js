@@ -11,7 +11,7 @@ const TABS = [
 function addSide(root, columns, model, { insert, replace, isEmpty, group }) {
   const side = node("div", "side");
   const top = make("div", "top", side);
-  const tabs = make("div", "tabs", top);
+  const tabs = make("div", "tabs", root.querySelector(".head"));
   tabs.setAttribute("role", "tablist");
   tabs.setAttribute("aria-label", "Help");
   columns.replaceWith(side);
@@ -23,7 +23,8 @@ function addSide(root, columns, model, { insert, replace, isEmpty, group }) {
   const entries = make("div", "entries", sheet);
   const panels = { columns, examples, sheet };
   side.append(columns, examples, sheet);
-  let wanted = null; // the tab that the person chose; null follows the text
+  let wanted = null; // the tab that the person chose, or "none"; null follows the text
+  let now = "none"; // the tab that is open
 
   const buttons = Object.fromEntries(
     TABS.map(([name, title]) => {
@@ -31,7 +32,7 @@ function addSide(root, columns, model, { insert, replace, isEmpty, group }) {
       Object.assign(tab, { type: "button" });
       tab.setAttribute("role", "tab");
       tab.onclick = () => {
-        wanted = name;
+        wanted = now === name ? "none" : name;
         show();
         const own = entries.children[group()];
         if (own) entries.scrollTop = own.offsetTop - entries.offsetTop;
@@ -53,17 +54,17 @@ function addSide(root, columns, model, { insert, replace, isEmpty, group }) {
       examples: model.get("examples").length > 0,
       sheet: model.get("sheet").length > 0,
     };
-    const own = isEmpty() ? "examples" : "columns";
-    const now = has[wanted] ? wanted : has[own] ? own : "columns";
-    tabs.hidden = !has.examples && !has.sheet;
+    const own = isEmpty() && has.examples ? "examples" : "none";
+    now = wanted === "none" || has[wanted] ? wanted : own;
     for (const [name] of TABS) {
       panels[name].hidden = name !== now;
       buttons[name].hidden = !has[name];
       buttons[name].setAttribute("aria-selected", name === now);
-      buttons[name].tabIndex = name === now ? 0 : -1;
+      buttons[name].tabIndex = name === (now === "none" ? "columns" : now) ? 0 : -1;
     }
-    find.hidden = now !== "sheet";
-    root.classList.toggle("helping", now !== "columns");
+    side.hidden = now === "none";
+    top.hidden = now !== "sheet";
+    root.classList.toggle("helping", now !== "none");
     root.classList.toggle("reading", now === "sheet");
   };
   const walks = (panel) =>

@@ -38,7 +38,6 @@ function render({ model, el }) {
       }),
     );
     const isEmpty = !lines.length && !model.get("title");
-    root.classList.toggle("unasked", isEmpty && !model.get("note"));
     if (isEmpty) list.append(node("li", "hint", HINT));
   };
 

@@ -198,7 +198,7 @@ function render({ model, el }) {
         shape("rect", { ...place, ...shade }, body);
         const words = item.texts[i] ?? "";
         if (words && wide >= 6.5 * words.length + 6 && box.tall >= 14)
-          write(body, share > 0.55 ? "value over" : "value", l + wide / 2, y(r) + 3.5, words);
+          write(body, "value", l + wide / 2, y(r) + 3.5, words);
       });
     } else if (item.kind === "line") {
       const to = (values) => {

@@ -208,6 +208,7 @@ function render({ model, el }) {
       // Keep the page in place while the user drags a slider.
       if (list.children[k] !== row.box) list.insertBefore(row.box, list.children[k] ?? null);
     });
+    root.classList.toggle("none", !sliders.length);
     if (!sliders.length) list.append(node("p", "hint", HINT));
     cancelAnimationFrame(telling);
     telling = requestAnimationFrame(tellMore); // it reads places, which lays the page out

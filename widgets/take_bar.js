@@ -69,6 +69,7 @@ function render({ model, el }) {
     const focused = root.contains(document.activeElement) && document.activeElement.dataset.id;
     const buttons = model.get("items").map((item) => {
       const made = button(item.title, item.locked || item.note, () => take(item));
+      made.removeAttribute("aria-label"); // its text is its name
       made.dataset.id = item.id;
       made.disabled = Boolean(item.locked);
       made.ariaBusy = busy === item.id;

@@ -12,7 +12,7 @@ const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 const numberText = (value) => value.toLocaleString("en", { maximumSignificantDigits: value % 1 ? 12 : 21 });
 
 // Return how numbers from low to high are written: an offset and a power of ten keep their texts short.
-// cepkit/plots/timeline/axes.py does the same for still pictures.
+// cepkit/plots/timeline_axes.py does the same for still pictures.
 // `base` is what all numbers are after.
 function numberScale(low, high, base = 0n) {
   const span = high - low || Math.abs(high) || 1;

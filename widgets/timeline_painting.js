@@ -1,21 +1,20 @@
 // The elements of a timeline, its margins and its events. Python puts this text before timeline_view.js.
 const SKELETON = `
   <div class="head"><h4>Timeline</h4><label class="value">of <select aria-label="Column that is drawn"></select></label><span class="legend"><i class="key band"></i>match
-    <i class="key chosen"></i>selected match <i class="key cursor"></i>stepping</span> <span class="marked"><i class="key mark"></i><b></b></span><span class="controls"><button type="button" data-zoom="1.6" aria-label="Zoom out"
+    <i class="key chosen"></i>selected match <i class="key cursor"></i>stepping</span> <span class="marked"><i class="key mark"></i><b></b></span><span class="readout" role="status"></span><span class="note"></span><span class="controls"><button type="button" data-zoom="1.6" aria-label="Zoom out"
     title="Zoom out (-)">−</button><button type="button" data-zoom="0.625" aria-label="Zoom in" title="Zoom in (+)">+</button
     ><button type="button" data-zoom="1e99" title="Show all there is (0, or double click)">Whole</button
     ><button type="button" class="closer" title="Zoom to the selected match, and back (Z or Enter)">Match</button></span></div>
-  <div class="stage"><canvas tabindex="0" role="application" aria-roledescription="timeline"></canvas><p class="hint"></p><span class="note"></span></div>
-  <div class="strip"></div>
-  <div class="foot"><span class="readout" role="status"></span></div>`;
+  <div class="stage"><canvas tabindex="0" role="application" aria-roledescription="timeline"></canvas><p class="hint"></p></div>
+  <div class="strip"></div>`;
 // Margins around the events, in px.
 const TOP = 20;
-const BOTTOM = 50;
+const BOTTOM = 38;
 const RIGHT = 14;
 const NEAR = 8; // largest distance of a click from its event, in px
-const HINT = "Click an event to see why it is in no match. Drag moves, the wheel zooms.";
-const HINT_OF_MATCH = "Press Z or Enter to zoom to the selected match, and again to go back.";
-const HINT_OF_PARTIAL = "Press Z or Enter to zoom to the partial match, and again to go back.";
+const HINT = "Click an event to see why it is in no match.";
+const HINT_OF_MATCH = "Z zooms to the selected match and back.";
+const HINT_OF_PARTIAL = "Z zooms to the partial match and back.";
 
 // Return the scales: times from left to right, values from the bottom up, lanes from the top down.
 function placed(width, height, left, [first, last], lanes, [low, high]) {
@@ -154,6 +153,26 @@ function paintPoints(pen, box, points, ink, paper, places) {
     const bases = level > TOP + 21 ? [level - 11, level + 21] : [level + 21];
     if (name) paintLabel(pen, name, [box.toX(x)], bases, ink, paper, places);
   }
+}
+
+// Paint arrows from each event of a match to the next one.
+function paintArrows(pen, box, points, strokeStyle) {
+  const path = new Path2D();
+  points.slice(1).forEach((point, k) => {
+    const [from, to] = [points[k], point].map(({ x, y }) => [box.toX(x), levelOf(box, y)]);
+    const [dx, dy] = [to[0] - from[0], to[1] - from[1]];
+    const length = Math.hypot(dx, dy);
+    if (length < 16) return;
+    const [ux, uy] = [dx / length, dy / length];
+    const tip = [to[0] - 8 * ux, to[1] - 8 * uy];
+    const wing = (side) => [tip[0] - 7 * ux - 4 * side * uy, tip[1] - 7 * uy + 4 * side * ux];
+    path.moveTo(from[0] + 8 * ux, from[1] + 8 * uy);
+    path.lineTo(...tip);
+    path.lineTo(...wing(1));
+    path.moveTo(...tip);
+    path.lineTo(...wing(-1));
+  });
+  Object.assign(pen, { globalAlpha: 1, lineWidth: 1.5, strokeStyle }).stroke(path);
 }
 
 function paintMarks(pen, box, marks, strokeStyle, paper) {

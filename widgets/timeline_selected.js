@@ -2,7 +2,7 @@
 // event where they ended. Python puts this text before timeline_view.js.
 const SHORT = 14; // a match of fewer pixels gets a flag
 
-// Paint a flag for a match that is too short to be seen. Its pole is where the match is.
+// Paint a flag for a match that is too short to be seen, and return its place. Its pole is where the match is.
 function paintFlag(pen, box, at, text, hue, paper) {
   const width = pen.measureText(text).width + 12;
   const isLeft = at + width > box.right;
@@ -12,6 +12,7 @@ function paintFlag(pen, box, at, text, hue, paper) {
   pen.fill(cloth);
   Object.assign(pen, { fillStyle: paper, textAlign: "left" });
   pen.fillText(text, isLeft ? at - width + 6 : at + 6, 14);
+  return { left: isLeft ? at - width : at, right: isLeft ? at : at + width, top: 2, bottom: 17 };
 }
 
 const BAR = 6; // height of a partial match, in px

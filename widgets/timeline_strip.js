@@ -20,7 +20,7 @@ function timeStrip(parent, model, time, tell) {
   const toTime = (x) => view()[0] + (clamp(x, ...edges) - edges[0]) / scale();
   const isWhole = () => time.shown()[0] <= time.extent()[0] && time.shown()[1] >= time.extent()[1];
   const total = (numbers) => numbers.reduce((sum, n) => sum + n, 0);
-  const matches = (n) => `${numberText(n)} ${n === 1 ? "match" : "matches"}`;
+  const matches = (n) => counted(n, "match");
 
   const brush = [];
   const place = () => {

@@ -1,13 +1,14 @@
 // Events over time on a canvas, with matches as bands. Wheel and keys zoom, dragging pans, a click selects.
 const DRAWN =
-  "time_kind form x y lane_names x_label y_label spans span_ids points asked marks mark_label choices value " +
+  "time_kind form x y lane_names lane_colours x_label y_label spans span_ids points asked marks mark_label choices value " +
   "span_note sampled cursor busy origin ticks selected zone_offsets strip_view strip_all strip_key crowd crowd_view";
 // Python hears of the window after a time without a movement, or when a drag ends.
 const PAUSE_MS = 100;
 const PAUSE_OF_DRAG_MS = 150;
 const KEYS =
   "Arrow keys pan, plus and minus zoom, 0 shows all, Z or Enter zooms to the selected match and back, " +
-  "N and P select the next and the previous match.";
+  "N and P select the next and the previous match. E and Shift+E point at the next and the previous event, " +
+  "and W says why it is in no match.";
 
 function render({ model, el }) {
   const root = Object.assign(document.createElement("section"), {
@@ -28,6 +29,7 @@ function render({ model, el }) {
   let win = null; // first and last time shown; null: all
   let before = null; // the window before the zoom to a match, and the window of that zoom
   let drag = null;
+  let pointed = -1; // the event that the keyboard points at
   let isArmed = false; // whether the pointer moved over the timeline
   let area = [0, 0]; // width and height in px; reading them from the page would lay it out for every message
   let frame = 0;
@@ -113,6 +115,8 @@ function render({ model, el }) {
       pen.stroke(new Path2D(path));
     };
     const lanes = get("form") === "lanes" ? get("lane_names") : null;
+    const least = root.closest(".cepkit-board") ? 128 : 150;
+    stage.style.setProperty("--stage", `${Math.max(least, TOP + BOTTOM + 20 * (lanes?.length ?? 0))}px`);
     const isEmpty = !x.length && !ids.length;
     const levels = lanes ? lanes.map((text, at) => ({ text, at })) : isEmpty ? [] : numberTicks(...range, 5);
     const left = clamp(Math.max(0, ...levels.map(({ text }) => pen.measureText(text).width)) + 18, 58, 190);
@@ -139,22 +143,29 @@ function render({ model, el }) {
       : isClock()
         ? timeTicks(...shown(), most, zone)
         : numberTicks(...shown(), most, base);
+    const unit = isClock() || isEmpty ? "" : numberScale(...shown(), base).note;
+    const axis = get("x_label") + unit;
+    const widthOfAxis = pen.measureText(axis).width;
     for (const { at, text, sub } of times) {
       rule(`M${Math.round(toX(at)) + 0.5},${TOP}V${bottom + 4}`, 0.14);
       const half = Math.max(...[text, sub].map((one) => pen.measureText(one).width)) / 2;
       const middle = clamp(toX(at), half, width - half);
       words(text, middle, bottom + 17, "center");
-      words(sub, middle, bottom + 31, "center", 0.7);
+      if (middle + half < right - widthOfAxis - 8) words(sub, middle, bottom + 32, "center", 0.75);
     }
     rule(`M${left},${bottom + 0.5}H${right}`, 0.5);
-    const unit = isClock() || isEmpty ? "" : numberScale(...shown(), base).note;
-    words(get("x_label") + unit, right, height - 3, "right", 0.7);
+    words(axis, right, height - 6, "right", 0.75);
 
     pen.save();
     pen.clip(new Path2D(`M${left},0H${right}V${bottom + 1}H${left}z`));
     if (crowd.length) paintCrowd(pen, box, crowd, get("crowd_view"), colour("accent"));
     else paintBands(pen, box, spans, colour("accent"));
-    if (lanes) paintLanes(pen, box, x, y, (lane) => colour(`lane-${lane % 6}`));
+    const hueOf = (lane) => {
+      const place = get("lane_colours")[lane] ?? lane;
+      return colour(place < 0 ? "an" : `a${place % 7}`);
+    };
+    if (lanes) paintArrows(pen, box, get("points"), ink);
+    if (lanes) paintLanes(pen, box, x, y, hueOf);
     else paintLine(pen, box, x, y, ink);
     const match = get("selected") == null ? null : wanted();
     toMatch.disabled = !wanted();
@@ -172,12 +183,13 @@ function render({ model, el }) {
     const isApart =
       get("cursor") != null && !(isShort && Math.abs(toX(get("cursor")) - (from + to) / 2) < SHORT);
     if (isApart) rule(`M${toX(get("cursor"))},${TOP}V${bottom}`, 1, 1.5, [5, 3]);
+    if (pointed in x) rule(`M${toX(x[pointed])},${TOP - 6}V${bottom + 4}`, 1, 2, [2, 3]);
     pen.setLineDash([]);
     const paper = colour("paper");
     if (isShort) {
       const n = get("points").length;
       const text = `match ${number(get("selected"), 15)}${n ? `, ${n} event${n === 1 ? "" : "s"}` : ""} (Z)`;
-      paintFlag(pen, box, (from + to) / 2, text, ink, paper);
+      places.take(paintFlag(pen, box, (from + to) / 2, text, ink, paper));
     }
     paintMarks(pen, box, marks, colour("mark"), paper);
     placeRings(box, get("asked"), places);
@@ -190,7 +202,7 @@ function render({ model, el }) {
     if (edges[0] !== left || edges[1] !== right) strip.read(...(edges = [left, right]));
     else strip.place();
     const n = crowd.length ? crowd.reduce((sum, one) => sum + one, 0) : ids.length;
-    const counts = `${x.length.toLocaleString("en")} events, ${number(n, 15)} matches`;
+    const counts = `${counted(x.length, "event")}, ${counted(n, "match")}`;
     canvas.setAttribute("aria-label", `${counts}, ${shown().map(timeText).join(" to ")}. ${KEYS}`);
   }
 
@@ -213,7 +225,25 @@ function render({ model, el }) {
     const to = now < 0 ? (step > 0 ? 0 : ids.length - 1) : clamp(now + step, 0, ids.length - 1);
     if (ids.length) send(model, { selected: ids[to] });
   };
+  // Point at the next event in view with the keyboard.
+  const point = (step) => {
+    const inView = [...x.keys()].filter((k) => x[k] >= shown()[0] && x[k] <= shown()[1]);
+    if (!inView.length) return;
+    const now = inView.indexOf(pointed);
+    const to = now < 0 ? (step > 0 ? 0 : inView.length - 1) : clamp(now + step, 0, inView.length - 1);
+    pointed = inView[to];
+    tellEvent(pointed);
+    later();
+  };
+  const ask = () => {
+    if (!(pointed in x)) return;
+    if (eventKey(pointed) === get("clicked")) send(model, { clicked: null });
+    send(model, { clicked: eventKey(pointed) });
+  };
   const keys = {
+    e: () => point(1),
+    E: () => point(-1),
+    w: ask,
     ArrowLeft: () => pan(-0.2),
     ArrowRight: () => pan(0.2),
     "+": () => zoom(0.625),
@@ -249,9 +279,8 @@ function render({ model, el }) {
     if (drag) drag.isMoved ||= Math.abs(moved) > 3;
     if (drag?.isMoved) return look(...drag.time.map((time) => time - moved / box.scale));
     const k = nearest(box, x, y, event.offsetX, event.offsetY);
-    const level = get("form") === "lanes" ? get("lane_names")[y[k]] : numberText(y[k] ?? NaN);
     if (k < 0) tellHint();
-    else readout.textContent = `${eventText(k)}   ${level}`;
+    else tellEvent(k);
   };
   canvas.onpointerleave = () => (isArmed = false);
   choice.onchange = () => send(model, { value: choice.value });
@@ -266,6 +295,10 @@ function render({ model, el }) {
     made.onclick = () => zoom(Number(made.dataset.zoom));
   toMatch.onclick = closer;
 
+  const tellEvent = (k) => {
+    const level = get("form") === "lanes" ? get("lane_names")[y[k]] : numberText(y[k] ?? NaN);
+    readout.textContent = `${eventText(k)}   ${level}`;
+  };
   const tellHint = () =>
     (readout.textContent =
       get("selected") != null ? HINT_OF_MATCH : partials().length ? HINT_OF_PARTIAL : HINT);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import pandas as pd
@@ -11,10 +10,10 @@ import pandas as pd
 from cepkit.api.searching import spark_module
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Frame
+from cepkit.frames.united import takes_frames
 from cepkit.language.recognizing import is_match_recognize
 from cepkit.limits import MemoryLimit, memory_limit_of, refuse_limit_on_spark
-from cepkit.planning.queries import QueryKeywords, read_arguments, takes_query_keywords
-from cepkit.results.doors import open_door
+from cepkit.planning.queries import QueryKeywords, read_arguments, refuse_options, takes_query_keywords
 
 # The modules of one function load when it is called: the first `match` of a process must not wait for them.
 if TYPE_CHECKING:
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from cepkit.planning.planner import EngineValue
     from cepkit.planning.queries import Query
     from cepkit.results.matches import Matches, SparkMatches
-    from cepkit.streaming.spark.matches import SparkStreamMatches
-    from cepkit.streaming.spark.rows import SparkStreamRows
+    from cepkit.streaming.spark.results import SparkStream
 
 
 @overload
@@ -55,7 +53,8 @@ def match(
     weights: Mapping[str, float] | None = None,
     seed: int = 0,
     **keywords: Unpack[QueryKeywords],
-) -> Matches | SparkMatches | SparkStreamMatches | SparkStreamRows: ...
+) -> Matches | SparkMatches | SparkStream: ...
+@takes_frames
 @takes_query_keywords
 def match(
     frame: Frame,
@@ -70,23 +69,24 @@ def match(
     weights: Mapping[str, float] | None = None,
     seed: int = 0,
     **keywords: Unpack[QueryKeywords],
-) -> Matches | SparkMatches | SparkStreamMatches | SparkStreamRows:
+) -> Matches | SparkMatches | SparkStream:
     """Find the matches of a query in a frame.
 
     Parameters
     ----------
     frame : DataFrame or table
         A pandas, polars or Spark DataFrame, an Arrow table, a DuckDB relation, or any object with the Arrow
-        stream protocol.
+        stream protocol; also frames by event type, see the notes.
     query : str, pattern or query
         Text that begins with ``PATTERN`` is an event sequence in SASE's language. `cepkit.seq`,
         `cepkit.all_of` and `cepkit.any_of` build event sequences, too. Other text is a regex over the names
         in ``define`` and over boolean columns; ``.`` is any event. Contiguous rows of a partition match a
         regex. The match that ends first is reported. If several end there, the one that starts first is
-        reported. The search then continues after its last row.
+        reported. The search then continues after its last row. ``after_match`` and ``keep`` change this.
 
         The text of SQL's ``MATCH_RECOGNIZE ( … )``, alone or in a SELECT, runs with the rules of SQL. Its
-        clauses have all options, so ``params`` is the only keyword. `cepkit.sql` takes frames by name.
+        clauses have all options, so ``params`` and ``complete_until`` are the only keywords. `cepkit.sql`
+        takes frames by name.
 
         On streaming Spark frames, a list of `cepkit.Window` values and queries is a chain: each step reads
         the results of the step before. The keywords belong to its queries.
@@ -113,13 +113,12 @@ def match(
 
     Returns
     -------
-    Matches, SparkMatches, SparkStreamMatches or SparkStreamRows
+    Matches, SparkMatches or SparkStream
         Ordered by their last row. Sequence matches with the same last row are ordered by the row before it,
         and so on backwards. Inspect them with ``count()``, ``to_frame()``, ``sample(10)``, ``plot()`` and
-        ``explore()``. A streaming Spark frame gives `SparkStreamMatches`, which ``writeStream`` writes, and a
-        chain `SparkStreamRows`. The matches of MATCH_RECOGNIZE are sorted by partition; see `Matches`. With a
-        WINDOW clause it gives a row for each row of the frame, and on a streaming frame the rows to write;
-        see `cepkit.sql`.
+        ``explore()``. A streaming Spark frame gives `SparkStream`, which ``writeStream`` writes. The matches
+        of MATCH_RECOGNIZE are sorted by partition; see `Matches`. With a WINDOW clause it gives a row for
+        each row of the frame, and on a streaming frame the rows to write; see `cepkit.sql`.
 
     Raises
     ------
@@ -145,10 +144,11 @@ def match(
     >>> walk = pd.DataFrame({"price": [10, 12, 13, 11, 14, 12, 9]})
     >>> found = cep.match(
     ...     walk, ". rise+ drop", define={"rise": "price > prev(price)", "drop": "price < prev(price)"},
-    ...     measures={"low": "first(price)", "top": "max(price)", "rows": "count()"})
+    ...     after_match="to_last", measures={"low": "first(price)", "top": "max(price)", "rows": "count()"})
     >>> found.to_frame()
        low  top  rows
     0   10   13     4
+    1   11   14     3
     """
     bounded = _bounded(
         frame, latency_bound=latency_bound, shedding=shedding, warm_up=warm_up, weights=weights,
@@ -171,11 +171,11 @@ def _match_chain(
     engine: str | EngineValue,
     bounded: Mapping[str, Any] | None,
     keywords: Mapping[str, Any],
-) -> SparkStreamRows:
+) -> SparkStream:
     """Return the results of a chain of windows and queries in a streaming Spark frame."""
     from cepkit.pipelines.spark_session import worker_python
     from cepkit.streaming.spark.binding import chain_stream
-    from cepkit.windows.chains import as_value
+    from cepkit.windows.running import as_value
 
     if engine != "auto":
         raise UnsupportedQueryError(
@@ -201,16 +201,16 @@ def _match_rows(
     from cepkit.language.match_recognize.parsing import parse_match_recognize
 
     arguments = read_arguments(match, keywords)
-    named = [item.name for item in fields(arguments) if getattr(arguments, item.name) != item.default]
-    named += ["engine"] * (engine != "auto") + ["trace"] * trace
-    if others := [name for name in named if name != "params"]:
-        raise CepError(f"{others}: MATCH_RECOGNIZE has clauses for its options, and takes params= only")
+    others = ["engine"] * (engine != "auto") + ["trace"] * trace
+    refuse_options(arguments, *others, takes=("params", "complete_until"))
     value = parse_match_recognize(query)
     if spark_module(frame) is not None:
         refuse_limit_on_spark(memory_limit)
         if frame.isStreaming:
-            return open_door("row patterns in a stream of a Spark frame")(frame, query, arguments.params)
-    return match_rows(frame, value, arguments.params, memory_limit)
+            from cepkit.streaming.spark.binding import row_patterns_of_stream
+
+            return row_patterns_of_stream(frame, query, arguments.params, arguments.complete_until)
+    return match_rows(frame, value, arguments.params, memory_limit, arguments.complete_until)
 
 
 @overload
@@ -220,6 +220,7 @@ def tag(
     *,
     engine: str | EngineValue = "auto",
     trace: bool = False,
+    overlap: str = "error",
     **keywords: Unpack[QueryKeywords],
 ) -> pd.DataFrame: ...
 @overload
@@ -229,8 +230,10 @@ def tag(
     *,
     engine: str | EngineValue = "auto",
     trace: bool = False,
+    overlap: str = "error",
     **keywords: Unpack[QueryKeywords],
 ) -> Frame: ...
+@takes_frames
 @takes_query_keywords
 def tag(
     frame: Frame,
@@ -238,6 +241,7 @@ def tag(
     *,
     engine: str | EngineValue = "auto",
     trace: bool = False,
+    overlap: str = "error",
     **keywords: Unpack[QueryKeywords],
 ) -> Frame:
     """Return the input frame with two extra columns, ``match`` and ``variable``.
@@ -247,6 +251,9 @@ def tag(
     frame, query, engine, trace
         As for `match`.
     **keywords
+    overlap : str
+        What a row in several matches has: ``"first"``, the number of the first match with it, so that
+        ``match.notna()`` says whether a row is in any match; or ``"error"``, the default.
 
     Returns
     -------
@@ -257,7 +264,7 @@ def tag(
     Raises
     ------
     CepError
-        As `match`, and when a row belongs to several matches.
+        As `match`, and when a row belongs to several matches, unless ``overlap="first"``.
 
     Examples
     --------
@@ -267,15 +274,25 @@ def tag(
     >>> tagged = cep.tag(walk, "up+ down", define={"up": "price > 11", "down": "price <= 11"})
     >>> tagged["variable"].tolist()
     [<NA>, 'up', 'up', 'down']
+
+    Rows up to three minutes before a failure, with overlapping matches:
+
+    >>> log = pd.DataFrame({"minute": range(6), "fail": [0, 0, 0, 1, 0, 1]})
+    >>> query = "PATTERN SEQ(_ x, _ f IF (fail = 1)) WITHIN 2"
+    >>> cep.tag(log, query, order_by="minute", overlap="first")["match"].notna().tolist()
+    [False, True, True, True, True, True]
     """
+    from cepkit.results.found import check_overlap
+
     read_arguments(tag, keywords)
+    check_overlap(overlap)
     matches = match(frame, query, engine=engine, trace=trace, **keywords)
     if isinstance(query, str) and is_match_recognize(query):
         from cepkit.language.match_recognize.query import refuse_windows
 
         rows: Any = matches.query  # such a text makes no other query
         refuse_windows(rows, "tag")
-    return matches.tag()
+    return matches.tag(overlap)
 
 
 def _bounded(frame: Frame, **given: Any) -> dict[str, Any] | None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from cepkit.api.searching import program_for, query_of, source_of, spark_module
+from cepkit.api.searching import program_for, query_of, refuse_spark, spark_module
 from cepkit.errors import CepError, UnsupportedQueryError, whole_number
 from cepkit.events import Events, Frame, Source
 from cepkit.frames.building import build_events
-from cepkit.frames.empty import wishes_of_rows, with_types
+from cepkit.frames.sources import source_of_frame, wishes_of_rows, with_types
+from cepkit.frames.united import takes_frames
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import refuse_windows
 from cepkit.language.recognizing import is_match_recognize
@@ -25,28 +26,32 @@ from cepkit.planning.planner import (
     remarks,
 )
 from cepkit.planning.plans import compile_checked
-from cepkit.planning.queries import Arguments, Query, QueryKeywords, read_arguments, takes_query_keywords
+from cepkit.planning.queries import (
+    Arguments,
+    Query,
+    QueryKeywords,
+    read_arguments,
+    refuse_options,
+    takes_query_keywords,
+)
 from cepkit.progress import show_progress
-from cepkit.results.explanation import Explanation
-from cepkit.windows.chains import IN_MEMORY, Chain, OperatorExplanation, as_value, lines_of
-from cepkit.windows.joining import plan_join, with_types_of_join
-from cepkit.windows.running import check_window, with_types_of_window
-from cepkit.windows.values import Join, Window
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from cepkit.compile.regex.program import Program
     from cepkit.compile.sequences.program import SequenceProgram
-    from cepkit.engines.match_recognize.row_match_set import SearchedRows
+    from cepkit.engines.match_recognize.bound import SearchedRows
     from cepkit.insight.funnel import FunnelResult
     from cepkit.insight.moments import Moment
     from cepkit.insight.why_not import WhyNot
+    from cepkit.results.explanation import Explanation
+    from cepkit.windows.running import OperatorExplanation
+    from cepkit.windows.values import Join, Window
 
 
 # The modules of one function load when it is called: the first `match` of a process must not wait for them.
 
 
+@takes_frames
 @takes_query_keywords
 def explain(
     frame: Frame,
@@ -106,7 +111,7 @@ def explain(
         return explain_query(frame, query, other, engine, read_arguments(explain, keywords))
     value = query_of(explain, frame, query, keywords)
     check_engine(engine)
-    source = spark.EmptySource(frame) if spark else source_of(frame)[0]
+    source = spark.EmptySource(frame) if spark else source_of_frame(frame)[0]
     source = with_types(source, value)
     program = compile_checked(value, source)
     chosen = choose_engine(program, engine)
@@ -118,10 +123,11 @@ def explain(
     notes = (*notes, *([("ties", tie_text)] if tie_text else []))
     orders = ()
     if is_ordered and events is not None and is_sequence(program):
-        orders = tuple(branch_orders(program, events))
+        orders = tuple(branch_orders(chosen.searched(program), chosen.searched_events(program, events)))
     return Explanation(program, chosen, orders, notes)
 
 
+@takes_frames
 @takes_query_keywords
 @show_progress("counting steps")
 def funnel(
@@ -129,17 +135,20 @@ def funnel(
     query: Query | list[str] | list[int],
     *,
     mode: str | None = None,
+    by: str | None = None,
     engine: str | EngineValue = "auto",
     **keywords: Unpack[QueryKeywords],
-) -> FunnelResult | pd.DataFrame:
+) -> FunnelResult:
     """Count how many events and partial matches reach each step of a query, or how many users each of a list.
 
     The steps of a sequence are its events. The steps of a regex are the parts of its pattern.
 
     A list of two or more steps asks another question: how many users reach each step, one after the other. A
-    user is a partition. It reaches a step if it has rows for this step and all steps before it, in this
-    order, the last at most ``within`` after the first. The steps are values of the column ``event_type``.
-    Without ``event_type`` they are conditions on a row, such as ``"amount > 0"``.
+    user is a partition. A user reaches a step with rows for all steps up to this one, in this order.
+    ``within`` limits the time from the first of them to the last. A list as ``within`` limits the time from
+    each step to the next. The steps are values of the column ``event_type``. Without ``event_type`` they are
+    conditions on a row, such as ``"amount > 0"``. ``"!help"`` in the list says that no such row may lie
+    between the step before and the step after it. ``"coupon?"`` is a step that a user may leave out.
 
     Parameters
     ----------
@@ -150,14 +159,16 @@ def funnel(
     mode : str, optional
         Only for a list of steps: what a user may do between two steps. ``"any"`` (default): anything.
         ``"strict"``: nothing; the rows of the steps follow each other directly in the partition.
+        ``"any order"``: the steps have no order, and the result says how many users do one, two, … of them.
+    by : str, optional
+        Only for a list of steps: a column that divides the users into groups, each with a funnel. The group
+        of a user is the value at the user's first row that is the first step.
 
     Returns
     -------
-    FunnelResult or pandas.DataFrame
-        A `FunnelResult` prints as a table; ``to_frame()`` and ``conditions()`` have its numbers, ``plot()``
-        draws them. A list of steps gives one row per step: ``step``; ``reached``, the number of partitions
-        that reach it; ``lost``, those that reach the step before it and not this one (for the first step:
-        those without it); ``share`` of the partitions with the first step; and ``share_of_previous``.
+    FunnelResult
+        It prints as a table with percents; ``to_frame()`` has its numbers, ``plot()`` draws them. That of a
+        query also has ``conditions()``, and that of a list ``times()``, the quantiles of how long users take.
 
     Raises
     ------
@@ -196,17 +207,20 @@ def funnel(
     >>> kinds = ["view", "help", "cart", "view", "cart", "buy"]
     >>> clicks = pd.DataFrame({"user": list("aaabbb"), "kind": kinds})
     >>> cep.funnel(clicks, ["view", "cart", "buy"], event_type="kind", partition_by="user")
-       step  reached  lost  share  share_of_previous
-    0  view        2     0    1.0                1.0
-    1  cart        2     0    1.0                1.0
-    2   buy        1     1    0.5                0.5
+    view → cart → buy
+    step  reached  lost of first of previous
+    view        2     0   100.0%      100.0%
+    cart        2     0   100.0%      100.0%
+     buy        1     1    50.0%       50.0%
+    1 of 2 users reach the last step (50.0%); most are lost before buy: 1
     """
     if isinstance(query, list):
         from cepkit.idioms.funnel import funnel_of_steps
 
-        return funnel_of_steps(frame, query, mode or "any", read_arguments(funnel, keywords))
-    if mode is not None:
-        raise CepError(f"mode={mode!r} is for a list of steps, as in ['view', 'cart', 'buy']")
+        return funnel_of_steps(frame, query, mode or "any", by, read_arguments(funnel, keywords))
+    for name, given in (("mode", mode), ("by", by)):
+        if given is not None:
+            raise CepError(f"{name}={given!r} is for a list of steps, as in ['view', 'cart', 'buy']")
     if isinstance(query, str) and is_match_recognize(query):
         return funnel_rows(frame, query, params_of(funnel, engine, keywords))
     program, source, chosen = program_for(funnel, frame, query, engine, keywords)
@@ -226,6 +240,7 @@ def _funnel(program: Program | SequenceProgram, events: Events, engine: Engine) 
     return FunnelResult(program.query, count_regex_funnel(program, events))
 
 
+@takes_frames
 @takes_query_keywords
 @show_progress("searching")
 def why_not(
@@ -302,6 +317,7 @@ def why_not(
     return explain_regex_rows(program, source, events, lambda: match_regex(program, events), rows)
 
 
+@takes_frames
 @takes_query_keywords
 def step(
     frame: Frame,
@@ -363,7 +379,11 @@ def step(
     ({'price': 14}, 4)
     """
     if isinstance(query, str) and is_match_recognize(query):
-        refuse_steps()
+        raise UnsupportedQueryError(
+            "step() follows partial matches from row to row, and the search of MATCH_RECOGNIZE goes back and "
+            "forth: which partial match is preferred may depend on later rows. why_not(rows=[…]) says how "
+            "far rows get, and funnel() where matches are lost"
+        )
     from cepkit.insight.moments import moments_of
 
     most_live = whole_number("step: most_live", most_live, 1)
@@ -379,26 +399,22 @@ def params_of(
 ) -> Mapping[str, Any] | None:
     """Return the parameters of a call with the text of MATCH_RECOGNIZE, which takes no other keyword."""
     arguments = read_arguments(function, keywords)
-    named = [item.name for item in fields(arguments) if getattr(arguments, item.name) != item.default]
-    named += ["engine"] * (engine != "auto")
-    if others := [name for name in named if name != "params"]:
-        raise CepError(f"{others}: MATCH_RECOGNIZE has clauses for its options, and takes params= only")
+    refuse_options(arguments, *["engine"] * (engine != "auto"))
     return arguments.params
 
 
 def explain_rows(frame: Frame, query: str, params: Mapping[str, Any] | None) -> Explanation:
     """Return the explanation of a text; a frame in memory is searched in part to measure the costs."""
     from cepkit.engines.match_recognize.bound import bind_row_query
-    from cepkit.frames.row_order import searched_rows
+    from cepkit.results.explanation import Explanation
     from cepkit.results.match_recognize.explained import measure_rows
     from cepkit.results.match_recognize.memory import ROWS_ENGINE
 
-    whole = refuse_windows(parse_match_recognize(query), "explain")
     if spark := spark_module(frame):
+        whole = refuse_windows(parse_match_recognize(query), "explain")
         return Explanation(bind_row_query(whole, spark.EmptySource(frame).schema, params), ROWS_ENGINE)
-    source = with_types(source_of(frame)[0], wishes_of_rows(whole, params or {}))
-    bound = bind_row_query(whole, source.schema, params, source.clock)
-    return Explanation(bound, ROWS_ENGINE, measured=measure_rows(searched_rows(source, bound)))
+    searched, _ = _searched("explain", frame, query, params)
+    return Explanation(searched.bound, ROWS_ENGINE, measured=measure_rows(searched))
 
 
 def funnel_rows(frame: Frame, query: str, params: Mapping[str, Any] | None) -> FunnelResult:
@@ -421,15 +437,6 @@ def why_not_rows(frame: Frame, query: str, params: Mapping[str, Any] | None, row
     return explain_row_match(searched, source, rows)
 
 
-def refuse_steps() -> None:
-    """Raise the error of `step` for MATCH_RECOGNIZE."""
-    raise UnsupportedQueryError(
-        "step() follows partial matches from row to row, and the search of MATCH_RECOGNIZE goes back and "
-        "forth: which partial match is preferred may depend on later rows. why_not(rows=[…]) says how far "
-        "rows get, and funnel() where matches are lost"
-    )
-
-
 def _searched(
     name: str, frame: Frame, query: str, params: Mapping[str, Any] | None
 ) -> tuple[SearchedRows, Source]:
@@ -437,13 +444,10 @@ def _searched(
     from cepkit.frames.row_order import searched_rows
 
     whole = refuse_windows(parse_match_recognize(query), name)
-    if spark_module(frame):
-        raise UnsupportedQueryError(
-            f"{name}() reads rows one by one, which a Spark frame does not allow; take a "
-            f"part of them: df.limit(…) or df.filter(…), then toPandas().cep.{name}(…)"
-        )
-    source = with_types(source_of(frame)[0], wishes_of_rows(whole, params or {}))
-    return searched_rows(source, bind_row_query(whole, source.schema, params, source.clock)), source
+    refuse_spark(name, frame)
+    source = with_types(source_of_frame(frame)[0], wishes_of_rows(whole, params or {}))
+    bound = bind_row_query(whole, source.schema, params).ordered_by(source.clock)
+    return searched_rows(source, bound), source
 
 
 # Explain windows, joins and chains, and everything on streaming Spark frames.
@@ -454,6 +458,8 @@ def explain_stream(
 ) -> Explanation | OperatorExplanation:
     """Return how a streaming Spark frame answers; results of streams explain themselves."""
     from cepkit.streaming.spark import binding
+    from cepkit.windows.running import Chain, as_value
+    from cepkit.windows.values import Join, Window
 
     value = as_value(query, given)
     if isinstance(value, Chain):
@@ -469,6 +475,17 @@ def explain_operator(
     frame: Frame, query: Any, other: Frame | None, engine: str | EngineValue, given: Arguments
 ) -> OperatorExplanation:
     """Return how a window or a join is read and runs, after the checks that need no rows."""
+    from cepkit.windows.joining import plan_join, with_types_of_join
+    from cepkit.windows.running import (
+        IN_MEMORY,
+        OperatorExplanation,
+        as_value,
+        check_window,
+        lines_of,
+        with_types_of_window,
+    )
+    from cepkit.windows.values import Window
+
     value = as_value(query, given)
     if engine != "auto":
         raise UnsupportedQueryError(
@@ -476,7 +493,7 @@ def explain_operator(
         )
     spark = spark_module(frame)
     sides = (frame,) if isinstance(value, Window) else (frame, _other_side(other))
-    sources: Any = tuple(spark.EmptySource(side) if spark else source_of(side)[0] for side in sides)
+    sources: Any = tuple(spark.EmptySource(side) if spark else source_of_frame(side)[0] for side in sides)
     if isinstance(value, Window):
         sources = (with_types_of_window(value, sources[0]),)
         value = check_window(value, sources[0])

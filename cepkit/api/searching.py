@@ -3,54 +3,61 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pandas as pd
 
-from cepkit.errors import UnsupportedQueryError, truth
+from cepkit.doors import open_door
+from cepkit.errors import CepError, UnsupportedQueryError, truth, warn
 from cepkit.events import Events, Frame, Source
-from cepkit.frames.building import build_events
-from cepkit.frames.empty import with_types
+from cepkit.frames.building import build_events, with_masks
 from cepkit.frames.pandas import index_clock
-from cepkit.frames.sources import source_of_frame
-from cepkit.language.regex.patterns import Pattern
+from cepkit.frames.sources import is_on_spark, source_of_frame, with_types
+from cepkit.frames.united import takes_frames
 from cepkit.language.regex.query import RegexQuery
+from cepkit.language.row_patterns import Pattern
 from cepkit.limits import MemoryLimit, bound_memory, refuse_limit_on_spark
 from cepkit.planning.clocks import warn_of_numbers_as_text, warn_of_ties
-from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, is_regex, is_sequence
+from cepkit.planning.planner import (
+    Engine,
+    EngineValue,
+    check_engine,
+    choose_engine,
+    is_regex,
+    is_sequence,
+    register_engine,
+    register_remark,
+)
 from cepkit.planning.plans import compile_checked, warn_of_unknown_types
 from cepkit.planning.queries import Query, QueryKeywords, as_query, read_arguments, takes_query_keywords
 from cepkit.progress import show_progress
-from cepkit.results.doors import open_door
 from cepkit.results.matches import Matches
 
 if TYPE_CHECKING:
     from cepkit.compile.regex.program import Program
     from cepkit.compile.sequences.program import SequenceProgram
-    from cepkit.language.sequences.query import SequenceQuery
-
-
-# Run a regex query or an event sequence on a frame, as a source of columns.
-
-# Frames as sources of columns.
+    from cepkit.language.sequences.patterns import SequenceQuery
 
 
 def spark_module(frame: Frame) -> Any:
     """Return the module for Spark frames if ``frame`` is one, else None. Never imports pyspark."""
-    sql = sys.modules.get("pyspark.sql")
-    if sql is None or not isinstance(frame, sql.DataFrame):
+    if not is_on_spark(frame):
         return None
     from cepkit.results.spark import binding
 
     return binding
 
 
-def source_of(frame: Frame) -> tuple[Source, Callable[[Frame], Frame]]:
-    """Return the frame as a source of columns, and a function that converts results to the frame's kind."""
-    return source_of_frame(frame)
+def refuse_spark(name: str, frame: Frame) -> None:
+    """Raise for a Spark frame in the call of a function that reads rows one by one."""
+    if spark_module(frame):
+        raise UnsupportedQueryError(
+            f"{name}() reads rows one by one, which a Spark frame does not allow; take a "
+            f"part of them: df.limit(…) or df.filter(…), then toPandas().cep.{name}(…)"
+        )
 
 
 # What the functions have in common: a call's query as a value, and its program.
@@ -63,6 +70,9 @@ def query_of(
     arguments = read_arguments(function, keywords)
     if isinstance(query, str | Pattern) and arguments.order_by is None and isinstance(frame, pd.DataFrame):
         arguments = replace(arguments, order_by=index_clock(frame))
+    if isinstance(arguments.define, Mapping) and not spark_module(frame):
+        define = with_masks(arguments.define, frame, cache(lambda: source_of_frame(frame)[0]))
+        arguments = replace(arguments, define=define)
     return as_query(query, arguments)
 
 
@@ -84,12 +94,8 @@ def program_for(
             f"{name}() takes event sequences only, and this is a regex query; explain() says how it is "
             "read, and funnel() how far rows get"
         )
-    if spark_module(frame):
-        raise UnsupportedQueryError(
-            f"{name}() reads rows one by one, which a Spark frame does not allow; take a "
-            f"part of them: df.limit(…) or df.filter(…), then toPandas().cep.{name}(…)"
-        )
-    source = with_types(source_of(frame)[0], value)
+    refuse_spark(name, frame)
+    source = with_types(source_of_frame(frame)[0], value)
     program = compile_checked(value, source)
     return program, source, choose_engine(program, engine)
 
@@ -125,18 +131,20 @@ def search_frame(
         matches = spark.match(frame, value, engine, bounded=bounded)
         worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
         return matches
-    source, native = source_of(frame)
+    source, native = source_of_frame(frame)
     source = with_types(source, value)
     what, n_rows = ("events", source.n_rows) if isinstance(value, RegexQuery) else ("searching", None)
     with show_progress(what, n_rows) as progress:
         program = compile_checked(value, source)
         chosen = choose_engine(program, engine, trace=trace)
         events = build_events(source, program)
-        if is_sequence(program):
-            warn_of_unknown_types(program, events)
+        warn_of_unknown_types(program, events)
         warn_of_numbers_as_text(program, events)
         warn_of_ties(program, source, events)
-        return match_events(program, source, events, native, chosen, progress, memory_limit)
+        matches = match_events(program, source, events, native, chosen, progress, memory_limit)
+    if note := left_out_in_words(program, matches):
+        warn(note)
+    return matches
 
 
 def match_events(
@@ -162,13 +170,40 @@ def match_events(
 
     assert is_regex(program)
     run = Run()
-    matchset = match_regex(program, events, progress=progress, run=run)
+    try:
+        matchset = match_regex(program, events, progress=progress, run=run)
+    except AttributeError as error:
+        if not program.functions:
+            raise
+        raise CepError(
+            f"a function of define failed: {error}. It gets single values of the columns that its arguments "
+            "name. A function with one other argument gets the frame: lambda df: df.ts.dt.hour == 5"
+        ) from error
     return Matches(RegexFound(program=program, whole=matchset, run=run, **place))
+
+
+def left_out_in_words(program: Program | SequenceProgram, matches: Matches) -> str:
+    """Return a sentence on matches that begin on the last row of another one, or "" if there are none."""
+    if not is_regex(program) or program.query.after_match or not program.query.skips_by_default:
+        return ""
+    from cepkit.engines.regex_in_turn import n_left_out
+
+    result: Any = matches._found
+    n, n_events = n_left_out(program, result.whole)
+    if not n:
+        return ""
+    among = "" if n_events == result.whole.events.n_events else f"among {n_events:,} events, "
+    begin = "match begins" if n == 1 else "matches begin"
+    return (
+        f"{among}{n:,} more {begin} on the last row of another one, and after_match='past_last', the "
+        "default, leaves them out; after_match='to_last' reports them, too"
+    )
 
 
 # Open the explorer.
 
 
+@takes_frames
 @takes_query_keywords
 def explore(
     frame: Frame,
@@ -220,3 +255,47 @@ def _load_explorer(path: str | os.PathLike, frame: Frame | None = None) -> Any:
 
 
 explore.__dict__["load"] = _load_explorer
+
+
+# The engines, remarks and views of the wings; rooms below get them here when somebody asks for them.
+
+
+@cache
+def register_wings() -> None:
+    """Register all of them, once."""
+    from cepkit.linked import engine as linked
+    from cepkit.linked.query import describe_engine, linked_query_unsupported
+    from cepkit.parallel.agents.agents import parallel_note
+    from cepkit.parallel.agents.outcome import ParallelRun, view_of_trace
+    from cepkit.parallel.trace import Trace
+    from cepkit.results.views import OF_RUNS, one_of, view_of
+    from cepkit.shedding.simulation.replay import ReplayResult
+    from cepkit.shedding.tree.engine import ENGINE
+
+    for name, summary in linked.SUMMARIES.items():  # the methods of the papers, for comparison
+        run = partial(linked.PlainlyMatched, name=name)
+        details = partial(describe_engine, chains=name == "linked")
+        register_engine(
+            Engine(name, summary, linked_query_unsupported, run, automatic=False, details=details)
+        )
+    register_engine(ENGINE)
+    register_remark("parallel", parallel_note)
+
+    def view_of_utilities(of: pd.DataFrame, what: str | None, settings: dict) -> Any:
+        from cepkit.shedding.views import UtilityView  # imports the packages of the widgets
+
+        one_of(what, ("utility",), "a DataFrame")
+        return UtilityView(of, **settings)
+
+    def view_of_replay(of: ReplayResult, what: str | None, settings: dict) -> Any:
+        from cepkit.shedding.views import LoadView, utility_view_of
+
+        views = {"load": LoadView, "utility": utility_view_of}
+        return views[one_of(what, tuple(views), "the result of replay")](of, **settings)
+
+    view_of.register(pd.DataFrame, view_of_utilities)
+    view_of.register(ReplayResult, view_of_replay)
+    view_of.register(
+        Trace, lambda of, what, settings: view_of_trace(of, one_of(what, OF_RUNS, "a trace"), **settings)
+    )
+    view_of.register(ParallelRun, lambda of, what, settings: of.view(what or OF_RUNS[0], **settings))

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cepkit.api.searching import source_of, spark_module
-from cepkit.errors import CepError, PatternSyntaxError, nearest
+from cepkit.api.searching import spark_module
+from cepkit.errors import CepError, PatternSyntaxError, PredicateError, nearest
 from cepkit.events import Frame, Source
 from cepkit.frames.arrow import repeated_column
-from cepkit.frames.empty import wishes_of_rows, with_types
+from cepkit.frames.sources import source_of_frame, wishes_of_rows, with_types
 from cepkit.language.expressions import trees as ex
 from cepkit.limits import MemoryLimit, bound_memory, memory_limit_of, refuse_limit_on_spark
-from cepkit.results.doors import open_door
 
 if TYPE_CHECKING:
     from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
     from cepkit.results.matches import Matches, SparkMatches
-    from cepkit.streaming.spark.binding import SparkStreamRowPatterns
+    from cepkit.streaming.spark.results import SparkStream
 
 
 def sql(
@@ -25,9 +24,10 @@ def sql(
     /,
     *,
     params: Mapping[str, Any] | None = None,
+    complete_until: Any = None,
     memory_limit: MemoryLimit = "auto",
     **tables: Frame,
-) -> Matches | SparkMatches | SparkStreamRowPatterns:
+) -> Matches | SparkMatches | SparkStream:
     """Return the result of a SELECT with a row pattern; each keyword names a table.
 
     Parameters
@@ -37,11 +37,16 @@ def sql(
         ``SELECT …, m OVER w FROM t WHERE … WINDOW w AS ( … PATTERN … ) ORDER BY … LIMIT …``. A semicolon may
         end it, and a schema may qualify the table. AS before a name is optional. A computed column without a
         name has its text as its name: ``SELECT m.a+b`` gives the column ``a + b``. ORDER BY takes columns,
-        expressions, and places in the list such as ``ORDER BY 2``. FETCH FIRST n ROWS ONLY is LIMIT. For a
-        join, GROUP BY or a sub-query, hand the result to DuckDB or Spark SQL: ``found =
-        cep.sql(…).to_frame()``, then ``duckdb.sql("SELECT … FROM found")``.
+        expressions, and places in the list such as ``ORDER BY 2``. FETCH FIRST n ROWS ONLY is LIMIT. What
+        else may be around the clause runs in DuckDB, if it is installed, and in Spark SQL for Spark frames:
+        WITH, a query in FROM, JOIN, GROUP BY, window functions, QUALIFY. The query in FROM comes first, then
+        the clause, and its rows are a table for the rest. DuckDB and Spark then see no files.
     params : mapping, optional
         Values of the parameters, written ``:name``.
+    complete_until : time, number or "end", optional
+        The data have all rows up to this time, as in `cepkit.match`. ``WITH TIMED OUT MATCHES`` reports the
+        partial matches whose WITHIN is over then; ``undecided()`` has the others. Default: the last time in
+        the data, of all partitions.
     memory_limit : str, int or None
         The most memory that the matches and the rows of the result may take, as in `cepkit.match`. On Spark
         its settings bound the memory.
@@ -52,8 +57,8 @@ def sql(
 
     Returns
     -------
-    Matches, SparkMatches or SparkStreamRowPatterns
-        A Spark frame gives `SparkMatches`. A streaming Spark frame gives `SparkStreamRowPatterns`, which
+    Matches, SparkMatches or SparkStream
+        A Spark frame gives `SparkMatches`. A streaming Spark frame gives `SparkStream`, which
         ``writeStream`` writes. ``to_frame()`` gives the rows as the kind of frame that came in, or an Arrow
         table for a DuckDB relation. Without ORDER BY the rows of MATCH_RECOGNIZE are sorted by partition, in
         the order of their first rows, and then by match. The rows of a WINDOW have the order of the frame. A
@@ -83,7 +88,8 @@ def sql(
     counts whole units as in Flink, and DATEDIFF the units that begin, as in Snowflake. CAST gives null where
     TRY_CAST does. A DECIMAL is a float, and a CHAR is not filled with blanks. In an expression of the ORDER
     BY of the SELECT, a column of its list comes before a column of the clause with the same name. FETCH …
-    WITH TIES and PERCENT do not run.
+    WITH TIES and PERCENT do not run. Around the clause, DuckDB's or Spark's rules hold; ``count()`` is then
+    the number of rows.
 
     Examples
     --------
@@ -105,7 +111,10 @@ def sql(
     from cepkit.language.match_recognize.parsing import parse_match_recognize
     from cepkit.language.match_recognize.query import SelectedRows, WindowedRows
 
-    parsed = parse_match_recognize(query)
+    try:
+        parsed = parse_match_recognize(query)
+    except (PatternSyntaxError, PredicateError) as error:
+        return _run_around(query, tables, params or {}, memory_limit, complete_until, error)
     if not isinstance(parsed, SelectedRows | WindowedRows):
         raise PatternSyntaxError(
             "the text names no table; write SELECT * FROM t before MATCH_RECOGNIZE, or call "
@@ -118,8 +127,44 @@ def sql(
     if spark_module(frame):
         refuse_limit_on_spark(memory_limit)
         if frame.isStreaming:
-            return open_door("row patterns in a stream of a Spark frame")(frame, query, params)
-    return match_rows(frame, parsed, params, memory_limit)
+            from cepkit.streaming.spark.binding import row_patterns_of_stream
+
+            return row_patterns_of_stream(frame, query, params, complete_until)
+    try:
+        return match_rows(frame, parsed, params, memory_limit, complete_until)
+    except PredicateError as error:  # a function of the SELECT that DuckDB may have
+        if ": no function " not in str(error):
+            raise
+        return _run_around(query, tables, params or {}, memory_limit, complete_until, error)
+
+
+def _run_around(
+    query: str,
+    tables: Mapping[str, Frame],
+    params: Mapping[str, Any],
+    memory_limit: MemoryLimit,
+    complete_until: Any,
+    error: PatternSyntaxError | PredicateError,
+) -> Matches | SparkMatches:
+    """Return the result of a query that DuckDB or Spark SQL runs around MATCH_RECOGNIZE."""
+    from cepkit.language.match_recognize.parsing import parse_match_recognize
+    from cepkit.results.match_recognize.around import run_around
+    from cepkit.results.matches import Matches, SparkMatches
+
+    memory_limit_of(memory_limit)  # raises for a value that is no limit
+    on_spark = [name for name, frame in tables.items() if spark_module(frame)]
+    if on_spark and (len(on_spark) < len(tables) or any(frame.isStreaming for frame in tables.values())):
+        raise CepError(
+            "a query around MATCH_RECOGNIZE takes either finished Spark frames or frames in memory, not both"
+        )
+
+    def find_rows(frame: Frame, clause: str) -> Frame:
+        parsed: Any = parse_match_recognize(clause)
+        used = {name: value for name, value in params.items() if f":{name}" in clause}
+        return match_rows(frame, parsed, used, memory_limit, complete_until).to_frame()
+
+    found = run_around(query, tables, params, find_rows, error, bool(on_spark))
+    return SparkMatches(found) if on_spark else Matches(found)
 
 
 def match_rows(
@@ -127,6 +172,7 @@ def match_rows(
     query: RowPatternQuery | SelectedRows | WindowedRows,
     params: Mapping[str, Any] | None,
     memory_limit: MemoryLimit = "auto",
+    complete_until: Any = None,
 ) -> Any:
     """Return the matches of a query of MATCH_RECOGNIZE in a frame, or its rows with a WINDOW."""
     from cepkit.language.match_recognize.query import RowPatternQuery, WindowedRows
@@ -137,18 +183,20 @@ def match_rows(
 
         if isinstance(query, WindowedRows):
             return SparkMatches(RowWindowOnSpark(frame, query, params))
-        return SparkMatches(RowsOnSpark(frame, query, params))
-    from cepkit.results.match_recognize.memory import RowsInMemory
-    from cepkit.results.match_recognize.windows import RowWindowInMemory
+        return SparkMatches(RowsOnSpark(frame, query, params, complete_until))
+    from cepkit.engines.match_recognize.bound import bind_row_query, bind_window
+    from cepkit.results.match_recognize.memory import RowsInMemory, RowWindowInMemory
 
-    source, native = source_of(frame)
+    source, native = source_of_frame(frame)
     source = with_types(source, wishes_of_rows(query, params or {}))
     if isinstance(query, WindowedRows):
         with bound_memory(memory_limit, RowWindowInMemory.cure):
-            return Matches(RowWindowInMemory(query, source, native, params, memory_limit))
+            window = bind_window(query, source.schema, params)
+            return Matches(RowWindowInMemory(window, source, native, memory_limit))
     _refuse_repeated(source, query if isinstance(query, RowPatternQuery) else query.rows)
     with bound_memory(memory_limit, RowsInMemory.cure):
-        return Matches(RowsInMemory(query, source, native, params, memory_limit))
+        bound = bind_row_query(query, source.schema, params, complete_until)
+        return Matches(RowsInMemory(bound, source, native, memory_limit))
 
 
 def _refuse_repeated(source: Source, rows: RowPatternQuery) -> None:

@@ -8,25 +8,27 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cepkit.api.searching import program_for, query_of, source_of, spark_module
+from cepkit.api.searching import program_for, query_of, spark_module
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.errors import CepError, truth
 from cepkit.events import Events, Frame
 from cepkit.frames.building import build_events
-from cepkit.frames.empty import with_types
+from cepkit.frames.sources import source_of_frame, with_types
+from cepkit.frames.united import takes_frames
 from cepkit.planning.planner import EngineValue, check_engine
-from cepkit.planning.queries import Query, QueryKeywords, takes_query_keywords
+from cepkit.planning.queries import Query, QueryKeywords, SequenceKeywords, takes_query_keywords
 from cepkit.progress import show_progress
 
 # The modules of one function load when it is called: the first `match` of a process must not wait for them.
 if TYPE_CHECKING:
     from cepkit.language.query_parts import Duration
-    from cepkit.parallel.agents.crew import Costs
+    from cepkit.parallel.agents.agents import Costs
     from cepkit.parallel.agents.outcome import ParallelRun
     from cepkit.shedding.simulation.arrivals import Arrivals, Prices
     from cepkit.shedding.strategies.strategy import Strategy
 
 
+@takes_frames
 @takes_query_keywords
 @show_progress("simulating")
 def simulate(
@@ -38,7 +40,7 @@ def simulate(
     arrival: ArrayLike | None = None,
     keep: bool = False,
     trace: bool = False,
-    **keywords: Unpack[QueryKeywords],
+    **keywords: Unpack[SequenceKeywords],
 ) -> ParallelRun:
     """Run a parallel engine in virtual time: reproducible, with exact matches, on any number of threads.
 
@@ -80,8 +82,8 @@ def simulate(
     >>> run.n_matches == cep.match(events, query, event_type="kind").count(), run.n_threads
     (True, 8)
     """
-    from cepkit.parallel.agents.crew import Costs
-    from cepkit.parallel.engine.engines import Hybrid, ParallelEngine
+    from cepkit.parallel.agents.agents import Costs
+    from cepkit.parallel.engines import Hybrid, ParallelEngine
     from cepkit.parallel.simulation import calibrate_costs
 
     engine = Hybrid() if engine is None else engine
@@ -116,6 +118,7 @@ def _arrivals(arrival: ArrayLike, events: Events) -> np.ndarray:
     return arrival
 
 
+@takes_frames
 @takes_query_keywords
 def replay(
     frame: Frame,
@@ -201,8 +204,8 @@ def replay(
     >>> kept.n_dropped > 0, kept.recall < 1, kept.within_bound > late.within_bound
     (True, True, True)
     """
-    from cepkit.shedding.simulation.inputs import check_settings, make_scene
     from cepkit.shedding.simulation.replay import ReplayResult
+    from cepkit.shedding.simulation.scene import check_settings, make_scene
 
     queries = query if isinstance(query, list | tuple) else [cast("Query", query)]
     settings = check_settings(
@@ -215,7 +218,7 @@ def replay(
         from cepkit.shedding.simulation.replay import ReplayTask, types_of_columns
 
         return run_per_key(frame, settings.queries, ReplayTask(settings), types_of_columns())
-    source, native = source_of(frame)
+    source, native = source_of_frame(frame)
     for value in settings.queries:
         source = with_types(source, value)
     with show_progress("replaying"):

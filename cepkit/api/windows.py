@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cepkit.api.searching import source_of, spark_module
+from cepkit.api.searching import spark_module
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Frame
+from cepkit.frames.sources import source_of_frame
+from cepkit.frames.united import takes_frames
 from cepkit.limits import MemoryLimit, bound_memory, refuse_limit_on_spark
 from cepkit.planning.planner import EngineValue
 from cepkit.planning.queries import names_keywords
@@ -17,10 +19,11 @@ if TYPE_CHECKING:
     from cepkit.language.expressions.trees import Expression
     from cepkit.language.query_parts import Duration
     from cepkit.scaleout.scatter_gather import ScatterGather
-    from cepkit.streaming.spark.rows import SparkStreamRows
+    from cepkit.streaming.spark.results import SparkStream
     from cepkit.windows.values import Join, Window
 
 
+@takes_frames
 @names_keywords
 def window(
     frame: Frame,
@@ -79,7 +82,7 @@ def window(
     -------
     DataFrame or table
         The same kind as the frame: its columns and its index, and the aggregates. A streaming Spark frame
-        gives `SparkStreamRows`, which ``writeStream`` writes.
+        gives `SparkStream`, which ``writeStream`` writes.
 
     Raises
     ------
@@ -122,14 +125,14 @@ def window(
         from cepkit.windows.spark import window_spark
 
         return window_spark(frame, value, run=run_window if nodes is None else nodes.run_window)
-    source, native = source_of(frame)
+    source, native = source_of_frame(frame)
     source = with_types_of_window(value, source)
     checked = check_window(value, source)
     rows = run_window(checked, source) if nodes is None else nodes.run_window(checked, source)
     return frame_with(source, rows, native)
 
 
-def _window_stream(frame: Frame, value: Window, engine: EngineValue | None) -> SparkStreamRows:
+def _window_stream(frame: Frame, value: Window, engine: EngineValue | None) -> SparkStream:
     from cepkit.pipelines.spark_session import worker_python
     from cepkit.streaming.spark.binding import window_stream
 
@@ -139,7 +142,7 @@ def _window_stream(frame: Frame, value: Window, engine: EngineValue | None) -> S
     return rows
 
 
-def _join_stream(frame: Frame, other: Frame, value: Join, engine: EngineValue | None) -> SparkStreamRows:
+def _join_stream(frame: Frame, other: Frame, value: Join, engine: EngineValue | None) -> SparkStream:
     from cepkit.pipelines.spark_session import worker_python
     from cepkit.streaming.spark.binding import join_stream
 
@@ -219,7 +222,7 @@ def join(
     DataFrame or table
         The same kind as ``frame``, in the order of the arrivals. A name that both sides have gets the suffix
         ``_left`` or ``_right``, except for a key. ``emitted`` is the time of the arrival. Two streaming Spark
-        frames give `SparkStreamRows`, which ``writeStream`` writes.
+        frames give `SparkStream`, which ``writeStream`` writes.
 
     Raises
     ------
@@ -265,7 +268,7 @@ def join(
         from cepkit.windows.spark import join_spark
 
         return join_spark(frame, other, value, run=run_join if nodes is None else nodes.run_join)
-    (source, native), (other_source, _) = source_of(frame), source_of(other)
+    (source, native), (other_source, _) = source_of_frame(frame), source_of_frame(other)
     sources = with_types_of_join(value, (source, other_source))
     plan = plan_join(value, sources)
     with bound_memory(memory_limit, "Make the windows shorter, or join on more columns"):

@@ -10,13 +10,15 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pandas as pd
 
 import cepkit
+from cepkit.commands import INTERRUPTED, raise_at_ctrl_c
 from cepkit.commands.files import end_stream, open_closed_streams, printable, said_of_stdout, tell
-from cepkit.commands.starting import INTERRUPTED, raise_at_ctrl_c
 from cepkit.errors import CepError, CepWarning, nearest
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, refuse_windows
@@ -99,115 +101,59 @@ def _first_line(error: Exception) -> str:
 def _match(given: argparse.Namespace) -> None:
     from cepkit.commands.files import output_of, table_files
 
-    keywords = _query_keywords(given)
-    if is_match_recognize(given.pattern):
-        _match_rows(given, keywords)
-        return
-    files = table_files(given.files)
-    output = output_of(given.out, given.format, files)
-    began = time.perf_counter()
-    frame, size = _read(given, files)
-    read = time.perf_counter()
-    keywords["within"] = _within(given.within, frame, keywords["order_by"])
-    matches = frame.cep.match(given.pattern, **keywords)
-    n_matches = matches.count()
-    limit = _SHOWN if given.limit is None else given.limit
-    shown = None
-    if limit and n_matches and not output.is_stdout:
-        shown = _first_rows(matches, given.rows, limit)
-    done = time.perf_counter()
-    _say(f"{_count_text(n_matches, 'match', 'matches')} of {str(matches.query.pattern)!r} in {size}")
-    if shown is not None:
-        tell(shown.to_string(max_colwidth=60, index=given.rows == "one"))
-        _say_more(matches, n_matches, given.rows, len(shown), limit)
-    if not n_matches:
-        _say("`cepkit explain` with the same arguments shows how cepkit read the query")
-    _say(f"read in {read - began:.2f} s, matched in {done - read:.2f} s")
-    if output.is_given:
-        n_written = n_matches if given.limit is None or not output.is_stdout else min(n_matches, given.limit)
-        if n_written > MOST_WRITTEN:
-            raise CepError(
-                f"--out {given.out or '-'}: {n_matches:,} matches are too many for a file, which takes at "
-                f"most {MOST_WRITTEN:,}. Narrow the query with a shorter --within or --partition-by"
-            )
-        if output.is_stdout and given.limit is not None:
-            whole = _first_rows(matches, given.rows, given.limit)
-        else:
-            whole = _as_pandas(matches.to_frame(rows=given.rows, limit=None))
-        output.write(whole)
-        if not output.is_stdout:
-            _say(f"{_count_text(len(whole), 'row', 'rows')} written to {output.path}")
-
-
-def _match_rows(given: argparse.Namespace, keywords: dict[str, Any]) -> None:
-    """Run the text of MATCH_RECOGNIZE, or of a SELECT around it, and print the rows of its result."""
-    from cepkit.commands.files import output_of, table_files
-
-    params = _params_of_rows(given, keywords)
-    if given.rows != "one":
+    keywords, clause = _query_keywords(given)
+    if clause is not None and given.rows != "one":
         raise CepError(
             "--rows: MATCH_RECOGNIZE says it in the query; write ALL ROWS PER MATCH before PATTERN"
         )
     files = table_files(given.files)
     output = output_of(given.out, given.format, files)
     began = time.perf_counter()
-    frame, size = _read(given, files, _clocks_of_rows(given.pattern))
+    frame, size = _read(given, files, keywords, clause)
     read = time.perf_counter()
-    matches = frame.cep.match(given.pattern, **params)
-    n_matches, rows = matches.count(), matches.to_frame()
-    n_rows = len(rows) if isinstance(rows, pd.DataFrame) else rows.count()
+    matches = frame.cep.match(given.pattern, **keywords)
+    n_matches = n_rows = matches.count()
+    first = partial(_first_rows, matches, given.rows)
+    if clause is not None:  # the result of a SELECT has rows of its own
+        rows = matches.to_frame()
+        n_rows, first = (
+            (len(rows), rows.head) if isinstance(rows, pd.DataFrame) else (rows.count(), rows.limit)
+        )
     limit = _SHOWN if given.limit is None else given.limit
-    shown = None
-    if limit and n_rows and not output.is_stdout:
-        shown = _as_pandas(rows.head(limit) if isinstance(rows, pd.DataFrame) else rows.limit(limit))
+    shown = _as_pandas(first(limit)) if limit and n_rows and not output.is_stdout else None
     done = time.perf_counter()
-    pattern = rows_pattern_of(given.pattern)
-    rows_text = "" if n_rows == n_matches else f"; {_count_text(n_rows, 'row', 'rows')} in the result"
-    _say(f"{_count_text(n_matches, 'match', 'matches')} of {pattern!r} in {size}{rows_text}")
+    pattern = matches.query.pattern if clause is None else clause.pattern
+    in_result = "" if n_rows == n_matches else f"; {_count_text(n_rows, 'row', 'rows')} in the result"
+    _say(f"{_count_text(n_matches, 'match', 'matches')} of {str(pattern)!r} in {size}{in_result}")
     if shown is not None:
-        tell(shown.to_string(max_colwidth=60))
-        if n_rows > limit:
-            _say(f"… {n_rows - limit:,} more; --limit {n_rows} prints all, --out FILE writes all")
+        tell(shown.to_string(max_colwidth=60, index=given.rows == "one"))
+        _say_more(matches, n_rows, given.rows, len(shown), limit)
     if not n_matches:
         _say("`cepkit explain` with the same arguments shows how cepkit read the query")
     _say(f"read in {read - began:.2f} s, matched in {done - read:.2f} s")
-    if output.is_given:
-        if n_rows > MOST_WRITTEN:
-            raise CepError(f"--out: {n_rows:,} rows are too many for a file; write LIMIT in the query")
-        whole = _as_pandas(rows)
-        if output.is_stdout and given.limit is not None:
-            whole = whole.head(given.limit)
-        output.write(whole)
-        if not output.is_stdout:
-            _say(f"{_count_text(len(whole), 'row', 'rows')} written to {output.path}")
-
-
-def rows_pattern_of(text: str) -> str:
-    """Return the pattern of a text of MATCH_RECOGNIZE."""
-    return str(_clause_of(text).pattern)
-
-
-def _clause_of(text: str) -> RowPatternQuery:
-    query = refuse_windows(parse_match_recognize(text), "the command line")
-    return query.rows if isinstance(query, SelectedRows) else query
-
-
-def _params_of_rows(given: argparse.Namespace, keywords: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a query of MATCH_RECOGNIZE; raise for options that its clauses replace."""
-    replaced = [f"--{name.replace('_', '-')}" for name in _REPLACED if getattr(given, name)]
-    if replaced:
-        raise CepError(f"{', '.join(replaced)}: MATCH_RECOGNIZE has clauses for this, and takes --param only")
-    return {"params": keywords["params"]} if keywords["params"] else {}
-
-
-def _clocks_of_rows(text: str) -> list[str]:
-    """Return the columns of ORDER BY, which files without types may have as text."""
-    return [key.column for key in _clause_of(text).order_by]
+    if not output.is_given:
+        return
+    is_part = output.is_stdout and given.limit is not None
+    if (min(n_rows, given.limit) if is_part else n_rows) > MOST_WRITTEN:
+        noun, cure = "matches", "Narrow the query with a shorter --within or --partition-by"
+        if clause is not None:
+            noun, cure = "rows", "Write LIMIT in the query"
+        raise CepError(
+            f"--out {given.out or '-'}: {n_rows:,} {noun} are too many for a file, which takes at most "
+            f"{MOST_WRITTEN:,}. {cure}"
+        )
+    if is_part:
+        whole = _as_pandas(first(given.limit))
+    else:
+        whole = _as_pandas(matches.to_frame(rows=given.rows, limit=None) if clause is None else rows)
+    output.write(whole)
+    if not output.is_stdout:
+        _say(f"{_count_text(len(whole), 'row', 'rows')} written to {output.path}")
 
 
 _REPLACED = (
-    "define", "partition_by", "order_by", "measure", "event_type", "strategy", "after_match", "scope",
-    "within", "within_exclusive", "strict_time", "evaluation_order",
+    "define", "partition_by", "order_by", "measure", "event_type", "strategy", "after_match", "keep",
+    "scope", "within", "within_exclusive", "strict_time", "evaluation_order",
 )  # fmt: skip
 
 
@@ -246,14 +192,8 @@ def _count_rows(matches: Any) -> int | None:
 def _explain(given: argparse.Namespace) -> None:
     from cepkit.commands.files import table_files
 
-    keywords = _query_keywords(given)
-    if is_match_recognize(given.pattern):
-        params = _params_of_rows(given, keywords)
-        frame, _ = _read(given, table_files(given.files), _clocks_of_rows(given.pattern))
-        tell(frame.cep.explain(given.pattern, **params))
-        return
-    frame, _ = _read(given, table_files(given.files))
-    keywords["within"] = _within(given.within, frame, keywords["order_by"])
+    keywords, clause = _query_keywords(given)
+    frame, _ = _read(given, table_files(given.files), keywords, clause)
     tell(frame.cep.explain(given.pattern, **keywords))
 
 
@@ -292,7 +232,7 @@ def _warmup(given: argparse.Namespace) -> None:
     from tqdm import tqdm
 
     from cepkit.cache import cache_folder
-    from cepkit.commands.warmup import count_steps, warmup
+    from cepkit.commands.ship import count_steps, warmup
 
     began = time.perf_counter()
     with show_progress("kernels", count_steps(), takes_checkpoints=False) as bar:
@@ -308,10 +248,20 @@ def _warmup(given: argparse.Namespace) -> None:
 # --- from arguments to frames -------------------------------------------------------------------------------
 
 
-def _query_keywords(given: argparse.Namespace) -> dict[str, Any]:
-    """Return the keywords of ``df.cep.match``; raise when an argument has a wrong form."""
+def _types(options: argparse.Namespace) -> None:
+    from cepkit.commands.files import write_stubs
+
+    for path in write_stubs(Path(options.folder)):
+        tell(str(path))
+    tell("Run this again after an upgrade of pandas, polars or Spark.")
+
+
+def _query_keywords(given: argparse.Namespace) -> tuple[dict[str, Any], RowPatternQuery | None]:
+    """Return the keywords of ``df.cep.match``, and the clauses of a text of MATCH_RECOGNIZE."""
+    # Raise for arguments in a wrong form, and for options that the clauses replace.
     params = {name: _value(text) for name, text in _read_named("--param", given.param).items()}
-    return {
+    until = None if given.complete_until is None else _value(given.complete_until)
+    keywords = {
         "define": _read_named("--define", given.define) or None,
         "params": params or None,
         "partition_by": _column_names(given.partition_by) or None,
@@ -320,11 +270,23 @@ def _query_keywords(given: argparse.Namespace) -> dict[str, Any]:
         "event_type": given.event_type,
         "strategy": given.strategy,
         "after_match": given.after_match,
+        "keep": given.keep,
         "scope": given.scope or "run",
+        "within": given.within,
         "within_closed": not given.within_exclusive,
         "strict_time": given.strict_time,
         "evaluation_order": _column_names(given.evaluation_order) or None,
+        "complete_until": until,
     }
+    if not is_match_recognize(given.pattern):
+        return keywords, None
+    if replaced := [f"--{name.replace('_', '-')}" for name in _REPLACED if getattr(given, name)]:
+        raise CepError(f"{', '.join(replaced)}: MATCH_RECOGNIZE has clauses for this, and takes --param only")
+    query = refuse_windows(parse_match_recognize(given.pattern), "the command line")
+    clause = query.rows if isinstance(query, SelectedRows) else query
+    return {
+        name: keywords[name] for name in ("params", "complete_until") if keywords[name] is not None
+    }, clause
 
 
 def _within(text: str | None, frame: Any, order_by: Sequence[str] | None) -> str | int | None:
@@ -340,39 +302,45 @@ _PLAIN_NUMBER = re.compile(r"u?int|bigint|smallint|tinyint|float|double|decimal"
 
 
 def _read(
-    given: argparse.Namespace, files: list[str], clocks: Sequence[str] | None = None
+    given: argparse.Namespace, files: list[str], keywords: dict[str, Any], clause: RowPatternQuery | None
 ) -> tuple[Any, str]:
-    """Return the frame of the chosen engine, and its size and name in words; print notes.
-
-    ``clocks`` are columns of times; None for those of --order-by.
-
-    """
-    from cepkit.commands.files import read_pandas, read_spark
+    """Return the frame of the chosen engine, and its size and name in words; print notes."""
+    # The window in the keywords becomes a number if the clock is a plain number.
+    from cepkit.commands.files import STDIN, output_of, read_pandas, read_spark
+    from cepkit.frames.writing import Reading
 
     named = given.files[0] if len(given.files) == 1 and len(files) == 1 else f"{len(files)} files"
-    times = _column_names(given.order_by) if clocks is None else list(clocks)
+    named = "the standard input" if named == STDIN else named
+    # Files without types may have the clocks as text.
+    times = [key.column for key in clause.order_by] if clause else _column_names(given.order_by)
+    delimiter = {"\\t": "\t", "tab": "\t"}.get(given.delimiter, given.delimiter)
+    reading = Reading(delimiter, given.encoding, given.decimal)
+    quarantine = given.quarantine and output_of(given.quarantine, None, files)
     if given.engine == "pandas":
-        frame, notes = read_pandas(files, times)
+        frame, notes = read_pandas(files, times, reading)
         size = f"{_count_text(len(frame), 'row', 'rows')} of {named}"
     else:
         from cepkit.pipelines import spark_session
 
         # An error in a task is raised here as well. Spark's log would repeat it as pages of Java.
         session = spark_session(conf={"spark.log.level": "OFF"})
-        frame, notes = read_spark(session, files, times)
+        frame, notes = read_spark(session, files, times, reading)
         size = f"{named} on Spark"  # counting the rows would be a separate job
     for note in notes:
-        tell(f"note: {note}", error=True)
+        _say(f"note: {note}")
+    if quarantine:
+        quarantine.write(pd.DataFrame(reading.quarantine, columns=["file", "line", "reason", "text"]))
+    if clause is None:
+        keywords["within"] = _within(given.within, frame, keywords["order_by"])
     return frame, size
 
 
 def _first_rows(matches: Any, rows: str, limit: int) -> Any:
-    """Return the first ``limit`` rows of the result as a pandas frame."""
     if rows == "one":
         return matches.head(limit)
     if matches._found.is_in_memory:
         return matches[:limit].to_frame(rows="all").head(limit)  # enough, as every match has a row
-    return _as_pandas(matches.to_frame(rows="all").limit(limit))
+    return matches.to_frame(rows="all").limit(limit)
 
 
 def _as_pandas(frame: Any) -> Any:
@@ -384,7 +352,7 @@ def _as_pandas(frame: Any) -> Any:
 
 def _as_options(message: str) -> str:
     """Return a message with Python's keywords as options: ``within='5 s'`` becomes ``--within '5 s'``."""
-    names = "event_type|order_by|partition_by|within|strategy|scope|after_match"
+    names = "event_type|order_by|partition_by|within|strategy|scope|after_match|keep"
     return re.sub(
         rf"\b({names})=('[^']*')", lambda option: f"--{option[1].replace('_', '-')} {option[2]}", message
     )
@@ -489,24 +457,21 @@ def _parser() -> _Parser:
 
 
 def _add_match(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     _add_query(parser)
-    parser.add_argument(
-        "--rows", choices=("one", "all"), default="one", help="one row per match, or all rows (default: one)"
-    )
-    parser.add_argument(
+    add("--rows", choices=("one", "all"), default="one", help="one row per match, or all rows (default: one)")
+    add(
         "--limit",
         type=_limit,
         metavar="N",
         help=f"print at most N rows (default: {_SHOWN} of a table, else all)",
     )
-    parser.add_argument(
+    add(
         "--out",
         metavar="FILE",
         help="write the whole result to FILE (.parquet, .csv, .json, .jsonl); '-': stdout",
     )
-    parser.add_argument(
-        "--format", choices=FORMATS, help="table (default), json, csv or parquet; without --out: to stdout"
-    )
+    add("--format", choices=FORMATS, help="table (default), json, csv or parquet; without --out: to stdout")
 
 
 def _add_explain(parser: argparse.ArgumentParser) -> None:
@@ -518,15 +483,17 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_query(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     parser.epilog = _MATCH_EXAMPLE
-    parser.add_argument(
+    add(
         "files",
         nargs="+",
         metavar="FILE",
-        help="Parquet or CSV, a folder of Parquet, a target of `cepkit ingest`, a pattern such as"
-        " 'days/*.csv', or sample:trades, sample:tweets, sample:peaks; several are read one after the other",
+        help="Parquet, CSV, JSON Lines, JSON, Zeek, XES, logs of Apache, nginx and syslog, '-' for stdin, a"
+        " folder of Parquet, a target of `cepkit ingest`, a pattern such as 'days/*.csv', or sample:trades,"
+        " sample:tweets, sample:peaks; several are read one after the other",
     )
-    parser.add_argument(
+    add(
         "pattern",
         metavar="PATTERN",
         help="a regex over predicates, 'PATTERN SEQ(…) …', or SQL's MATCH_RECOGNIZE, also in a SELECT",
@@ -538,36 +505,47 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
         ("--measure", "NAME=EXPR", "a result column; default: the first and last clock, and the count"),
         ("--param", "NAME=VALUE", "the value of :NAME in predicates and measures"),
     ):
-        parser.add_argument(option, action="append", default=[], metavar=metavar, help=text)
+        add(option, action="append", default=[], metavar=metavar, help=text)
     for option, metavar, text in (
         ("--event-type", "COLUMN", "column of event types; for event sequences"),
         ("--strategy", "NAME", "any (default), next, partition or strict; for event sequences"),
-        ("--after-match", "POLICY", "past_last, to_next, to_first(b) …; for event sequences"),
+        (
+            "--after-match",
+            "POLICY",
+            "where the next match may begin: past_last, to_last, to_next_row, to_first(b) …",
+        ),
+        ("--keep", "NAME", "shortest (default) or longest; for regexes"),
+        (
+            "--delimiter",
+            "TEXT",
+            "what divides the columns of a CSV, such as ';' or tab; default: by its header",
+        ),
+        ("--encoding", "NAME", "the encoding of a text, as in latin-1; default: utf-8"),
+        ("--quarantine", "FILE", "write the lines that are no events to FILE (.csv, .parquet, .jsonl)"),
+        ("--decimal", "MARK", "the decimal mark in a CSV, '.' or ','; default: by its first lines"),
         ("--scope", "NAME", "run (default) or edge; for event sequences with --strategy next"),
     ):
-        parser.add_argument(option, metavar=metavar, help=text)
-    parser.add_argument(
-        "--within", metavar="TIME", help="longest match, as in '5 min'; a plain number has the clock's unit"
+        add(option, metavar=metavar, help=text)
+    add("--within", metavar="TIME", help="longest match, as in '5 min'; a plain number has the clock's unit")
+    add("--within-exclusive", action="store_true", help="a match that lasts exactly --within does not count")
+    add("--strict-time", action="store_true", help="successive events of a sequence differ in time")
+    add(
+        "--complete-until",
+        metavar="TIME",
+        help="the data have all events up to TIME, or 'end': an absence that ends later is undecided",
     )
-    parser.add_argument(
-        "--within-exclusive", action="store_true", help="a match that lasts exactly --within does not count"
-    )
-    parser.add_argument(
-        "--strict-time", action="store_true", help="successive events of a sequence differ in time"
-    )
-    parser.add_argument(
+    add(
         "--evaluation-order",
         action="append",
         default=[],
         metavar="NAME[,…]",
         help="all variables of a sequence in search order; it changes only the time of the search",
     )
-    parser.add_argument(
-        "--engine", choices=("pandas", "spark"), default="pandas", help="the engine that reads and searches"
-    )
+    add("--engine", choices=("pandas", "spark"), default="pandas", help="the engine that reads and searches")
 
 
 def _add_ingest(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     from cepkit.pipelines import FORMATS
 
     lines = ["formats and their options:"]
@@ -578,21 +556,17 @@ def _add_ingest(parser: argparse.ArgumentParser) -> None:
             for option, details in file_format.options.items()
         ]
     parser.epilog = "\n".join([*lines, "", "example:", "  cepkit ingest inet sample:inet trades"])
-    parser.add_argument("format", metavar="FORMAT", help=", ".join(FORMATS))
+    add("format", metavar="FORMAT", help=", ".join(FORMATS))
+    add("source", nargs="+", metavar="SOURCE", help="files, folders, patterns, or a bundled sample:NAME")
+    add("target", metavar="TARGET", help="a new or empty folder, or one with an earlier result")
+    add("--mode", choices=("replace", "error"), default="replace", help="what to do with an earlier result")
+    add("--period", choices=("day", "month", "year"), help="time per folder; default: by number of rows")
+    add("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the format")
+
+
+def _add_types(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "source", nargs="+", metavar="SOURCE", help="files, folders, patterns, or a bundled sample:NAME"
-    )
-    parser.add_argument(
-        "target", metavar="TARGET", help="a new or empty folder, or one with an earlier result"
-    )
-    parser.add_argument(
-        "--mode", choices=("replace", "error"), default="replace", help="what to do with an earlier result"
-    )
-    parser.add_argument(
-        "--period", choices=("day", "month", "year"), help="time per folder; default: by number of rows"
-    )
-    parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the format"
+        "folder", nargs="?", default="typings", metavar="FOLDER", help="default: typings, which pyright reads"
     )
 
 
@@ -622,6 +596,7 @@ _COMMANDS: Mapping[str, _Command] = {
         "compile bundled patterns and parallel engines for a quick first use",
         _no_arguments,
     ),
+    "types": (_types, "write stubs, so that pyright and VS Code know df.cep", _add_types),
 }
 
 if __name__ == "__main__":

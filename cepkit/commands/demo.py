@@ -6,10 +6,7 @@ import pandas as pd
 
 from cepkit.api.matching import match
 from cepkit.datasets import load_sample
-from cepkit.language.regex.construction import regex_query
-from cepkit.language.regex.query import RegexQuery
-
-# The demo: run a query on the bundled peaks and draw its matches as text.
+from cepkit.language.regex.query import RegexQuery, regex_query
 
 HEIGHT = 10  # lines of a drawing
 
@@ -33,10 +30,8 @@ def m_shape() -> RegexQuery:
 
 
 def demo() -> str:
-    """Search the bundled sample ``peaks`` and return the text that ``cepkit demo`` prints.
-
-    It takes about a second, mostly to import packages and to compile the query.
-    """
+    """Search the bundled sample ``peaks`` and return the text that ``cepkit demo`` prints."""
+    # It takes about a second, mostly to import packages and to compile the query.
     frame = load_sample("peaks")
     query = m_shape()
     matches = match(frame, query)

@@ -1,8 +1,11 @@
-"""Find, read and write the files of tables for the command line, and texts for a terminal."""
+"""Find, read and write files for the command line: tables and stubs; and texts for a terminal."""
 
 from __future__ import annotations
 
+import ast
 import glob
+import importlib.util
+import io
 import os
 import re
 import sys
@@ -18,10 +21,11 @@ import pyarrow as pa
 
 from cepkit.datasets import sample, sample_names
 from cepkit.errors import CepError, nearest, reason_of
-from cepkit.frames.conversion import check_texts_of_frame, check_texts_of_table
-from cepkit.frames.writing import UnwritableFileError, file_to_write, replace_file
+from cepkit.frames.arrow import check_texts_of_frame, check_texts_of_table
+from cepkit.frames.writing import Reading, UnwritableFileError, file_to_write, read_text, replace_file
+from cepkit.pipelines.ingest import EVENTS, is_result
 from cepkit.pipelines.spark_session import setting
-from cepkit.pipelines.target import EVENTS, is_result
+from cepkit.progress import show_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,11 +45,9 @@ def printable(text: object) -> str:
 
 
 def tell(text: object, *, error: bool = False) -> None:
-    """Print a text on stdout, or on stderr with ``error``.
-
-    A text for a closed stream is dropped. A text that stderr cannot take is dropped too, because the result
-    matters more.
-    """
+    """Print a text on stdout, or on stderr with ``error``."""
+    # A text for a closed stream is dropped. A text that stderr cannot take is dropped too, because the result
+    # matters more.
     line = f"{printable(text)}\n"
     if not error:
         write_out(line)
@@ -100,7 +102,7 @@ def open_closed_streams() -> None:
 
 # Find, read and write the files of tables for the command line.
 
-SAMPLE = "sample:"
+SAMPLE, STDIN = "sample:", "-"
 _SAMPLES = ("sample:trades", "sample:tweets", "sample:peaks")  # the samples that are tables
 _CSV = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 _PARQUET = re.compile(r"\.(parquet|pq)$", re.IGNORECASE)
@@ -118,9 +120,9 @@ class TableNotFoundError(CepError, FileNotFoundError):
 def table_files(names: Sequence[str]) -> list[str]:
     """Return the files for the names on the command line."""
     files = [file for name in names for file in _files_of(name)]
-    if len({_is_csv(file) for file in files}) > 1:
+    if len({_is_parquet(file) for file in files}) > 1:
         raise UnreadableFileError(
-            f"{files[0]!r} and the other files are not of the same kind; give only CSV or only Parquet"
+            f"{files[0]!r} and the other files are not of the same kind; give only Parquet or none of it"
         )
     return files
 
@@ -136,16 +138,18 @@ def original_file(name: str) -> str:
     return str(sample(name.removeprefix(SAMPLE))) if name.startswith(SAMPLE) else name
 
 
-def read_pandas(files: Sequence[str], times: Sequence[str] = ()) -> tuple[pd.DataFrame, list[str]]:
+def read_pandas(
+    files: Sequence[str], times: Sequence[str] = (), reading: Reading | None = None
+) -> tuple[pd.DataFrame, list[str]]:
     """Return the rows of the files, one file after the other, and notes on the reading."""
-    frames = [_read_one(file) for file in files]
+    reading = reading or Reading()
+    with show_progress("reading"):
+        frames = [_read_one(file, reading) for file in files]
     for file, frame in zip(files[1:], frames[1:], strict=True):
         _same_columns(files[0], frames[0].columns, file, frame.columns)
     frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
-    if not _is_csv(files[0]):
-        return frame, []
-    notes = []
-    for name in times:
+    notes = [*dict.fromkeys(reading.notes)]
+    for name in [] if _is_parquet(files[0]) else times:
         if name in frame.columns and pd.api.types.infer_dtype(frame[name], skipna=True) == "string":
             frame[name], note = _as_time(frame[name])
             notes.append(f"column {name!r} {note}")
@@ -153,15 +157,18 @@ def read_pandas(files: Sequence[str], times: Sequence[str] = ()) -> tuple[pd.Dat
 
 
 def read_spark(
-    spark: SparkSession, files: Sequence[str], times: Sequence[str] = ()
+    spark: SparkSession, files: Sequence[str], times: Sequence[str], reading: Reading
 ) -> tuple[DataFrame, list[str]]:
     """Return the rows of the files as a Spark frame, and notes on the reading; see `read_pandas`."""
-    if not _is_csv(files[0]):
+    if _is_parquet(files[0]):
         return spark.read.parquet(*files), []
-    separator = "\t" if ".tsv" in files[0].lower() else ","
+    if others := [file for file in files if not _is_csv(file)]:
+        raise UnreadableFileError(f"{others[0]!r}: --engine spark reads CSV and Parquet only; leave it out")
+    separator = reading.delimiter or ("\t" if ".tsv" in files[0].lower() else ",")
+    encoding = reading.encoding or "utf-8"
     # As in pandas, the type of times has a zone only when the text has one.
     with setting(spark, "spark.sql.timestampType", "TIMESTAMP_NTZ"):
-        frame = spark.read.csv(list(files), header=True, inferSchema=True, sep=separator)
+        frame = spark.read.csv(list(files), header=True, inferSchema=True, sep=separator, encoding=encoding)
     texts = [name for name, kind in frame.dtypes if kind == "string" and name in times]
     return frame, [f"column {name!r} is text for Spark and is sorted as text" for name in texts]
 
@@ -253,6 +260,8 @@ def _text_of(frame: pd.DataFrame, format: str) -> str:
 
 
 def _files_of(name: str) -> list[str]:
+    if name == STDIN:
+        return [name]
     if name.startswith(SAMPLE):
         path = sample(name.removeprefix(SAMPLE))
         if name not in _SAMPLES:
@@ -278,11 +287,11 @@ def _files_of_path(name: str, path: Path) -> list[str]:
     if path.is_dir():
         return [str(_table_folder(path))]
     if path.is_file():
-        return [_table_file(path)]
+        return [str(path)]
     paths = sorted(glob.glob(str(path), recursive=True)) if glob.has_magic(name) else []
     if not paths:
         raise _not_found(name, path)
-    files = [_table_file(Path(file)) for file in paths if os.path.isfile(file)]
+    files = [file for file in paths if os.path.isfile(file)]
     if not files:
         raise TableNotFoundError(
             f"no file matches {name!r}; only folders such as {paths[0]!r} match. Name a folder of Parquet "
@@ -296,15 +305,6 @@ def _table_folder(path: Path) -> Path:
     if next(folder.rglob("*.parquet"), None) is None:
         raise UnreadableFileError(f"the folder {str(path)!r} holds no Parquet file")
     return folder
-
-
-def _table_file(path: Path) -> str:
-    if not (_CSV.search(path.name) or _PARQUET.search(path.name)):
-        raise UnreadableFileError(
-            f"{str(path)!r} is neither Parquet nor CSV by its name (.parquet, .csv, .tsv); "
-            "`cepkit ingest` reads original formats"
-        )
-    return str(path)
 
 
 def _not_found(name: str, path: Path) -> TableNotFoundError:
@@ -322,14 +322,24 @@ def _is_csv(file: str) -> bool:
     return _CSV.search(file) is not None
 
 
-def _read_one(file: str) -> pd.DataFrame:
+def _is_parquet(file: str) -> bool:
+    return _PARQUET.search(file) is not None or os.path.isdir(file)
+
+
+def _read_one(file: str, reading: Reading) -> pd.DataFrame:
     if _ADDRESS.match(file):
         raise UnreadableFileError(f"{file!r} is an address; only --engine spark can read it")
+    reading.file = file
     try:
-        if _is_csv(file):
-            separator = "\t" if ".tsv" in file.lower() else ","
-            return pd.read_csv(file, sep=separator, low_memory=False)
-        return _read_parquet(file)
+        if _is_parquet(file):
+            return _read_parquet(file)
+        if file != STDIN:
+            modified = pd.Timestamp.fromtimestamp(os.path.getmtime(file))
+            return read_text(file, reading, modified, is_csv=_is_csv(file))
+        content = b"" if sys.stdin is None else sys.stdin.buffer.read()
+        if content.startswith(b"PAR1"):
+            return _read_parquet(io.BytesIO(content))
+        return read_text(content, reading, pd.Timestamp.now(), is_csv=False)
     except MemoryError:
         raise
     except (EOFError, OSError, ValueError, pa.ArrowException, ImportError, CepError) as error:
@@ -339,7 +349,7 @@ def _read_one(file: str) -> pd.DataFrame:
         raise UnreadableFileError(f"cannot read {file!r}: the file is damaged ({reason})") from error
 
 
-def _read_parquet(file: str) -> pd.DataFrame:
+def _read_parquet(file: Any) -> pd.DataFrame:
     try:
         frame = pd.read_parquet(file)
     except pa.ArrowException:  # pandas 2 makes objects of texts at once
@@ -363,12 +373,14 @@ def _same_columns(file: str, columns: pd.Index, other: str, others: pd.Index) ->
 
 def _as_time(texts: pd.Series) -> tuple[pd.Series, str]:
     """Return the texts as times, or unchanged when they share no format of times, and a note about it."""
-    for keywords in ({}, {"utc": True}):
+    for keywords in ({}, {"utc": True}, {"dayfirst": True}):
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")  # "could not infer the format" means: no time
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
                 times = pd.to_datetime(texts, **keywords)
-        except (ValueError, TypeError, OverflowError, Warning):
+        except (ValueError, TypeError, OverflowError):
+            continue
+        if any("infer" in str(warning.message) for warning in caught):
             continue
         if pd.api.types.is_datetime64_any_dtype(times):
             present = times.dropna()
@@ -378,3 +390,59 @@ def _as_time(texts: pd.Series) -> tuple[pd.Series, str]:
 
 def _first_line(error: BaseException) -> str:
     return str(error).strip().split("\n")[0] or type(error).__name__
+
+
+# Stubs of frames with ``cep``, for type checkers and editors that do not run Python.
+#
+# No stub can add an attribute to a class of another library. But pyright, and with it Pylance in VS Code,
+# reads the folder ``typings`` of a project first. A copy of the file that defines a frame's class has the
+# attribute.
+
+# The modules that define the classes of frames, and the classes in them.
+CLASSES = {
+    "pandas.core.frame": "DataFrame",
+    "polars.dataframe.frame": "DataFrame",
+    "polars.lazyframe.frame": "LazyFrame",
+    "pyspark.sql.dataframe": "DataFrame",
+}
+_IMPORTED = "from cepkit.accessor import CepAccessor as _CepAccessor"
+_ATTRIBUTE = "    @property\n    def cep(self) -> _CepAccessor: ..."
+
+
+def write_stubs(folder: Path) -> list[Path]:
+    """Write the stubs of the frames that are installed, and return their paths."""
+    written = []
+    for module, name in CLASSES.items():
+        if (source := _source_of(module)) is None:
+            continue
+        package = folder / module.partition(".")[0]
+        if (package / "__init__.pyi").exists():
+            raise CepError(f"{package} has stubs of its own; add the attribute 'cep' there")
+        path = folder.joinpath(*module.split(".")).with_suffix(".pyi")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(with_accessor(source.read_text("utf-8"), name), "utf-8")
+        written.append(path)
+    return written
+
+
+def _source_of(module: str) -> Path | None:
+    """Return the file that type checkers read for a module: in a package of stubs, or the module's own."""
+    package, *inner = module.split(".")
+    for name, suffix in ((f"{package}-stubs", ".pyi"), (package, ".pyi"), (package, ".py")):
+        spec = importlib.util.find_spec(name)
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            if (path := Path(folder, *inner).with_suffix(suffix)).exists():
+                return path
+    return None
+
+
+def with_accessor(source: str, name: str) -> str:
+    """Return the text of a module in which a class has the attribute ``cep``, after its docstring."""
+    lines = source.splitlines()
+    nodes = ast.parse(source).body
+    (node,) = (node for node in nodes if isinstance(node, ast.ClassDef) and node.name == name)
+    first = node.body[0]
+    is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    inside = first.end_lineno if is_docstring else first.lineno - 1
+    before = min(part.lineno for part in (node, *node.decorator_list)) - 1
+    return "\n".join([*lines[:before], _IMPORTED, *lines[before:inside], _ATTRIBUTE, *lines[inside:], ""])

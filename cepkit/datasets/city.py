@@ -169,40 +169,6 @@ def bus_positions(
     )
 
 
-def siri_lines(n_events: int, *, seed: int = 0) -> list[str]:
-    """Return reports in the format of Dublin's SIRI files: 15 columns, no header, microseconds from 1970.
-
-    A missing value is the text ``null``. Coordinates have six decimals. There is no distance.
-
-    Parameters
-    ----------
-    n_events : int
-        Number of lines, at least 0.
-    seed : int
-        Seed, at least 0. The same arguments give the same lines.
-
-    Returns
-    -------
-    list of str
-        Text lines without line breaks.
-
-    Raises
-    ------
-    CepError
-        If an argument is out of range.
-
-    Examples
-    --------
-    >>> siri_lines(1, seed=1)[0].split(",")[0]
-    '1359619200000000'
-    """
-    frame = bus_positions(n_events, seed=seed)
-    time_us = frame["ts"].to_numpy().astype("datetime64[us]").astype(np.int64)
-    frame = frame.drop(columns="dist").assign(ts=time_us).astype(object)
-    frame = frame.assign(**{name: frame[name].map("{:.6f}".format) for name in ("lon", "lat")})
-    return [",".join(map(str, row)) for row in frame.where(frame.notna(), "null").to_numpy()]
-
-
 def distance_m(lon: np.ndarray, lat: np.ndarray) -> np.ndarray:
     """Return the distances in metres from the centre of Dublin, on the WGS84 ellipsoid.
 
@@ -243,7 +209,6 @@ def _distances(
 
     The way u goes from 0 to 1 and back with constant speed. The distance is far * u^k. So mean and deviation
     of the distances are those of the line if k^2 / (2 k + 1) is the square of their ratio.
-
     """
     mean, sd = (np.array([getattr(line, name) for line in LINES.values()])[line_of_vehicle]
                 for name in ("dist_mean", "dist_sd"))  # fmt: skip
@@ -400,50 +365,6 @@ def traffic(
             "vehicle_count": count[present][arrival].astype(np.int16),
         }
     )
-
-
-def citybench_lines(n_rounds: int, *, sensor: int = 158505, seed: int = 0) -> list[str]:
-    """Return the reports of one sensor in CityBench's format, with the header line.
-
-    Both measured times are the seconds that a road segment of some length takes at that speed.
-
-    Parameters
-    ----------
-    n_rounds : int
-        Number of rounds of reports, at least 0; some reports are missing.
-    sensor : int
-        REPORT_ID of all lines.
-    seed : int
-        Seed, at least 0. The same arguments give the same lines.
-
-    Returns
-    -------
-    list of str
-        Text lines without line breaks.
-
-    Raises
-    ------
-    CepError
-        If an argument is out of range.
-
-    Examples
-    --------
-    >>> citybench_lines(2, seed=3)[0].split(",")[2]
-    'avgSpeed'
-    """
-    frame = traffic(n_rounds, n_sensors=1, seed=seed).sort_values("ts")
-    rng = np.random.default_rng(seed)
-    metres = int(rng.integers(200, 6000))
-    first = int(rng.integers(10_000_000, 20_000_000))
-    lines = ["status,avgMeasuredTime,avgSpeed,extID,medianMeasuredTime,TIMESTAMP,vehicleCount,_id,REPORT_ID"]
-    for row in frame.itertuples():
-        seconds = round(3.6 * metres / row.avg_speed) if row.avg_speed else 0
-        number = first + N_SENSORS * int((row.ts - frame["ts"].iloc[0]).total_seconds() // ROUND_S)
-        time = row.ts.isoformat(timespec="seconds")
-        lines.append(
-            f"OK,{seconds},{row.avg_speed},616,{seconds},{time},{row.vehicle_count},{number},{sensor}"
-        )
-    return lines
 
 
 def _speeds(

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from cepkit.datasets.trades import check, check_count, start_ticks
+from cepkit.datasets.trades import check, check_count, place_in_run, start_ticks
 from cepkit.errors import CepError, column_not_found, nearest
 
 # Activities of a smart home as a table: their hours, lengths, places and followers.
@@ -388,45 +388,6 @@ def smart_home(parameters: HomeParameters | None = None, *, seed: int = 0) -> pd
     return pd.concat([events, window_attributes(events, window=parameters.window)], axis=1)
 
 
-def casas_lines(parameters: HomeParameters | None = None, *, seed: int = 0) -> list[str]:
-    """Return the events of `smart_home` in CASAS format, with runs marked at their first and last event.
-
-    A line is ``date time sensor value``, followed by ``Activity begin`` or ``Activity end`` at the ends of a
-    run. A run of one event is not marked, nor is Other_Activity.
-
-    Parameters
-    ----------
-    parameters : HomeParameters, optional
-    seed : int
-        Seed, at least 0. The same arguments give the same lines.
-
-    Returns
-    -------
-    list of str
-        Text lines without line breaks.
-
-    Raises
-    ------
-    CepError
-        If a parameter is out of range.
-
-    Examples
-    --------
-    >>> casas_lines(HomeParameters(n_days=1), seed=1)[0].split()[2:]
-    ['Bedroom', 'ON', 'Sleep', 'begin']
-    """
-    events = smart_home(parameters, seed=seed)
-    activity = events["activity"].astype(str).to_numpy()
-    is_first = np.append(True, activity[1:] != activity[:-1])[: len(events)]
-    is_last = np.append(is_first[1:], True)[: len(events)]
-    marked = (activity != "Other_Activity") & ~(is_first & is_last)
-    lines = []
-    for row, first, last in zip(events.itertuples(), marked & is_first, marked & is_last, strict=True):
-        mark = f" {row.activity} begin" if first else f" {row.activity} end" if last else ""
-        lines.append(f"{row.ts:%Y-%m-%d %H:%M:%S.%f} {row.sensor} {row.value}{mark}")
-    return lines
-
-
 def _runs(
     rng: np.random.Generator, n_days: int, start_s: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -520,9 +481,7 @@ def _sum_of_run(values: np.ndarray, run: np.ndarray, n_runs: int) -> np.ndarray:
 def _uniform_of_pair(rng: np.random.Generator, run: np.ndarray) -> np.ndarray:
     """Return a number from 0 to 1 per event, equal for the two events of a pair."""
     n = len(run)
-    first = np.flatnonzero(np.diff(run, prepend=-1))
-    place = np.arange(n) - np.repeat(first, np.diff(first, append=n))
-    return rng.random(n)[np.arange(n) - place % 2]
+    return rng.random(n)[np.arange(n) - place_in_run(run)[0] % 2]
 
 
 def _move_into_bursts(

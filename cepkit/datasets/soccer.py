@@ -116,7 +116,8 @@ def soccer_sensors(
     seconds = 1.12 * n_events / sum(rate_of_sensor[sensor] for sensor in sensors) + 2.5
     n_steps = int(seconds * _GRID_HZ) + 2
     players = _players(rng_match, n_steps) if in_play else _waiting(rng_match, n_steps)
-    ball = _ball(rng_ball, players) if in_play else _resting_ball(n_steps)
+    resting = _Track(np.tile([-7.159, -9.407], (n_steps, 1)), np.zeros((n_steps, 2)))
+    ball = _ball(rng_ball, players) if in_play else resting
     body_of_sensor = {
         sensor: (player, place) for player, legs in enumerate((*TEAM_A, *TEAM_B))
         for place, sensor in enumerate(legs)
@@ -132,38 +133,6 @@ def soccer_sensors(
             part = _body_sensor(rng, players[player], time_ps / 1e12, place)
         parts.append({"sid": np.full(len(time_ps), sensor), "ts_ps": FIRST_PS + time_ps, **part})
     return _frame(parts, n_events)
-
-
-def debs2013_lines(n_events: int, *, seed: int = 0) -> list[str]:
-    """Return events in the format of the DEBS 2013 stream: 13 whole numbers, no header.
-
-    A line is ``sid,ts,x,y,z,|v|,|a|,vx,vy,vz,ax,ay,az``. The time is in picoseconds: it exceeds 2^53.
-
-    Parameters
-    ----------
-    n_events : int
-        Number of lines, at least 0.
-    seed : int
-        Seed, at least 0. The same arguments give the same lines.
-
-    Returns
-    -------
-    list of str
-        Text lines without line breaks.
-
-    Raises
-    ------
-    CepError
-        If an argument is out of range.
-
-    Examples
-    --------
-    >>> debs2013_lines(1, seed=1)[0].count(",")
-    12
-    """
-    frame = soccer_sensors(n_events, seed=seed).drop(columns="ts")
-    columns = [frame[name].tolist() for name in frame]
-    return [",".join(map(str, row)) for row in zip(*columns, strict=True)]
 
 
 def _frame(parts: list[dict[str, np.ndarray]], n_events: int) -> pd.DataFrame:
@@ -247,10 +216,6 @@ def _waiting(rng: np.random.Generator, n_steps: int) -> list[_Track]:
         home[1] = min(home[1], 0.0) if player < 8 else home[1] + 0.5
         tracks.append(_Track(home + sway, np.zeros((n_steps, 2))))
     return tracks
-
-
-def _resting_ball(n_steps: int) -> _Track:
-    return _Track(np.tile([-7.159, -9.407], (n_steps, 1)), np.zeros((n_steps, 2)))
 
 
 def _ball(rng: np.random.Generator, players: list[_Track]) -> _Track:

@@ -272,6 +272,32 @@ def steady(rng: np.random.Generator, shape: tuple[int, int], persistence: float)
     return noise
 
 
+def bar_prices(
+    rng: np.random.Generator, opening: np.ndarray, closing: np.ndarray, variance: np.ndarray, ticks: int
+) -> dict[str, np.ndarray]:
+    """Return open, high, low and close in dollars of paths between logarithms of prices.
+
+    The paths are Brownian, with a variance for each; a dollar has ``ticks``.
+    """
+    moved = (closing - opening) ** 2
+    up, down = (np.sqrt(moved - 2 * variance * np.log(1 - rng.random(moved.shape))) / 2 for _ in range(2))
+    middle = (opening + closing) / 2
+    logarithms = {"open": opening, "high": middle + up, "low": middle - down, "close": closing}
+    prices = {
+        name: np.maximum(1, np.rint(ticks * np.exp(value))) / ticks for name, value in logarithms.items()
+    }
+    prices["high"] = np.maximum(prices["high"], np.maximum(prices["open"], prices["close"]))
+    prices["low"] = np.minimum(prices["low"], np.minimum(prices["open"], prices["close"]))
+    return prices
+
+
+def place_in_run(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the place of each value, at least 0, among equal ones in a row, and how many these are."""
+    first = np.flatnonzero(np.diff(values, prepend=-1))
+    n_of_run = np.diff(first, append=len(values))
+    return np.arange(len(values)) - np.repeat(first, n_of_run), np.repeat(n_of_run, n_of_run)
+
+
 def check_count(name: str, value: int, low: int, high: int | None = None) -> None:
     """Raise CepError unless ``value`` is a whole number from ``low`` to ``high`` (None: no upper limit)."""
     if not isinstance(value, int | np.integer):

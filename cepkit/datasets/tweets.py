@@ -224,7 +224,6 @@ def _draw_evenly(rng: np.random.Generator, n: int) -> np.ndarray:
 
     Independent numbers would leave it to chance how many of the most active authors have a habit, and these
     few authors decide how often the tags change in the whole block.
-
     """
     n_strata = -(-n // AUTHORS_OF_STRATUM)
     place = np.argsort(rng.random((n_strata, AUTHORS_OF_STRATUM)), axis=1)

@@ -4,36 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.compile.regex.automaton import ANY
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.decimals import whole_numbers
+from cepkit.compile.shared.row_automaton import ANY
 from cepkit.engines.counting.engine import CountedMatches
 from cepkit.engines.measures.regex_measures import Rows
 from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.regex import label_rows
+from cepkit.engines.shared.by_key import MatchesByKey
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.engines.shared.sequence_set import SequenceSet
-from cepkit.errors import PredicateError, column_not_found, nearest
-from cepkit.events import Events
+from cepkit.errors import CepError, PredicateError, column_not_found, nearest
+from cepkit.events import BOOLEAN, NULL_INTEGER, Events
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import parse_expression
+from cepkit.language.expressions.vocabulary import OF_TRUTHS, SUMMARIES, SUMMED
+from cepkit.limits import check_memory
 
-FUNCTIONS = ("count", "sum", "avg", "min", "max")
+# These need all values at once.
+_OF_ALL = ("collect", *(name for name, summary in SUMMARIES.items() if summary.by is None))
+FUNCTIONS = ("count", "sum", "avg", "min", "max", *_OF_ALL)
+_OF_INTEGERS = ("sum", "avg", "min", "max")  # of decimals as integers
+_BYTES = 40  # of a value in Python, and of its place in a list
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One aggregate: ``function`` of ``column`` over the events of ``variable``.
+    """One aggregate: ``function`` of ``column`` over the events of ``variable``."""
 
-    Without a variable, it is the number of matches. Without a column, it is the number of events.
-
-    """
+    # Without a variable, it is the number of matches. Without a column, it is the number of events.
 
     function: str
     variable: str | None
@@ -63,11 +70,31 @@ def aggregate_matches(
     if waiting:
         parts = ((block.event_of_item, variables_of_items(program, block)) for block in found.blocks())
         results |= aggregate_parts(parts, variables, waiting, values)
-    return pd.Series({name: results[name] for name in aggregates}, dtype=object)
+    return _series(results, wanted, source)
+
+
+def _series(results: Mapping[str, Any], wanted: Mapping[str, Wanted], source: Rows) -> pd.Series:
+    """Return the results in order; 1 and 0 are truth values again where they are values of such a column."""
+    series = {}
+    for name, aggregate in wanted.items():
+        value, column = results[name], aggregate.column
+        scale = None if column is None else source.schema[column].scale
+        if value is not None and scale is not None and aggregate.function in _OF_INTEGERS:
+            value = (
+                Decimal(value).scaleb(-scale, Context(prec=100))
+                if aggregate.function != "avg"
+                else value / 10**scale
+            )
+        if value is not None and column is not None and source.schema[column].kind == BOOLEAN:
+            if aggregate.function in ("min", "max", "mode"):
+                value = bool(value)
+            elif aggregate.function == "collect":
+                value = list(map(bool, value))
+        series[name] = value
+    return pd.Series(series, dtype=object)
 
 
 def read_aggregate(name: str, text: str, known: Sequence[str], schema: Mapping[str, object]) -> Wanted:
-    """Parse the text of an aggregate."""
     role = f"aggregate {name!r}"
     tree = parse_expression(text, role=role, references=True)
     if not isinstance(tree, ex.Aggregate) or tree.function not in FUNCTIONS:
@@ -92,16 +119,42 @@ def read_aggregate(name: str, text: str, known: Sequence[str], schema: Mapping[s
         )
     if column is not None and column not in schema:
         raise column_not_found(role, column, schema)
+    _check_truths(role, tree.function, column, schema)
     return Wanted(tree.function, variable, column)
+
+
+def _check_truths(role: str, function: str, column: str | None, schema: Mapping[str, Any]) -> None:
+    if column is not None and function in OF_TRUTHS and schema[column].kind != BOOLEAN:
+        raise PredicateError(
+            f"{role}: {function}() needs truth values, {column!r} is of type {schema[column]}"
+        )
 
 
 def values_of_events(source: Rows, events: Events, name: str, one: Wanted) -> tuple[np.ndarray, np.ndarray]:
     """Return the column's value at every position, and which values are present."""
     array = source.arrow(one.column, events.rows(np.arange(events.n_events)))
     kind = array.type
+    if pa.types.is_decimal(kind):
+        if one.function not in _OF_INTEGERS:
+            exact = one.function not in SUMMED
+            present = array.is_valid().to_numpy(zero_copy_only=False)
+            if not exact:
+                return array.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False), present
+            return np.array([*array.to_pylist(), None], object)[:-1], present
+        numbers = whole_numbers(array, source.schema[one.column].scale or 0)
+        if numbers is None:
+            raise CepError(
+                f"aggregate {name!r}: the decimals exceed 64 bits; cast the column to float64 first"
+            )
+        return np.where(numbers == NULL_INTEGER, 0, numbers), numbers != NULL_INTEGER
+    if pa.types.is_boolean(kind):
+        array, kind = array.cast(pa.int64()), pa.int64()
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         if one.function == "count":
             return np.zeros(len(array), np.int64), array.is_valid().to_numpy(zero_copy_only=False)
+        if one.function in _OF_ALL and one.function not in SUMMED and not pa.types.is_nested(kind):
+            values = np.asarray(array.cast(pa.string()).to_pylist(), object)
+            return values, array.is_valid().to_numpy(zero_copy_only=False)
         raise PredicateError(
             f"aggregate {name!r}: {one.function}() needs numbers, {one.column!r} is of type "
             f"{source.schema[one.column]}"
@@ -117,6 +170,10 @@ def values_of_events(source: Rows, events: Events, name: str, one: Wanted) -> tu
 
 def _count_aggregate(found: SequenceSet, one: Wanted, values) -> tuple[Any] | None:
     """Return the aggregate in a tuple if the engine counts it, else None."""
+    if isinstance(found, MatchesByKey):
+        if values is not None and found.position is not None:
+            values = tuple(of_event[found.position] for of_event in values)
+        found = found.by_key
     column = None if values is None else values[0]
     if not isinstance(found, CountedMatches) or not found.can_aggregate(one.function, column):
         return None
@@ -133,6 +190,7 @@ def aggregate_parts(
     total = dict.fromkeys(wanted, 0)
     count = dict.fromkeys(wanted, 0)
     best: dict[str, Any] = {}
+    kept: dict[str, list] = {name: [] for name, aggregate in wanted.items() if aggregate.function in _OF_ALL}
     number_of_name = {name: number for number, name in enumerate(known)}
     for event_of_item, variable_of_item in parts:
         for name, aggregate in wanted.items():
@@ -145,7 +203,10 @@ def aggregate_parts(
             of_event, present = values[name]
             taken = of_event[events][present[events]]
             count[name] += len(taken)
-            if len(taken) and aggregate.function in ("min", "max"):
+            if name in kept:
+                check_memory(_BYTES * (sum(map(len, kept.values())) + len(taken)), "the values")
+                kept[name] += taken.tolist()
+            elif len(taken) and aggregate.function in ("min", "max"):
                 extreme = getattr(taken, aggregate.function)().item()
                 better = min if aggregate.function == "min" else max
                 best[name] = better(best.get(name, extreme), extreme)
@@ -153,14 +214,17 @@ def aggregate_parts(
                 total[name] += _sum_exactly(taken)
     results = {}
     for name, aggregate in wanted.items():
-        n = count[name]
+        n, function = count[name], aggregate.function
+        if name in kept:
+            results[name] = kept[name] if function == "collect" else SUMMARIES[function].of(kept[name])
+            continue
         results[name] = {
             "count": n,
             "sum": total[name] if n else None,
             "avg": total[name] / n if n else None,
             "min": best.get(name),
             "max": best.get(name),
-        }[aggregate.function]
+        }[function]
     return results
 
 
@@ -198,7 +262,7 @@ def aggregate_regex(
             number_of_position = np.array([variables.index(name) for name in program.automaton.names])
             variable = number_of_position[label_rows(program, found)]
         results |= aggregate_parts([(events, variable)], variables, waiting, values)
-    return pd.Series({name: results[name] for name in aggregates}, dtype=object)
+    return _series(results, wanted, source)
 
 
 def _read(name: str, text: str, known: tuple[str, ...], source: Rows) -> Wanted:
@@ -210,6 +274,7 @@ def _read(name: str, text: str, known: tuple[str, ...], source: Rows) -> Wanted:
     if isinstance(operand, ex.Attribute) and operand.name not in names:
         if operand.name not in source.schema:
             raise column_not_found(role, operand.name, [*source.schema, *names])
+        _check_truths(role, tree.function, operand.name, source.schema)
         return Wanted(tree.function, None, operand.name)
     if not names and operand is not None:
         raise PredicateError(f"{role}: the pattern has no names; expected a column, as in sum(x)")

@@ -25,18 +25,17 @@ from cepkit.compile.shared.loading import compile_if_it_pays, load_kernels, reas
 from cepkit.engines.interpreted.walk import KERNELS as WALK
 from cepkit.engines.interpreted.walk import ORDERED_KERNELS as KERNELS
 from cepkit.engines.interpreted.walk import OrderedTables, OrderedTests, ordered_tests_of
-from cepkit.engines.search import BranchSearch
-from cepkit.engines.shared.kernels import accepted, dtypes_of, kernel, per_call
-from cepkit.engines.shared.places import Places
-from cepkit.engines.shared.searched_matches import (
+from cepkit.engines.search import (
     MOST_KNOWN,
+    BranchSearch,
     Found,
     FoundPart,
     RangeSearch,
     gather_calls,
     known_or_searched,
 )
-from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
+from cepkit.engines.shared.places import Places, accepted, dtypes_of, kernel, per_call
+from cepkit.engines.shared.sequence_set import KnownMatches, LineBlock, MatchBlock, SequenceSet, joined
 from cepkit.events import Events
 from cepkit.kernels.records import Cursors
 from cepkit.progress import checkpoint
@@ -89,7 +88,6 @@ class OrderedEvents:
         return self._get("rank", test)
 
     def column(self, test: int, number: int) -> np.ndarray:
-        """Return the values of a column at the members of a test."""
         return self._get("column", test, number)
 
     def limit(self, name: str) -> np.ndarray:
@@ -181,11 +179,8 @@ class NestedSearch(ABC):
         return np.flatnonzero(n_in_reach > 0)
 
     def matches(self, low: int, high: int, most: int | None = None, most_calls: int | None = None) -> Found:
-        """Return matches that end from ``low`` to ``high``, unordered.
-
-        The search ends early at more than ``most`` matches, or after ``most_calls`` calls of the kernel.
-
-        """
+        """Return matches that end from ``low`` to ``high``, unordered."""
+        # The search ends early at more than ``most`` matches, or after ``most_calls`` calls of the kernel.
         look = _WORK_PER_CALL if most_calls is None else _WORK_PER_CALL_OF_A_LOOK
         work = self._work_per_call(look)
         most_calls = most_calls and most_calls * -(-look // work)
@@ -202,13 +197,7 @@ class NestedSearch(ABC):
             )
 
     def _block(self, places: np.ndarray) -> MatchBlock:
-        n = len(places)
-        return MatchBlock(
-            self.own.places.position_of_place[places.ravel()],
-            np.tile(np.arange(self.n, dtype=np.int16), n),
-            np.arange(n + 1, dtype=np.int64) * self.n,
-            np.full(n, self.branch.number, np.int16),
-        )
+        return LineBlock(self.own.places.position_of_place[places].T, self.branch.number)
 
     def count_by_last(self) -> np.ndarray:
         """Return how many matches end at each position, int64, (n_events,)."""
@@ -304,11 +293,9 @@ class InterpretedSearch(NestedSearch):
 
 
 class WalkedSearch:
-    """A search that interprets a walk in the order of the pattern, as long as this is quick.
+    """A search that interprets a walk in the order of the pattern, as long as this is quick."""
 
-    ``search`` makes the search in the best order, whose kernel may have to be compiled.
-
-    """
+    # ``search`` makes the search in the best order, whose kernel may have to be compiled.
 
     def __init__(self, walk: BranchSearch, search: Callable[[], OrderedSearch]):
         self._walk, self._make = walk, search
@@ -366,10 +353,8 @@ def ordered_sequence(
     most_known: int = MOST_KNOWN,
     most_calls: int | None = None,
 ) -> SequenceSet:
-    """Find the matches of a program, each branch with its own search order.
-
-    See `write_ordered`.
-    """
+    """Find the matches of a program, each branch with its own search order."""
+    # See `write_ordered`.
     if not own.places.n or own.program.window.is_empty:
         return KnownMatches(own.events, joined([]))
     branches = enumerate(zip(own.program.branches, orders, strict=True))

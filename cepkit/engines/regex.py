@@ -9,14 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cepkit.compile.interpreted.regex import RegexCode, regex_code_of
+from cepkit.compile.interpreted.instructions import regex_code_of
 from cepkit.compile.regex.program import LIST_FULL, MOST_LIVE, QUEUE_FULL, Kernel, Program, State
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import compile_if_it_pays, is_ready, load_kernels, reason_to_compile
-from cepkit.compile.shared.term_writing import KernelSource
-from cepkit.engines.interpreted.regex import KERNELS, Interpreter
-from cepkit.engines.shared.match_set import LINEAGE, MatchSet
-from cepkit.engines.shared.placing import usable_threads
+from cepkit.engines.interpreted.walk import REGEX_KERNELS as KERNELS
+from cepkit.engines.interpreted.walk import Interpreter
+from cepkit.engines.regex_in_turn import place_rows, search_in_turn
+from cepkit.engines.shared.match_set import MATCHES, MatchSet
+from cepkit.engines.shared.places import usable_threads
 from cepkit.errors import CepError
 from cepkit.events import FLOAT, Events
 from cepkit.progress import checkpoint, run_on_threads
@@ -29,7 +30,6 @@ _MOST_EVENTS = 20_000_000
 
 
 def kernel_for(program: Program, inputs: Inputs, n_events: int, tier: str = AUTO) -> Kernel | Interpreter:
-    """Return what runs ``program`` on this many events."""
     if tier == COMPILED:
         return program.matching(inputs)
     if tier == INTERPRETED:
@@ -37,31 +37,17 @@ def kernel_for(program: Program, inputs: Inputs, n_events: int, tier: str = AUTO
         if isinstance(code, str):
             raise CepError(f"the query cannot be interpreted: it {code}")
         return Interpreter(code)
-    code = code_if_new(program, program.matching_source(inputs), n_events)
-    return program.matching(inputs) if isinstance(code, str) else Interpreter(code)
-
-
-def labeller_for(program: Program, inputs: Inputs, n_events: int) -> Kernel | Interpreter:
-    """Return what finds the positions of the rows of matches."""
-    code = code_if_new(program, program.labelling_source(inputs), n_events)
-    return program.labelling(inputs) if isinstance(code, str) else Interpreter(code)
-
-
-def code_if_new(program: Program, source: KernelSource, n_events: int) -> RegexCode | str:
-    """Return ``program`` for interpretation, or why the kernel with this source runs."""
     if n_events > _MOST_EVENTS:
-        return "compilation pays for this many events"
-    return reason_to_compile(source.text, KERNELS) or regex_code_of(program)
+        return program.matching(inputs)
+    code = reason_to_compile(program.matching_source(inputs).text, KERNELS) or regex_code_of(program)
+    return program.matching(inputs) if isinstance(code, str) else Interpreter(code)
 
 
 def take_over(
     program: Program, interpreter: Interpreter, state: State, inputs: Inputs
 ) -> tuple[Kernel, State] | None:
-    """Return the query's own kernel and its state after the same events; None while it is not compiled.
-
-    A kernel with queues keeps its starts in another order, so it does not take over.
-
-    """
+    """Return the query's own kernel and its state after the same events; None while it is not compiled."""
+    # A kernel with queues keeps its starts in another order, so it does not take over.
     if program.plan.queues or not is_ready(program.matching_source(inputs).text):
         return None
     kernel = program.matching(inputs)
@@ -79,11 +65,6 @@ def take_over(
     return kernel, State(layout, state_arrays)
 
 
-def tier_of(kernel: Kernel | Interpreter) -> str:
-    """Return the name of the tier."""
-    return INTERPRETED if isinstance(kernel, Interpreter) else COMPILED
-
-
 # The state of this many partitions fits the cache. More partitions are matched in blocks of this size.
 PARTITIONS_PER_BLOCK = 2048
 _MOST_PARTITIONS_AT_ONCE = 2048
@@ -95,7 +76,6 @@ _EVENTS_PER_CALL_AS_PYTHON, _WORK_PER_CALL_AS_PYTHON = 1 << 8, 1 << 12
 _EVENTS_PER_BATCH = 1 << 21  # interpreted before a compiled kernel may take over
 # Visited partial matches. To interpret this many takes about as long as to compile a kernel.
 MOST_INTERPRETED_WORK = 1 << 25
-BLOCKS = "cepkit.kernels.blocks"
 _EVENTS_PER_SCATTER = 1 << 22  # some hundredths of a second
 
 
@@ -137,11 +117,12 @@ def match_regex(
     run: Run | None = None,
     tier: str = "auto",
 ) -> MatchSet:
-    """Find the matches of ``program`` in ``events``.
-
-    Source: Hirzel, "Partition and Compose", DEBS 2012, sections 2.3 and 3.
-    """
+    # Source: Hirzel, "Partition and Compose", DEBS 2012, sections 2.3 and 3.
     run = run if run is not None else Run()
+    if not program.query.skips_by_default:
+        matches, is_interpreted = search_in_turn(program, events, progress)
+        run.n_blocks, run.tier = 1, INTERPRETED if is_interpreted else COMPILED
+        return matches
     threads = _threads(program, events, threads)
     inputs = program.inputs(events.columns)
     kernel = kernel_for(program, inputs, events.n_events, tier)
@@ -174,7 +155,7 @@ def _match(
     progress: Callable[[int], None] | None,
     run: Run,
 ) -> MatchSet:
-    run.tier = tier_of(kernel)
+    run.tier = INTERPRETED if isinstance(kernel, Interpreter) else COMPILED
     if not program.compiled or (threads == 1 and events.n_partitions <= _MOST_PARTITIONS_AT_ONCE):
         run.n_blocks, run.threads = 1, 1
         state = kernel.new_state(max(1, events.n_partitions))
@@ -305,13 +286,10 @@ def balanced_blocks(events_of_partition: np.ndarray, n_blocks: int) -> np.ndarra
 
 
 def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> PartitionBlocks:
-    """Rearrange the columns so that each block of partitions lies together.
-
-    Few partitions are dealt to the threads so that these get about equally many events. Many partitions are
-    cut into blocks with a state that fits the cache.
-
-    """
-    kernels = load_kernels(BLOCKS)
+    """Rearrange the columns so that each block of partitions lies together."""
+    # Few partitions are dealt to the threads so that these get about equally many events. Many partitions are
+    # cut into blocks with a state that fits the cache.
+    kernels = load_kernels(MATCHES)
     partition, n_partitions = events.partition_of_event, events.n_partitions
     if n_partitions > _MOST_PARTITIONS_AT_ONCE:
         shift = (PARTITIONS_PER_BLOCK - 1).bit_length()
@@ -391,13 +369,10 @@ def _match_blocks(
 
 
 def label_rows(program: Program, matches: MatchSet) -> np.ndarray:
-    """Return the pattern position of every row of every match, int64, along the items of the lineage.
-
-    If a row can stand for several positions, every variable takes as many rows as it can, from left to
-    right: the lexicographically smallest sequence of positions wins.
-
-    One pass over the events of the matches' partitions and one over the rows of matches.
-    """
+    """Return the pattern position of every row of every match, int64, along the items of the lineage."""
+    # If a row can stand for several positions, every variable takes as many rows as it can, from left to
+    # right: the lexicographically smallest sequence of positions wins.
+    # One pass over the events of the matches' partitions and one over the rows of matches.
     lineage = matches.lineage
     position = np.zeros(len(lineage.event_of_item), np.int64)
     if len(matches):
@@ -409,7 +384,7 @@ def label_rows(program: Program, matches: MatchSet) -> np.ndarray:
         item_mask = _reached(program, few_matches, inputs)
         automaton = program.automaton
         follow_of_position = np.array(automaton.follow, np.int64)
-        complete = load_kernels(LINEAGE).choose_positions(
+        complete = load_kernels(MATCHES).choose_positions(
             lineage.first_item_of_match, item_mask, follow_of_position, automaton.accepting, position
         )
         assert complete, "the rows of a match do not spell its pattern"
@@ -419,25 +394,10 @@ def label_rows(program: Program, matches: MatchSet) -> np.ndarray:
 def _reached(program: Program, matches: MatchSet, inputs: Inputs) -> np.ndarray:
     """Return the mask of positions that each row of each match reaches, int64, along the lineage."""
     events, lineage = matches.events, matches.lineage
-    labeller = labeller_for(program, inputs, events.n_events)
-    if isinstance(labeller, Interpreter):
-        return labeller.label(
-            events.partition_of_event, max(1, events.n_partitions), inputs,
-            lineage.event_of_item, lineage.first_item_of_match,
-        )  # fmt: skip
-    item_mask = np.zeros(len(lineage.event_of_item), np.int64)
-    state = labeller.new_state(max(1, events.n_partitions))
-    head, follow = matches.chains()
-    with np.errstate(all="ignore"):
-        labeller.run(
-            events.partition_of_event,
-            *inputs.arguments(),
-            *state.arguments(),
-            head,
-            matches.first,
-            matches.last,
-            follow,
-            lineage.first_item_of_match[:-1].copy(),
-            item_mask,
-        )
-    return item_mask
+    code = reason_to_compile(program.source_on_rows("reach", inputs).text, KERNELS) or regex_code_of(program)
+    if isinstance(code, str):
+        return place_rows(program, events, inputs, "reach").positions(matches)
+    return Interpreter(code).label(
+        events.partition_of_event, max(1, events.n_partitions), inputs, lineage.event_of_item,
+        lineage.first_item_of_match,
+    )  # fmt: skip

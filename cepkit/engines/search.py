@@ -1,11 +1,13 @@
-"""The search engine: any sequence query, by a generated depth-first walk over its partial matches."""
+"""The search engine: any sequence query, by a depth-first walk; few matches are kept, many searched again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
+from typing import Protocol
 
 import numpy as np
 
@@ -23,20 +25,160 @@ from cepkit.compile.sequences.search_source import (
 )
 from cepkit.compile.shared.loading import compile_if_it_pays, is_ready, reason_to_compile
 from cepkit.engines.interpreted.walk import KERNELS, interpreted_walk
-from cepkit.engines.shared.kernels import Loader, accepted, dtypes_of, kernel, per_call
-from cepkit.engines.shared.places import Places
-from cepkit.engines.shared.searched_matches import (
-    MOST_KNOWN,
-    Found,
-    FoundPart,
-    gather_calls,
-    known_or_searched,
+from cepkit.engines.shared.places import Loader, Places, accepted, dtypes_of, kernel, per_call
+from cepkit.engines.shared.sequence_set import (
+    EMPTY,
+    KnownMatches,
+    MatchBlock,
+    SearchRun,
+    SequenceSet,
+    block_of_sizes,
+    bytes_to_collect,
+    joined,
 )
-from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, bytes_to_collect, joined
 from cepkit.errors import ResultTooLargeError
 from cepkit.events import Events
-from cepkit.limits import check_memory
+from cepkit.limits import check_memory, fits_memory
 from cepkit.progress import checkpoint
+
+# Matches found by searches: few are kept; many are searched again, part by part.
+
+MOST_KNOWN = 1 << 20  # matches of a branch that are kept; when there are more, they are searched again
+_MOST_GLANCED = 1 << 14
+_CALLS_OF_A_GLANCE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPart:
+    """The matches that one call of a search found; ``block(k)`` makes the first k of them."""
+
+    # ``n_items`` is the number of events of all of them, 0 if it is not known.
+
+    n: int
+    block: Callable[[int], MatchBlock]
+    n_items: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found."""
+
+    block: MatchBlock  # the matches; if they are not all, only some of them
+    n: int  # how many were found
+    is_whole: bool  # whether these are all
+
+
+class RangeSearch(Protocol):
+    """The search for the matches of one branch; ``tier`` is as in `SearchRun`."""
+
+    tier: str
+
+    def matches(self, low: int, high: int, most: int | None = None, most_calls: int | None = None) -> Found:
+        """Return matches that end from ``low`` to ``high``."""
+
+    def count_by_last(self) -> np.ndarray:
+        """Return how many matches end at each position."""
+
+
+def gather_calls(found: Iterator[tuple[FoundPart, bool]], most: int | None, most_calls: int | None) -> Found:
+    """Return the matches that the calls of a search find."""
+    # ``found`` yields the matches of each call, and whether it was the last. Calls end when there are more
+    # than ``most`` matches, or after ``most_calls`` calls. If they are not all, only some are made. Where
+    # they do not fit into memory, calls end as well; without ``most``, an error says so.
+    parts, n, n_items, is_done = [], 0, 0, False
+    for part, is_done in islice(found, most_calls):
+        parts.append(part)
+        n, n_items = n + part.n, n_items + part.n_items
+        needed = 2 * bytes_to_collect(n, n_items)  # they are sorted later, which takes one more copy
+        if most is None:
+            check_memory(needed, f"the first {n:,} matches", is_held=True)
+        if is_done or (most is not None and (n > most or not fits_memory(needed, is_held=True))):
+            break
+    is_whole = is_done and (most is None or n <= most)
+    blocks, missing = [], n if is_whole else _MOST_GLANCED
+    for part in parts:
+        blocks.append(part.block(min(part.n, missing)))
+        missing -= len(blocks[-1])
+    return Found(joined(blocks), n, is_whole)
+
+
+class SearchedMatches(SequenceSet):
+    """Too many matches to keep: counted by their last event, and searched again when they are read."""
+
+    # ``some`` are some of the ``n_found`` matches that were found before there were too many.
+
+    def __init__(self, events: Events, searches: Sequence[RangeSearch], some: MatchBlock, n_found: int):
+        self.events, self._searches, self._some, self._n_found = events, searches, some, n_found
+
+    @property
+    def run(self) -> SearchRun:
+        """How the matches were searched so far."""
+        return _run_of(self._searches)
+
+    def at_least(self) -> tuple[int, bool]:
+        return self._n_found, False
+
+    def any(self) -> bool:
+        return self._n_found > 0 or self.count() > 0
+
+    def first(self, n: int) -> MatchBlock:
+        high = 1
+        while len(block := self.ending(0, high)) < n and high < self.events.n_events:
+            high *= 2
+        return block.take(slice(0, n))
+
+    def glance(self, n: int) -> MatchBlock:
+        searched_to, whole, part = 0, EMPTY, EMPTY  # all matches that end below ``searched_to``
+        high, beyond = 64, None
+        while (
+            searched_to < self.events.n_events
+            and len(whole) < n
+            and (beyond is None or beyond - searched_to > 1)
+        ):
+            results = [
+                search.matches(0, high, _MOST_GLANCED, _CALLS_OF_A_GLANCE) for search in self._searches
+            ]
+            blocks = joined([result.block for result in results])
+            if all(result.is_whole for result in results):
+                searched_to, whole = high, blocks
+            else:
+                beyond, part = high, blocks
+            high = 2 * high if beyond is None else (searched_to + beyond) // 2
+        if len(whole):
+            return whole.sorted().take(slice(0, n))
+        return (part if len(part) else self._some).take(slice(0, n)).sorted()
+
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        count = sum(search.count_by_last() for search in self._searches)
+        positions = np.flatnonzero(count)
+        return positions, count[positions]
+
+    def ending(self, low: int, high: int) -> MatchBlock:
+        return joined([search.matches(low, high).block for search in self._searches]).sorted()
+
+
+def known_or_searched(
+    events: Events,
+    searches: Sequence[RangeSearch],
+    most_known: int = MOST_KNOWN,
+    most_calls: int | None = None,
+) -> SequenceSet:
+    """Return the matches of the branches' searches; if there are many, they are searched again when read."""
+    results = []
+    for search in searches:
+        results.append(search.matches(0, events.n_events, most_known, most_calls))
+        if not results[-1].is_whole:
+            some = joined([result.block for result in results])
+            return SearchedMatches(events, searches, some, sum(result.n for result in results))
+    return KnownMatches(events, joined([result.block for result in results]).sorted(), _run_of(searches))
+
+
+def _run_of(searches: Sequence[RangeSearch]) -> SearchRun:
+    tiers = dict.fromkeys(search.tier for search in searches)
+    return SearchRun(" and ".join(sorted(tiers)))
+
+
+# The search engine: any sequence query, by a generated depth-first walk over its partial matches.
 
 _ITEMS_PER_CALL = 1 << 20
 _WORK_PER_CALL = 1 << 20  # events looked at between two checkpoints
@@ -128,11 +270,8 @@ class BranchSearch:
             yield report
 
     def matches(self, low: int, high: int, most: int | None = None, most_calls: int | None = None) -> Found:
-        """Return matches that end from ``low`` to ``high``, unordered.
-
-        The search ends early at more than ``most`` matches, or after ``most_calls`` calls of the kernel.
-
-        """
+        """Return matches that end from ``low`` to ``high``, unordered."""
+        # The search ends early at more than ``most`` matches, or after ``most_calls`` calls of the kernel.
         look = _WORK_PER_CALL if most_calls is None else self._work_of_a_look()
         work = self._work_per_call(look)
         most_calls = most_calls and most_calls * -(-look // work)
@@ -140,11 +279,8 @@ class BranchSearch:
         return gather_calls(self._find(low, high, work, room), most, most_calls)
 
     def _find(self, low: int, high: int, work: int, room: int) -> Iterator[tuple[FoundPart, bool]]:
-        """Yield the matches of each call of the kernel, and whether the search is done.
-
-        A call ends when its matches have about ``room`` events.
-
-        """
+        """Yield the matches of each call of the kernel, and whether the search is done."""
+        # A call ends when its matches have about ``room`` events.
         room = max(room, len(self.scratch[0]))
         out_place = np.empty(room, np.int64)
         out_size = np.empty((room // max(1, self.n_components) + 1, self.n_components), np.int64)
@@ -161,18 +297,8 @@ class BranchSearch:
         return _WORK_PER_CALL_OF_A_LOOK >> (5 if any(leaf.op == "group" for leaf in leaves) else 0)
 
     def _block(self, places: np.ndarray, sizes: np.ndarray, n: int) -> MatchBlock:
-        """Return the first ``n`` of the matches with these places, one after the other."""
-        sizes = sizes[:n]
-        places = places[: sizes.sum()]
-        first_item = np.zeros(len(sizes) + 1, np.int64)
-        np.cumsum(sizes.sum(axis=1), out=first_item[1:])
-        components = np.tile(np.arange(self.n_components, dtype=np.int16), len(sizes))
-        return MatchBlock(
-            self.places.position_of_place[places],
-            np.repeat(components, sizes.ravel()),
-            first_item,
-            np.full(len(sizes), self.number, np.int16),
-        )
+        places = places[: sizes[:n].sum()]
+        return block_of_sizes(self.places.position_of_place[places], sizes[:n], self.number)
 
     def count_by_last(self) -> np.ndarray:
         """Return how many matches end at each position, int64, (n_events,)."""
@@ -217,10 +343,8 @@ def search_sequence(
     work_of_a_call: int | None = None,
     load_as: Loader | None = None,
 ) -> SequenceSet:
-    """Find the matches of ``program`` in ``events``.
-
-    Source: the semantics of SASE's and FlinkCEP's strategies as one definition over positions.
-    """
+    """Find the matches of ``program`` in ``events``."""
+    # Source: the semantics of SASE's and FlinkCEP's strategies as one definition over positions.
     places = Places(program, events)
     if not places.n or program.window.is_empty:
         return KnownMatches(events, joined([]))

@@ -6,10 +6,10 @@ import inspect
 import math
 import re
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from cepkit.api.matching import match
 from cepkit.errors import CepError
-from cepkit.explorer.query.command import code_of
-from cepkit.explorer.query.text import TextReading, applicable, collect_warnings
 from cepkit.explorer.running.series import clock_of
+from cepkit.explorer.taking import code_of
+from cepkit.explorer.text import TextReading, applicable, collect_warnings
 from cepkit.frames.pandas import as_pandas
 
 if TYPE_CHECKING:
@@ -91,24 +91,35 @@ class Case:
 
     @property
     def relation(self) -> str:
-        """The name of the comparison with each match: see `FOUND_BY_RELATION`."""
+        """The name of the comparison with each match: see `RELATIONS`."""
         return "touches" if self.kind == RANGE and not self.must else self.kind
 
 
-# A case compares its rows with each match by three numbers: the rows of the match that are rows of the case,
-# the rows of the match, and the rows of the case.
-FOUND_BY_RELATION = {
-    MATCH: lambda n_common, n_match, n_case: (n_common == n_match) & (n_common == n_case),
-    RANGE: lambda n_common, n_match, n_case: n_common == n_match,
-    "touches": lambda n_common, n_match, n_case: n_common > 0,
-    ROWS: lambda n_common, n_match, n_case: n_common == n_case,
-}
-_FOUND = {
-    MATCH: ("A match has exactly these rows.", "No match has exactly these rows."),
-    RANGE: ("A match lies in this range.", "No match lies in this range."),
-    "touches": ("A match takes a row of this range.", "No match takes a row of this range."),
-    ROWS: ("A match has all of these rows.", "No match has all of these rows."),
-}
+class Relation(NamedTuple):
+    """How the rows of a case and of a match are compared."""
+
+    # Takes the number of rows of the match that are rows of the case, the rows of the match, and those of the
+    # case: three integers, or the first two as arrays.
+    holds: Callable[[Any, Any, int], Any]
+    words: str  # what a match does
+    test: str  # the same in Python, for the sets of rows ``own`` and ``rows``
+
+
+RELATIONS = {
+    MATCH: Relation(
+        lambda n_common, n_match, n_case: (n_common == n_match) & (n_common == n_case),
+        "has exactly these rows", "own == rows",
+    ),
+    RANGE: Relation(
+        lambda n_common, n_match, n_case: n_common == n_match, "lies within these rows", "own <= rows"
+    ),
+    "touches": Relation(
+        lambda n_common, n_match, n_case: n_common > 0, "takes one of these rows", "own & rows"
+    ),
+    ROWS: Relation(
+        lambda n_common, n_match, n_case: n_common == n_case, "has all of these rows", "rows <= own"
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +132,7 @@ class Verdict:
 
 def holds(case: Case, matches: Iterable[Iterable[int]]) -> bool:
     """Return whether a case holds for matches that are few enough to list."""
-    rows, is_found = set(case.rows), FOUND_BY_RELATION[case.relation]
+    rows, is_found = set(case.rows), RELATIONS[case.relation].holds
     return case.must == any(is_found(len(rows & set(items)), len(set(items)), len(rows)) for items in matches)
 
 
@@ -136,8 +147,7 @@ def judge(case: Case, result: Result, position_of_row: np.ndarray) -> Verdict:
     positions = np.sort(position_of_row[np.array(case.rows, np.int64)])
     if positions[0] < 0:
         return Verdict(None, "Some rows of this case are no events of this query.")
-    is_found = FOUND_BY_RELATION[case.relation]
-    yes, no = _FOUND[case.relation]
+    relation = RELATIONS[case.relation]
     n_tested = 0
     for numbers in _candidates(case, result, positions):
         if n_tested + len(numbers) > MOST_TESTED:
@@ -146,9 +156,9 @@ def judge(case: Case, result: Result, position_of_row: np.ndarray) -> Verdict:
         first_item, event_of_item = _items(result, numbers)
         n_before = np.concatenate([[0], np.cumsum(_is_in(positions, event_of_item))])
         n_common = n_before[first_item[1:]] - n_before[first_item[:-1]]
-        if is_found(n_common, np.diff(first_item), len(positions)).any():
-            return Verdict(case.must, yes)
-    return Verdict(not case.must, no)
+        if relation.holds(n_common, np.diff(first_item), len(positions)).any():
+            return Verdict(case.must, f"A match {relation.words}.")
+    return Verdict(not case.must, f"No match {relation.words}.")
 
 
 def _is_in(positions: np.ndarray, events: np.ndarray) -> np.ndarray:
@@ -229,22 +239,6 @@ _MARGINS_OF_FOUND = (0, 20, 100, None)
 _MARGINS_OF_MISSING = (20, 0, 100, None)
 _MOST_MATCHES = 100_000
 _WIDTH = 100
-_ASSERTIONS = {
-    (MATCH, True): "assert rows in found",
-    (MATCH, False): "assert rows not in found",
-    ("range", True): "assert any(own <= rows for own in found)",
-    ("touches", False): "assert not any(own & rows for own in found)",
-    (ROWS, True): "assert any(rows <= own for own in found)",
-    (ROWS, False): "assert not any(rows <= own for own in found)",
-}
-_SAID = {
-    (MATCH, True): "A match has exactly these rows.",
-    (MATCH, False): "No match has exactly these rows.",
-    ("range", True): "A match lies within these rows.",
-    ("touches", False): "No match takes one of these rows.",
-    (ROWS, True): "A match has all of these rows.",
-    (ROWS, False): "No match has all of these rows.",
-}
 
 
 @dataclass(frozen=True)
@@ -289,7 +283,6 @@ def write_tests(cases: Sequence[tuple[Case, bool | None]], tested: CaseQuery) ->
 def _test(case: Case, is_held: bool | None, tested: CaseQuery, used: set[str]) -> str:
     program = tested.result.program
     names = _columns_to_read(program)
-    key = case.relation, case.must
     small = _smallest(case, is_held, tested, names)
     if small is None:
         frame, rows = _reference(tested), case.rows
@@ -303,11 +296,11 @@ def _test(case: Case, is_held: bool | None, tested: CaseQuery, used: set[str]) -
         frame = f"    df = pd.DataFrame(\n        {{\n{text}        }},\n{index}    )\n"
         label_of_row = dict(zip(shown, labels, strict=True))
         labels = [label_of_row[row] for row in case.rows]
-    wanted = _set_text(labels)
-    name = _name(case, used)
+    relation, name = RELATIONS[case.relation], _name(case, used)
     return (
-        f'def {name}():\n    """{_SAID[key]}"""\n{frame}{wanted}    found = find_matches(df)\n'
-        f"    {_ASSERTIONS[key]}\n"
+        f'def {name}():\n    """{"A" if case.must else "No"} match {relation.words}."""\n{frame}'
+        f"{_set_text(labels)}    found = find_matches(df)\n"
+        f"    assert {'' if case.must else 'not '}any({relation.test} for own in found)\n"
     )
 
 
@@ -325,9 +318,7 @@ def _columns_to_read(program: BoundQuery) -> list[str]:
     query = program.query
     names = [*query.partition_by, *query.order_by]
     names += [getattr(query, "event_type", None)]
-    for name in program.columns_to_read:
-        derived = program.derived.get(name)
-        names.append(name if derived is None else derived.column)
+    names += program.columns_of_frame(program.columns_to_read)
     return [name for name in dict.fromkeys(names) if name is not None]
 
 
@@ -340,7 +331,6 @@ def _smallest(
     """Return the rows and the columns, as text, of the smallest frame that shows the case as it is.
 
     None: the frame has to be read from the file.
-
     """
     result, tried = tested.result, set()
     query = replace(result.program.query, measures=None)
@@ -385,45 +375,39 @@ def _parts(case: Case, result: Result, margins: Sequence[int | None]) -> Iterato
 
 def _column(values: pa.Array) -> tuple[Any, tuple[str, list[str], str]] | None:
     """Return a column and its text in three parts: beginning, values, end. None if text cannot have it."""
-    kind = values.type
-    if pa.types.is_dictionary(kind):
+    kind, types = values.type, pa.types
+    if types.is_dictionary(kind):
         values = values.cast(kind.value_type)
         kind = values.type
     plain, has_null = values.to_pylist(), values.null_count > 0
-    if pa.types.is_timestamp(kind):
-        zone = f", {kind.tz}" if kind.tz else ""
-        dtype = f"datetime64[{kind.unit}{zone}]"
-        texts = [
-            None if cell is None else str(cell) for cell in values.cast(pa.timestamp(kind.unit)).to_pandas()
-        ]
-        texts = [None if cell in (None, "NaT") else f"{cell}{'+00:00' if kind.tz else ''}" for cell in texts]
-        return pd.array(texts, dtype=dtype), ("pd.array([", list(map(_spell, texts)), f'], dtype="{dtype}")')
-    if pa.types.is_duration(kind):
-        dtype, ticks = f"timedelta64[{kind.unit}]", values.cast(pa.int64()).to_pylist()
+
+    def typed(cells: list, dtype: str, spell: Callable[[Any], str] = repr) -> tuple:
+        return pd.array(cells, dtype=dtype), ("pd.array([", list(map(spell, cells)), f'], dtype="{dtype}")')
+
+    if types.is_timestamp(kind):
+        zone, end = (f", {kind.tz}", "+00:00") if kind.tz else ("", "")
+        times = values.cast(pa.timestamp(kind.unit)).to_pandas()
+        texts = [None if time is pd.NaT else f"{time}{end}" for time in times]
+        return typed(texts, f"datetime64[{kind.unit}{zone}]", _spell)
+    if types.is_duration(kind):
+        return None if has_null else typed(values.cast(pa.int64()).to_pylist(), f"timedelta64[{kind.unit}]")
+    if types.is_integer(kind) or types.is_boolean(kind):
+        dtype = "boolean" if types.is_boolean(kind) else "UInt64" if str(kind) == "uint64" else "Int64"
         if has_null:
-            return None
-        return pd.array(ticks, dtype=dtype), ("pd.array([", list(map(repr, ticks)), f'], dtype="{dtype}")')
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        dtype = "boolean" if pa.types.is_boolean(kind) else "UInt64" if str(kind) == "uint64" else "Int64"
-        if has_null:
-            texts = list(map(repr, plain))
-            return pd.array(plain, dtype=dtype), ("pd.array([", texts, f'], dtype="{dtype}")')
-        dtype = "bool" if pa.types.is_boolean(kind) else dtype.lower()
+            return typed(plain, dtype)
+        dtype = "bool" if types.is_boolean(kind) else dtype.lower()
         return np.array(plain, dtype=dtype), ("[", list(map(repr, plain)), "]")
-    if pa.types.is_floating(kind):
+    if types.is_floating(kind):
         numbers = [math.nan if cell is None else cell for cell in plain]
         texts = [repr(cell) if math.isfinite(cell) else f'float("{cell}")' for cell in numbers]
         return np.array(numbers, np.float64), ("[", texts, "]")
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or str(kind) == "string_view":
-        texts = list(map(_spell, plain))
-        if not any(cell is not None for cell in plain):
-            return pd.array(plain, dtype="str"), ("pd.array([", texts, '], dtype="str")')
-        return pd.array(plain, dtype="str"), ("[", texts, "]")
-    if (pa.types.is_decimal(kind) or pa.types.is_date(kind)) and not has_null:
-        module = "decimal." if pa.types.is_decimal(kind) else ""
-        texts = [f"{module}{cell!r}" for cell in plain]
-        return np.array(plain, object), ("[", texts, "]")
-    if pa.types.is_list(kind) and pa.types.is_primitive(kind.value_type) and not has_null:
+    if types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view":
+        column = typed(plain, "str", _spell)
+        return column if all(cell is None for cell in plain) else (column[0], ("[", column[1][1], "]"))
+    if (types.is_decimal(kind) or types.is_date(kind)) and not has_null:
+        module = "decimal." if types.is_decimal(kind) else ""
+        return np.array(plain, object), ("[", [f"{module}{cell!r}" for cell in plain], "]")
+    if types.is_list(kind) and types.is_primitive(kind.value_type) and not has_null:
         if any(cell is None or cell != cell or math.isinf(cell) for row in plain for cell in row):
             return None
         return pd.Series(plain, dtype=object).array, ("[", list(map(repr, plain)), "]")

@@ -4,51 +4,75 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import traitlets
 
 from cepkit.api.searching import spark_module
 from cepkit.errors import CepError, CepWarning, short_text, whole_number
 from cepkit.events import Frame
 from cepkit.explorer.board import Board
 from cepkit.explorer.cases import Case, CaseQuery
-from cepkit.explorer.changes import Changes, listen
+from cepkit.explorer.constants import Slider
+from cepkit.explorer.examples import head_of, sheet_of
 from cepkit.explorer.history import SavedBoard, SavedText, check_columns_of, load_board, save_board
 from cepkit.explorer.keeper import CaseKeeper
-from cepkit.explorer.presenting.presenter import Presenter
-from cepkit.explorer.presenting.shown import OF_MATCHES
-from cepkit.explorer.query.command import Commanded, command_or_reason, file_of_frame, name_of_frame
-from cepkit.explorer.query.constants import Slider
-from cepkit.explorer.query.examples import sheet_of
-from cepkit.explorer.query.text import text_and_call
+from cepkit.explorer.presented import OF_MATCHES
+from cepkit.explorer.presenter import Presenter
 from cepkit.explorer.reader import (
+    Changes,
     QueryReader,
     check_call,
     check_extent,
     check_texts,
     check_value,
     explored_part,
+    listen,
 )
 from cepkit.explorer.running.data import SearchedFrame
-from cepkit.explorer.running.timeline import count_of_matches
-from cepkit.explorer.taking import Taker, write_file
+from cepkit.explorer.running.roles import guess_roles
+from cepkit.explorer.taking import (
+    Commanded,
+    Taker,
+    command_or_reason,
+    file_of_frame,
+    name_of_frame,
+    write_file,
+)
+from cepkit.explorer.text import text_and_call
 from cepkit.language.expressions.functions import BUILT_IN_NAMES
 from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, SelectedRows
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import check_engine
 from cepkit.planning.queries import NAMES, check_keywords
 from cepkit.results.matches import Matches
-from cepkit.widgets.base import show_with_still
+from cepkit.widgets.base import counted, show_with_still
 
-DRAWN_S = 0.5  # how long the still of a board waits for the first events
-_LEAST = -(2**63)  # numbers that mean nothing are refused where they are read
+RUN_S = 0.5  # how long the still of a board waits for the first run
 
 
-class Explorer:
+class _Told(traitlets.TraitType):
+    """A trait whose value the board has; the explorer says when it changes."""
+
+    def __init__(self, read: Callable[[Any], Any], write: Callable[[Any, Any], object] | None, help: str):
+        super().__init__(help=help, read_only=write is None)
+        self._read, self._write = read, write
+
+    def get(self, obj: Any, cls: Any = None) -> Any:
+        """Return the value that the board shows now."""
+        return self._read(obj)
+
+    def set(self, obj: Any, value: Any) -> None:
+        """Show another value; observers hear of it when the board shows it."""
+        if self._write is not None:
+            self._write(obj, value)
+
+
+class Explorer(traitlets.HasTraits):
     """An interactive editor of a query with its matches; call ``df.cep.explore`` to open one.
 
     Parameters
@@ -57,7 +81,8 @@ class Explorer:
         As for `cepkit.match`; do not change it. The explorer reads only a part of a Spark frame, see
         ``sampled``.
     query : str, pattern or query, optional
-        The first query.
+        The first query; an empty text for an empty editor. Without one, the explorer guesses the key, the
+        clock and the event type from names and values, and opens with an example that has matches.
     value : str, optional
         Column that the timeline shows: a column of numbers, or the column of event types. None for the first
         column that the query reads.
@@ -72,7 +97,10 @@ class Explorer:
     Notes
     -----
     Runs happen in a thread of their own. Only the newest edit counts; the last result stays until a new one
-    is ready. `cepkit.explorer.query.text` describes the text of a query.
+    is ready. `cepkit.explorer.text` describes the text of a query.
+
+    ``text``, ``selected`` and ``key`` are traits to observe and to set, ``matches`` is one to observe, as in
+    ``explorer.observe(draw, "selected")``. ``draw(change)`` runs in the thread of the runs.
 
     Examples
     --------
@@ -91,6 +119,7 @@ class Explorer:
     """
 
     def __init__(self, frame: Frame, query: Any = None, *, value: str | None = None, **call: Any):
+        super().__init__()
         check_keywords("explore", call, (*NAMES, "value", "engine"))
         engine = call.pop("engine", "auto")
         check_engine(engine)
@@ -104,6 +133,8 @@ class Explorer:
             self._spark, (frame, self._sampled) = frame, explored_part(frame, text, call)
         self._data = data = SearchedFrame(frame)
         check_call(data.source, call)
+        if query is None:
+            call = {**guess_roles(head_of(data).source, data.source, call).call(), **call}
         check_value(data.source, value, call.get("event_type"))
         self.board = board = Board(text, data.columns(has_notes=False), [])
         self._present = present = Presenter(data, board, engine, self._sampled)
@@ -111,7 +142,10 @@ class Explorer:
         if isinstance(query, SavedText):
             present.keys.keep(query.key)
         self._reader = QueryReader(data, board, present, call, name)
-        board.set(board.bar, {"rows": f"{data.source.n_rows:,} rows"})
+        if query is None:
+            examples = self._reader.offer_examples()
+            board.set(board.editor, {"text": next((example.text for example in examples), "")})
+        board.set(board.bar, {"rows": counted(data.source.n_rows, "row")})
         functions, sheet = sorted(BUILT_IN_NAMES), sheet_of(data.schema)
         board.set(board.editor, {"functions": functions, "sheet": sheet, "names": self._reader.names()})
         self._kept = CaseKeeper(board, present, self._tested)
@@ -122,17 +156,12 @@ class Explorer:
         listen(board, present, self._changes)
         if self._spark is not None:
             board.add_button("Run on all rows", self._sampled, self.run_on_all)
+        self._tell_changes()
         self._reader.read()
 
     # --- state
 
-    @property
-    def text(self) -> str:
-        """The text in the editor; assign to it to edit the query."""
-        return self.board.editor.text
-
-    @text.setter
-    def text(self, text: str) -> None:
+    def _set_text(self, text: str) -> None:
         if not isinstance(text, str):
             raise CepError(f"text={short_text(repr(text))}: expected the text of a query")
         self.board.set(self.board.editor, {"text": text})
@@ -145,19 +174,14 @@ class Explorer:
         query = None if matches is None else matches.query
         return query.whole if isinstance(query, RowsQuery) else query
 
-    @property
-    def matches(self) -> Matches | None:
-        """The shown result, as ``df.cep.match`` returns it; None before the first result.
-
-        The explorer shows the first matches before it has counted all of them; `wait` waits for the count.
-        """
+    def _matches(self) -> Matches | None:
         shown = self._present.shown
         return shown.matches if shown.all is not None or shown.result is None else shown.result.told_matches
 
     @property
     def code(self) -> str:
         """The Python call that finds these matches, as a cell to copy."""
-        return self.board.editor.code
+        return self.board.code
 
     @property
     def command(self) -> str:
@@ -200,11 +224,13 @@ class Explorer:
         """The sliders of the query's constants."""
         return self._reader.sliders
 
-    @property
-    def selected(self) -> int | None:
-        """The number of the selected match, or None."""
+    def _selected(self) -> int | None:
         chosen = self._present.shown.chosen
         return chosen and chosen.number
+
+    def _key(self) -> str | None:
+        named = self._present.keys.name_of_shown()
+        return named and named[1]
 
     @property
     def filters(self) -> dict[str, str]:
@@ -236,7 +262,7 @@ class Explorer:
             raise CepError(f"filters={short_text(repr(filters))}: give a dict, such as {{'price': '> 5'}}")
         filters = {str(name): str(text) for name, text in filters.items()}
         result = self._present.shown.result
-        if result is not None and result.is_counted:
+        if result is not None:
             mistakes = result.pages.listing.mistakes_in(filters)
             for name, mistake in mistakes.items():
                 raise CepError(f"filters: {name!r}: {mistake}")
@@ -290,12 +316,17 @@ class Explorer:
         """
         if not isinstance(what, str) or what not in ("all", "matches"):
             raise CepError(f"wait: unknown what={what!r}; write 'all' or 'matches'")
-        if not self._present.shown.worker.wait(timeout, OF_MATCHES if what == "matches" else None):
+        shown = self._present.shown
+        if what == "all":
+            shown.is_awaited.set()
+        is_done = shown.worker.wait(timeout, OF_MATCHES if what == "matches" else None)
+        shown.is_awaited.clear()
+        if not is_done:
             raise TimeoutError(f"the explorer still runs after {timeout:g} s: {self.status['message']}")
         return self
 
     def cancel(self) -> None:
-        """Stop the current run; earlier results stay, even if their matches are not counted."""
+        """Stop the current run; the last result stays."""
         self._present.cancel()
 
     # --- actions
@@ -420,15 +451,13 @@ class Explorer:
 
     def select(self, number: int | None) -> None:
         """Select a match in the automaton, on the timeline and in the table; None for no match."""
-        self._present.matches.select(
-            None if number is None else whole_number("select: number", number, _LEAST)
-        )
+        self._present.matches.select(None if number is None else _integer("select: number", number))
 
     def show_page(self, page: int, order: str | None = None) -> None:
         """Show a page of the table, from 1; ``order`` is for example ``"reverse"``."""
         if order is not None and not isinstance(order, str):
             raise CepError(f"show_page: order={short_text(repr(order))}: give a text, such as 'reverse'")
-        self._present.table.show_page(whole_number("show_page: page", page, _LEAST), order)
+        self._present.table.show_page(_integer("show_page: page", page), order)
 
     def show_value(self, name: str) -> None:
         """Show another column on the timeline: a column of numbers, or the column of event types.
@@ -442,9 +471,7 @@ class Explorer:
 
     def select_state(self, state: int | None) -> None:
         """Mark the events that lead to a state of the automaton, and their names; None to unmark them."""
-        if state is not None:
-            state = whole_number("select_state: state", state, _LEAST)
-        self._present.timeline.select_state(state)
+        self._present.timeline.select_state(None if state is None else _integer("select_state: state", state))
 
     def zoom(self, window: Sequence[float]) -> None:
         """Show the time from ``window[0]`` to ``window[1]`` in full detail; an empty window shows all."""
@@ -453,14 +480,14 @@ class Explorer:
 
     def step_to(self, position: int) -> None:
         """Go to the moment after ``position`` events; -1 goes to the next event that completes a match."""
-        self._present.answers.step_to(whole_number("step_to: position", position, _LEAST))
+        self._present.answers.step_to(_integer("step_to: position", position))
 
     def why_not(self, positions: Sequence[int]) -> None:
         """Show why events, given by their positions in the stream, are not a match."""
         is_list = isinstance(positions, Iterable) and not isinstance(positions, str | bytes | Mapping)
         if not is_list or not getattr(positions, "ndim", 1):
             raise CepError(f"why_not: positions={short_text(repr(positions))}: give a list, such as [3, 4]")
-        self._present.answers.why_not([whole_number("why_not: position", at, _LEAST) for at in positions])
+        self._present.answers.why_not([_integer("why_not: position", at) for at in positions])
 
     def run_on_all(self) -> None:
         """Run the query on the whole Spark frame instead of the shown part.
@@ -534,11 +561,11 @@ class Explorer:
 
     def drop_case(self, number: int) -> None:
         """Remove the case with this number, from 0."""
-        self._kept.drop(whole_number("drop_case: number", number, _LEAST))
+        self._kept.drop(_integer("drop_case: number", number))
 
     def show_case(self, number: int) -> None:
         """Zoom the timeline to the case with this number, from 0."""
-        self._kept.show(whole_number("show_case: number", number, _LEAST))
+        self._kept.show(_integer("show_case: number", number))
 
     def write_test(self, number: int | None = None) -> str:
         """Return a case as the text of a `pytest` module; all cases for None.
@@ -546,9 +573,7 @@ class Explorer:
         The test has the rows that it needs and passes if the case holds. A case of many rows reads the file
         of the frame instead, see `command`.
         """
-        return self._kept.write_test(
-            None if number is None else whole_number("write_test: number", number, _LEAST)
-        )
+        return self._kept.write_test(None if number is None else _integer("write_test: number", number))
 
     # --- files
 
@@ -586,26 +611,56 @@ class Explorer:
             )
         return CaseQuery(reading, self._reader.call_of_text, result, *self._file)
 
+    # --- traits
+
+    text: Any = _Told(
+        lambda own: own.board.editor.text,
+        _set_text,
+        "The text in the editor; assign to it to edit the query.",
+    )
+    matches: Any = _Told(
+        _matches, None, "The shown result, as ``df.cep.match`` returns it; None before the first result."
+    )
+    selected: Any = _Told(_selected, select, "The number of the selected match, or None.")
+    key: Any = _Told(_key, show_key, "The values of the shown key as text; None without keys.")
+
+    def _tell_changes(self) -> None:
+        """Tell observers of a trait when the board shows another value."""
+        board, told = self.board, {"text": self.text, "selected": None, "key": None, "matches": None}
+
+        def tell(name: str) -> None:
+            if not self._trait_notifiers.get(name) and not self._trait_notifiers.get(traitlets.All):
+                return
+            old, new = told[name], getattr(self, name)
+            told[name] = new
+            if new is not old and (name == "matches" or new != old):
+                change = {"name": name, "old": old, "new": new, "owner": self, "type": "change"}
+                self.notify_change(traitlets.Bunch(change))
+
+        board.editor.observe(lambda _: tell("text"), "text")
+        board.table.observe(lambda _: tell("selected"), "selected")
+        board.bar.observe(lambda _: tell("key"), "key")
+        self._present.shown.when_counted.append(lambda _: tell("matches"))
+
     # --- display
 
     def __repr__(self) -> str:
         result = self._present.shown.result
-        summary = "no result yet" if result is None else "matches not counted"
-        if result is not None and result.is_counted:
-            summary = count_of_matches(result.count())
-        n_rows = self._data.source.n_rows
-        rows = f"{n_rows:,} {'row' if n_rows == 1 else 'rows'}"
-        return f"Explorer({rows}, {self.status['state']}, {summary})"
+        summary = "no result yet" if result is None else counted(result.count(), "match")
+        return f"Explorer({counted(self._data.source.n_rows, 'row')}, {self.status['state']}, {summary})"
 
     def _ipython_display_(self) -> None:
         def still() -> str:
-            self._present.timeline.is_drawn.wait(DRAWN_S)  # drawing meanwhile would hold up the first picture
+            self._present.shown.worker.wait(RUN_S, OF_MATCHES)  # a picture of no matches says little
             return self.board.still()
 
-        try:
-            show_with_still(self.board.box._repr_mimebundle_(), still, self.__repr__)
-        finally:
-            self._present.runs.is_shown.set()
+        renew = show_with_still(self.board.box._repr_mimebundle_(), still, self.__repr__)
+        self._present.shown.stills.append(renew)
+
+
+def _integer(what: str, number: Any) -> int:
+    """Return an integer; numbers that mean nothing are refused where they are read."""
+    return whole_number(what, number, -(2**63))
 
 
 def _columns_of(frame: Frame | None) -> list[str] | None:

@@ -45,7 +45,6 @@ class PastRun:
     at: datetime.datetime = datetime.datetime.min  # when it ended
 
     def trait(self) -> dict[str, Any]:
-        """Return the run for the widget."""
         return {
             "number": self.number, "text": self.text, "note": choices_text(self.call),
             "matches": counted(self.n_matches, "match"), "took": seconds_text(self.seconds),
@@ -102,7 +101,6 @@ class QueryLog:
             self._n = first
 
     def find(self, number: int) -> PastRun | None:
-        """Return a run by its number, or None."""
         return next((run for run in self.runs if run.number == number), None)
 
     def to_frame(self) -> pd.DataFrame:
@@ -157,7 +155,6 @@ class History:
 
     @property
     def now(self) -> Step:
-        """The current step."""
         return self._steps[self._place]
 
     @property
@@ -219,8 +216,6 @@ FORMAT, VERSION = "cepkit explorer", 1
 
 @dataclass(frozen=True, slots=True)
 class SavedBoard:
-    """The content of a file."""
-
     state: BoardState
     engine: str = "auto"  # the engine that the user chose by name, or ``"auto"``
     # The columns that the query and the choices read, with their types.

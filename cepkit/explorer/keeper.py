@@ -25,8 +25,8 @@ from cepkit.explorer.cases import (
     rows_text,
     write_tests,
 )
-from cepkit.explorer.presenting.presenter import Presenter
-from cepkit.explorer.presenting.shown import CASES
+from cepkit.explorer.presented import CASES
+from cepkit.explorer.presenter import Presenter
 from cepkit.explorer.running.result import Result
 from cepkit.explorer.running.worker import Turn
 from cepkit.insight.why_not import cell
@@ -73,7 +73,7 @@ class CaseKeeper:
         self._cases = kept
         self._show()
         result = self._present.shown.result
-        if result is not None and result.is_counted:
+        if result is not None:
             self.check(result)
 
     @property
@@ -269,8 +269,8 @@ class CaseKeeper:
         except (TypeError, ValueError):
             raise CepError(f"keep: between={between!r} is not (first time, last time)") from None
         series = result.series(partition)
-        if series.time_kind == "datetime":
-            return partition, [_milliseconds(moment, series.zone) for moment in (first, last)]
+        if series.clock.kind == "datetime":
+            return partition, [_milliseconds(moment, series.clock.zone) for moment in (first, last)]
         return partition, [float(first), float(last)]
 
     def _label(self, result: Result, positions: np.ndarray) -> str:

@@ -1,24 +1,40 @@
-"""The reader of an explorer's query: it checks arguments, runs right texts, and shows mistakes."""
+"""The reader of an explorer's query, the changes that a user makes, with steps back and forth, and clicks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from math import isfinite
 from typing import Any
 
-from cepkit.errors import CepError, is_number, short_text
+from cepkit.errors import CepError, is_number, nearest, short_text
 from cepkit.events import NUMBERS, TEXT, Frame, Source
-from cepkit.explorer.automaton import NO_AUTOMATON, NOTHING_DRAWN, Automaton, automaton_of, draw_automaton
-from cepkit.explorer.board import Board
-from cepkit.explorer.choices import Data, choose_measures, fields_of, lacks_event_type, language_of
-from cepkit.explorer.history import BoardState
-from cepkit.explorer.presenting.presenter import OLD_RESULT, Presenter
-from cepkit.explorer.presenting.run_presenter import Asked
-from cepkit.explorer.query.command import code_of
-from cepkit.explorer.query.constants import Slider, layout_of, shape_of, sliders_of, with_ranges_of
-from cepkit.explorer.query.examples import Example, examples_of
-from cepkit.explorer.query.text import (
+from cepkit.explorer.board import (
+    CHOSEN,
+    DRAWN,
+    Board,
+    Data,
+    choose_measures,
+    fields_of,
+    lacks_event_type,
+    language_of,
+)
+from cepkit.explorer.constants import Slider, layout_of, move_slider, shape_of, sliders_of, with_ranges_of
+from cepkit.explorer.examples import Example, examples_of, head_of
+from cepkit.explorer.history import BoardState, History, QueryLog
+from cepkit.explorer.presenter import OLD_RESULT, Asked, Presenter
+from cepkit.explorer.running.automaton import (
+    NO_AUTOMATON,
+    NOTHING_DRAWN,
+    Automaton,
+    automaton_of,
+    draw_automaton,
+)
+from cepkit.explorer.running.data import BY_NAME, AnyProgram, SearchedFrame
+from cepkit.explorer.running.series import drawable, first_drawn
+from cepkit.explorer.taking import code_of
+from cepkit.explorer.text import (
     TextMistake,
     TextReading,
     applicable,
@@ -27,14 +43,15 @@ from cepkit.explorer.query.text import (
     mistake_of,
     read_text,
 )
-from cepkit.explorer.running.data import AnyProgram, SearchedFrame
-from cepkit.explorer.running.series import drawable
 from cepkit.language.cheat_sheet import say_query
 from cepkit.language.expressions.functions import BUILT_IN_NAMES
 from cepkit.language.expressions.trees import Expression
 from cepkit.planning.plans import check_columns
-from cepkit.results.spark.jobs import part_of
-from cepkit.widgets.editor import KEYWORDS, KEYWORDS_OF_SQL
+from cepkit.planning.queries import check_keywords
+from cepkit.results.spark.tasks import part_of
+from cepkit.widgets.panels import KEYWORDS, KEYWORDS_OF_SQL
+
+# The reader of an explorer's query: it checks arguments, runs right texts, and shows mistakes.
 
 # The reader of an explorer's query: it runs a text without mistakes, and shows the mistakes of others.
 
@@ -51,7 +68,7 @@ class QueryReader:
         self._frame_name = frame_name
         self.reading: TextReading | None = None
         self.sliders: tuple[Slider, ...] = ()
-        self.examples: list[Example] | None = None  # made when the text is empty
+        self.has_examples = False  # whether the editor offers them
         self.bound: Any = None  # the newest query without mistakes
         self.will_read: list[Callable[[], object]] = []  # they hear of every text before it is read
         self.will_run: Callable[[Any], object] = lambda program: None  # gets the program before it runs
@@ -63,7 +80,6 @@ class QueryReader:
 
     @property
     def text(self) -> str:
-        """The text in the editor."""
         return self._board.editor.text
 
     @property
@@ -74,7 +90,6 @@ class QueryReader:
 
     @property
     def call_of_text(self) -> dict[str, Any]:
-        """The keywords that apply to the text."""
         return applicable(self.text, self.call)
 
     @property
@@ -90,15 +105,6 @@ class QueryReader:
             self._board.set(self._board.editor, {"names": self.names()})
         if self._present.shown.result is None:
             self._present.shown.unmatched = None
-
-    def take_needs_of(self, text: str) -> None:
-        """Add the keywords that an example needs and the call lacks."""
-        chosen = next((example for example in self.examples or () if example.text == text), None)
-        if chosen is None:
-            return
-        before, self.call = self.call, {**chosen.call, **self.call}
-        if self.call.get("event_type") != before.get("event_type"):
-            self._board.set(self._board.editor, {"names": self.names()})
 
     def names(self) -> list[str]:
         """Return the types of events and the functions, for completion."""
@@ -141,9 +147,14 @@ class QueryReader:
         board.say("idle", "", version=board.editor.edited, errors=[])
         self._say_outdated()
         self._preview()
-        if self.examples is None:
-            self.examples = examples_of(self._data, self.call)
-            board.set(board.editor, {"examples": [example.trait() for example in self.examples]})
+        if not self.has_examples:
+            self.offer_examples()
+
+    def offer_examples(self) -> list[Example]:
+        """Show examples for the frame and the chosen columns, once, and return them."""
+        examples, self.has_examples = examples_of(head_of(self._data), self.call), True
+        self._board.set(self._board.editor, {"examples": [example.trait() for example in examples]})
+        return examples
 
     def _read_text(self, text: str) -> None:
         board, present, version = self._board, self._present, self._board.editor.edited
@@ -159,14 +170,15 @@ class QueryReader:
             self._preview()
             return
         self.bound = program
-        is_new = self._show_shape(self.reading, program)
+        self._show_shape(self.reading, program)
         engine = present.runs.engine
         call = applicable(text, self.call) | ({} if engine == "auto" else {"engine": engine})
         code = code_of(self.reading, call, self._frame_name)
-        board.set(board.editor, {"sentence": say_query(program.query), "code": code})
+        board.code = code
+        board.set(board.editor, {"sentence": say_query(program.query)})
         board.set(board.table, {"outdated": ""})
         self.will_run(program)
-        present.runs.run(Asked(program, self.automaton, tuple(notes), version, is_new))
+        present.runs.run(Asked(program, self.automaton, tuple(notes), version))
 
     def _say_outdated(self) -> None:
         """Say which query the table and the timeline belong to, while the text is not a query."""
@@ -200,8 +212,8 @@ class QueryReader:
                     self.bound = self.bound or program
                     self._present.timeline.preview(program)
 
-    def _show_shape(self, reading: TextReading, program: AnyProgram) -> bool:
-        """Show the sliders, and the automaton if its shape is new; return whether it is new."""
+    def _show_shape(self, reading: TextReading, program: AnyProgram) -> None:
+        """Show the sliders, and the automaton if its shape is new."""
         board, schema = self._board, self._data.schema
         sliders = sliders_of(reading, schema)
         shape, layout = shape_of(reading.text, sliders), layout_of(reading.text, sliders)
@@ -214,7 +226,7 @@ class QueryReader:
         self._layout, self._ranged_by = layout, ranged_by
         board.set(board.sliders, {"sliders": [slider.trait() for slider in self.sliders]})
         if shape == self._shape:
-            return False
+            return
         before, selected = self.automaton.labels, board.nfa.selected
         self._shape, self.automaton, drawn = shape, NO_AUTOMATON, NOTHING_DRAWN
         try:
@@ -226,7 +238,6 @@ class QueryReader:
             selected = None
         seen = {"lit": [], "live": [], "selected": selected, "tooltip": note}
         board.set(board.nfa, {**drawn, **seen})
-        return True
 
     # --- the selectors
 
@@ -238,7 +249,7 @@ class QueryReader:
         if is_needed:
             note = "This query names types of events. Choose the column that has them."
         columns = [] if bound is None else drawable(bound, source)
-        drawn = shown.value if shown.value in columns else next(iter(columns), "")
+        drawn = shown.value if shown.value in columns else (bound and first_drawn(bound, columns)) or ""
         query = None if bound is None else bound.query
         fields = fields_of(self._of_data(), self.call, text, query, (columns, drawn), is_needed)
         words = KEYWORDS_OF_SQL if is_rows(text) else KEYWORDS
@@ -246,7 +257,7 @@ class QueryReader:
         self._board.set(self._board.bar, {"fields": fields, "language": language_of(text), "note": note})
 
     def choose_measures(self, names: Sequence[str]) -> dict[str, Any] | None:
-        """Return the measures with these names, see `cepkit.explorer.choices.choose_measures`."""
+        """Return the measures with these names, see `cepkit.explorer.board.choose_measures`."""
         query = None if self.bound is None else self.bound.query
         return choose_measures(self._of_data(), self.call, query, names)
 
@@ -333,3 +344,227 @@ def check_extent(window: Any) -> list[float]:
     ):
         raise CepError(f"zoom: window={short_text(repr(window))}: give [first, last], or [] for all")
     return bounds
+
+
+# The changes that a user makes in an explorer, with steps back and forth, and what a click calls.
+
+# The names of choices on the buttons that take them back.
+LABELS = {
+    "partition_by": "key columns", "order_by": "clock", "event_type": "event type", "strategy": "strategy",
+    "measures": "measures", DRAWN: "drawn column",
+}  # fmt: skip
+
+
+class Changes:
+    """Changes the text and the choices of an explorer; every change is a step that can be taken back."""
+
+    def __init__(self, data: SearchedFrame, board: Board, present: Presenter, reader: QueryReader):
+        self._data, self._board, self._present, self._reader = data, board, present, reader
+        self._history, self.log = History(reader.state), QueryLog()
+        self._ran: tuple[Any, BoardState] = (None, reader.state)  # the newest run: its program and choices
+        present.keys.chosen, present.runs.ended = self._record_key, self._log_run
+        present.matches.key_changed = self._record_match
+        reader.will_run = self._note_run
+
+    # --- changes
+
+    def edit_text(self, burst: Hashable = None) -> None:
+        self._record("text", burst)
+        self._reader.read()
+
+    def choose(self, choices: Mapping[str, Any]) -> None:
+        """Choose keywords, see `Explorer.choose`."""
+        check_keywords("choose", choices, CHOSEN)
+        check_call(self._data.source, choices)
+        before = self._reader.call
+        call = {name: value for name, value in {**before, **choices}.items() if not _is_nothing(value)}
+        if call == before:
+            return
+        self._reader.set_call(call)
+        self._record(" and ".join(LABELS[name] for name in choices))
+        self._reader.read()
+
+    def choose_field(self, name: str, values: list[str]) -> None:
+        """Do what a selector wishes; the head of the board shows a mistake."""
+        try:
+            if name == DRAWN:
+                self.draw_column(values[0])
+            elif name == "measures":
+                self.choose({"measures": self._reader.choose_measures(values)})
+            elif name in ("partition_by", "order_by"):
+                self.choose({name: values})
+            else:
+                self.choose({name: values[0] if values else None})
+        except CepError as error:
+            self._reader.show_bar(str(error).split("\n")[0])
+
+    def draw_column(self, name: str) -> None:
+        """Show another column on the timeline."""
+        check_value(self._data.source, name, self._reader.call.get("event_type"))
+        self._present.timeline.show_value(name)
+        self._record(LABELS[DRAWN])
+        self._reader.show_bar()
+
+    def move(self, id: str, value: float, burst: Hashable = None, *, is_held: bool = False) -> None:
+        """Set the constant of a slider."""
+        reader, board = self._reader, self._board
+        slider = next((candidate for candidate in reader.sliders if candidate.id == id), None)
+        if slider is None:
+            ids = [candidate.id for candidate in reader.sliders]
+            raise CepError(f"move: no slider {id!r}.{nearest(id, ids)} Sliders: {ids}")
+        if board.sliders.locked:
+            raise CepError(f"move: {LOCKED[0].lower()}{LOCKED[1:]}")
+        if slider.start < 0:
+            params = {**reader.call["params"], slider.id[1:]: slider.round_value(value)}
+            reader.call = {**reader.call, "params": params}
+        else:
+            board.set(board.editor, {"text": move_slider(reader.text, slider, value)})
+        self._record(slider.label, burst, is_held=is_held)
+        reader.read()
+
+    def bring_back(self, number: int) -> None:
+        """Write an earlier query into the editor, with its choices."""
+        run = self.log.find(number)
+        if run is None:
+            numbers = [past_run.number for past_run in self.log.runs]
+            raise CepError(f"bring_back: there is no run {number}. Runs: {numbers}")
+        state = replace(self._reader.state, text=run.text, call=dict(run.call))
+        self._history.record(state, "earlier query")
+        self._restore(state)
+
+    # --- steps back and forth
+
+    def undo(self) -> None:
+        """Take back the newest change."""
+        self._note_unrecorded()
+        self._restore(self._history.undo())
+
+    def redo(self) -> None:
+        """Make the change again that was taken back last."""
+        self._note_unrecorded()
+        self._restore(self._history.redo())
+
+    def _record(self, label: str, burst: Hashable = None, *, is_held: bool = False) -> None:
+        """Add what the user chose now as a step."""
+        self._history.record(self._reader.state, label, burst, is_held=is_held)
+        self.show_steps()
+
+    def _record_key(self, before: tuple | None) -> None:
+        """Add the key that the user chose as a step; `undo` returns to the key that was shown before."""
+        now = self._history.now.state
+        if now.key is None:
+            self._history.amend(replace(now, key=before))
+        self._record("key")
+
+    def _record_match(self, key: tuple | None, number: int | None) -> None:
+        """Add a selection that changed the key as a step; `undo` returns to the key and the match before."""
+        now, chosen = self._history.now.state, self._present.shown.chosen
+        self._history.amend(replace(now, key=key, match=number))
+        state = replace(self._reader.state, match=chosen and chosen.number)
+        self._history.record(state, "match", "match")
+        self.show_steps()
+
+    def _note_unrecorded(self) -> None:
+        """Record an edit whose message is still on its way through the observers."""
+        now = self._history.now.state
+        state = replace(self._reader.state, match=now.match)
+        if replace(state, key=now.key) != now:
+            self._history.record(state, "text")
+        elif state != now:
+            self._history.amend(state)
+
+    def _restore(self, state: BoardState | None) -> None:
+        """Show a state of the history; None for no change."""
+        reader, present = self._reader, self._present
+        before = reader.state
+        if state is None or state == before:
+            return self.show_steps()
+        if state.call != before.call:
+            reader.set_call(dict(state.call))
+        present.shown.value = state.drawn
+        if state.key != before.key:
+            present.keys.keep(state.key)
+        self.show_steps()
+        if (state.text, state.call) != (before.text, before.call):
+            self._board.set(self._board.editor, {"text": state.text})
+            reader.read()
+            return None
+        if state.drawn != before.drawn:
+            present.timeline.show_value(state.drawn)
+        if state.match is not None and present.shown.result is not None:
+            present.matches.select(state.match, is_change=False)  # it shows the key, too
+        elif state.key != before.key:
+            present.timeline.show_kept_key()
+        return reader.show_bar()
+
+    def show_steps(self) -> None:
+        """Show which changes can be taken back or made again, and the past queries."""
+        steps = {"undo": self._history.undo_label, "redo": self._history.redo_label}
+        runs = [run.trait() for run in self.log.runs]
+        self._board.set(self._board.bar, {"steps": steps, "runs": runs})
+
+    # --- past queries
+
+    def _note_run(self, program: Any) -> None:
+        self._ran = program, self._reader.state
+
+    def _log_run(self, program: Any, n: int, took: float) -> None:
+        """Add a run that ended to the history of queries; the thread of runs calls it."""
+        if program is self._ran[0]:
+            state = self._ran[1]
+            self.log.add(self._history.now.number, state.text, state.call, n, took)
+            self.show_steps()
+
+
+def _is_nothing(choice: Any) -> bool:
+    return choice is None or (isinstance(choice, str | list) and not choice)
+
+
+# The wishes of the browser: what a click, a key or a slider of a board calls.
+
+
+def listen(board: Board, present: Presenter, changes: Changes) -> None:
+    """Fulfil the wishes of the browser."""
+    bar, table, timeline = board.bar, board.table, board.timeline
+
+    def selected(number: Any) -> None:
+        present.matches.select(None if number in (None, "") else int(number))
+
+    def wanted(page: str, order: str | None = None) -> None:
+        if present.shown.result is not None:
+            present.table.show_page(int(page or 1), order)
+
+    def shown(wish: dict[str, Any]) -> None:
+        present.timeline.show_key(wish.get("id"), wish.get("step", 0))
+
+    def found(wish: dict[str, Any]) -> None:
+        present.keys.find(wish.get("search", ""), wish.get("order", BY_NAME), wish.get("page", 1))
+
+    def slid(wish: dict[str, Any]) -> None:
+        # The number of a drag; 0 while keys move the slider.
+        drag = board.sliders.gesture
+        changes.move(wish["id"], wish["value"], ("slider", wish["id"], drag), is_held=drag > 0)
+
+    def stepped(wish: dict[str, Any]) -> None:
+        changes.redo() if wish.get("what") == "redo" else changes.undo()
+
+    for widget in (board.editor, board.sliders, bar):
+        board.observe(widget, "wanted_step", lambda wish: wish and stepped(wish))
+    board.observe(bar, "wanted_run", lambda wish: wish and changes.bring_back(wish["number"]))
+    board.observe(board.editor, "text", lambda text: changes.edit_text("typing"))
+    board.observe(board.editor, "cancel", lambda n: present.cancel())
+    board.observe(board.sliders, "moved", lambda wish: wish and slid(wish))
+    board.observe(bar, "chosen", lambda wish: wish and changes.choose_field(wish["name"], wish["values"]))
+    board.observe(bar, "wanted_keys", lambda wish: wish and found(wish))
+    board.observe(bar, "wanted_key", lambda wish: wish and shown(wish))
+    board.observe(bar, "asked", lambda n: board.set(bar, {"answered": n}))
+    board.observe(table, "selected", selected)
+    board.observe(table, "wanted_page", wanted)
+    board.observe(table, "wanted_order", lambda order: wanted("1", order))
+    board.observe(table, "wanted_filters", present.table.filter)
+    board.observe(timeline, "window", present.timeline.zoom)
+    board.observe(timeline, "selected", selected)
+    board.observe(timeline, "value", changes.draw_column)
+    board.observe(board.nfa, "selected", present.timeline.select_state)
+    board.observe(timeline, "clicked", lambda x: x is None or present.answers.click(x))
+    board.observe(board.stepper, "wanted", lambda wish: wish and present.answers.step_to(int(wish["to"])))

@@ -1,30 +1,299 @@
-"""What a user takes out of an explorer: files, pictures, a stand-alone page, a cell, a command line."""
+"""What a user takes out of an explorer: files, pictures, a page, the Python call, the command line."""
 
 from __future__ import annotations
 
+import ast
 import html
+import re
+import shlex
+import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError
+from cepkit.events import TIME, ColumnType
 from cepkit.explorer.board import Board
-from cepkit.explorer.presenting.presenter import Presenter
-from cepkit.explorer.query.command import Commanded
-from cepkit.explorer.running.timeline import count_of_matches
-from cepkit.explorer.table.texts import columns_of
+from cepkit.explorer.presenter import Presenter
+from cepkit.explorer.running.texts import columns_of
+from cepkit.explorer.text import EXCLUSIVE, TextReading, is_rows, is_sase
 from cepkit.frames.pandas import as_pandas
 from cepkit.frames.writing import file_of
 from cepkit.insight.why_not import cell
 from cepkit.language.cheat_sheet import say_query
+from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import count_text
+from cepkit.language.expressions.printing import print_expression
+from cepkit.language.sequences.printing import duration_text
 from cepkit.plots import theme
-from cepkit.plots.stills.png import Picture, png, size_of, without_controls
+from cepkit.plots.drawing import Picture, png, size_of, without_controls
+from cepkit.widgets.base import counted
+
+# The Python call and the command line that find the matches of an explorer.
+
+# The command line that finds the matches of an explorer: ``cepkit match FILE PATTERN …``.
+
+_NAME = re.compile(r"[^\W\d]\w*")
+_LISTS = ("partition_by", "order_by", "evaluation_order")
+_WORDS = ("event_type", "strategy", "scope", "after_match", "keep")
+
+
+@dataclass(frozen=True)
+class Commanded:
+    """The command line of a query: ``line``, or ``reason`` if there is none, and a ``note`` on its file."""
+
+    line: str
+    reason: str = ""
+    note: str = ""
+
+
+def command_or_reason(
+    reading: TextReading | None,
+    call: Mapping[str, Any],
+    file: tuple[str, bool],
+    schema: Mapping[str, ColumnType],
+    *,
+    is_spark: bool = False,
+) -> Commanded:
+    """Return the command line of a query, or the reason why it has none; ``file`` is of `file_of_frame`."""
+    if reading is None or reading.query is None:
+        return Commanded("", "write a query without mistakes first")
+    path, is_known = file
+    note = "" if is_known else f"{path} is a placeholder for the file of your data"
+    try:
+        line = command_of(reading, call, path, schema)
+    except CepError as error:
+        return Commanded("", str(error))
+    return Commanded(line + (" --engine spark" if is_spark else ""), "", note)
+
+
+def command_of(
+    reading: TextReading,
+    call: Mapping[str, Any],
+    file: str,
+    schema: Mapping[str, ColumnType] | None = None,
+) -> str:
+    r"""Return the command line that runs the query of a text on a file."""
+    words = ["cepkit", "match", file, *_query_words(reading, dict(call), schema or {})]
+    return " ".join(map(shlex.quote, words))
+
+
+def _parts(
+    reading: TextReading, call: Mapping[str, Any]
+) -> tuple[str, list[tuple[str, Any]], dict[str, Any]]:
+    """Return the pattern, the predicates by name, and the other keywords of a text with a call."""
+    text, keywords = reading.text, {name: value for name, value in call.items() if value is not None}
+    if is_rows(text) or is_sase(text):
+        return text.strip(), [], keywords
+    pieces = [(piece.name, text[piece.start : piece.stop]) for piece in reading.pieces]
+    pattern = next(words.strip() for name, words in pieces if name is None)
+    define = {name: words for name, words in pieces if name not in (None, "within")}
+    define |= keywords.pop("define", None) or {}
+    for words in (words for name, words in pieces if name == "within"):
+        amount = EXCLUSIVE.sub("", words).strip().strip("'\"")
+        window = {"within": int(amount) if amount.isascii() and amount.isdecimal() else amount}
+        keywords = {**window, **({"within_closed": False} if EXCLUSIVE.search(words) else {}), **keywords}
+    return pattern, list(define.items()), keywords
+
+
+def _query_words(
+    reading: TextReading, call: dict[str, Any], schema: Mapping[str, ColumnType]
+) -> Iterator[str]:
+    """Yield the pattern and the options."""
+    pattern, define, call = _parts(reading, call)
+    yield pattern
+    for name, value in define:
+        yield from _named("--define", "predicate", name, value)
+    if (within := call.pop("within", None)) is not None:
+        yield from _option("--within", _window(within, call.get("order_by"), schema))
+    if not call.pop("within_closed", True):
+        yield "--within-exclusive"
+    if call.pop("strict_time", False):
+        yield "--strict-time"
+    for name, value in call.items():
+        yield from _keyword(name, value)
+
+
+def _keyword(name: str, value: Any) -> Iterator[str]:
+    option = f"--{name.replace('_', '-')}"
+    if name in _LISTS:
+        for column in [value] if isinstance(value, str) else value:
+            if "," in column or column != column.strip():
+                raise CepError(f"{name}: a command line cannot name the column {column!r}; rename it")
+        yield from _option(option, value if isinstance(value, str) else ",".join(value))
+    elif name in _WORDS:
+        yield from _option(option, value)
+    elif name == "measures":
+        for key, measure in value.items():
+            yield from _named("--measure", "measure", key, measure)
+    elif name == "params":
+        for key, param in value.items():
+            yield from _option("--param", f"{key}={_value_text(key, param)}")
+    elif name != "engine":
+        raise CepError(f"{name}: a command line has no option for it")
+
+
+def _option(name: str, value: str) -> Sequence[str]:
+    return [f"{name}={value}"] if value.startswith("-") else [name, value]
+
+
+def _named(option: str, noun: str, name: str, value: Any) -> Sequence[str]:
+    if isinstance(value, ex.Expression):
+        value = print_expression(value)
+    if not isinstance(value, str):
+        raise CepError(
+            f"the {noun} {name!r} is a Python function; a command line takes only text. Use the Python cell"
+        )
+    if not _NAME.fullmatch(name):
+        raise CepError(f"the {noun} {name!r} has a name that a command line cannot have; rename it")
+    return _option(option, f"{name}={value.strip()}")
+
+
+def _window(within: Any, order_by: Any, schema: Mapping[str, ColumnType]) -> str:
+    """Return a window with its unit; a plain number has the unit of the clock."""
+    text = duration_text(within)
+    clock = schema.get(order_by if isinstance(order_by, str) else next(iter(order_by or ()), ""))
+    is_time = clock is not None and clock.kind == TIME and clock.unit is not None
+    return f"{text} {clock.unit}" if is_time and text.isdecimal() else text
+
+
+def _value_text(name: str, value: Any) -> str:
+    """Return the value of a parameter as text that the command line reads as the same value."""
+    if isinstance(value, bool | int | float):
+        return str(value)
+    if isinstance(value, str) and "\n" not in value:
+        quote = "'" if not value.endswith("'") else '"'
+        return f"{quote}{value}{quote}"
+    raise CepError(f"params: a command line cannot pass {name!r}, which is of type {type(value).__name__}")
+
+
+# --- the file of a frame
+
+_READERS = {"read_parquet", "read_csv", "load_sample"}
+_HARMLESS = {"parse_dates", "dtype_backend", "engine"}  # keywords that change neither rows nor values
+_IN_PLACE = {"insert", "pop", "update"}  # methods that change the frame
+
+
+def file_of_frame(frame: Any, name: str) -> tuple[str, bool]:
+    """Return the file of a frame, and whether it is known; otherwise the file is a placeholder.
+
+    A notebook knows the file when the last cell that assigned ``name`` read it without further steps, as in
+    ``df = pd.read_parquet("trades.parquet")``.
+    """
+    shell = sys.modules.get("IPython")
+    interpreter = shell.get_ipython() if shell is not None else None
+    space = getattr(interpreter, "user_ns", {})
+    read = file_in_cells(space.get("In", []), name) if space.get(name) is frame else None
+    return (f"{name}.parquet", False) if read is None else (read, True)
+
+
+def file_in_cells(cells: Sequence[str], name: str) -> str | None:
+    r"""Return the file that the cells read into a variable; None when they may have changed it afterwards."""
+    read: str | None = None
+    for source in cells:
+        if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", source):
+            continue
+        try:
+            tree = ast.parse(source)
+        except SyntaxError:  # magics of IPython
+            return None
+        assigned: list[ast.AST] = []  # names that a statement of the cell assigns to
+        for node in ast.walk(tree):
+            targets = [target for target in getattr(node, "targets", ()) if _is_name(target, name)]
+            if targets and isinstance(node, ast.Assign) and node in tree.body:
+                read = _file_of_call(node.value)
+                assigned += targets
+            elif node not in assigned and _may_change(node, name):
+                read = None
+    return read
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _file_of_call(node: ast.expr) -> str | None:
+    if not isinstance(node, ast.Call) or len(node.args) != 1 or not isinstance(node.args[0], ast.Constant):
+        return None
+    reader = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    file, keywords = node.args[0].value, {keyword.arg for keyword in node.keywords}
+    if reader not in _READERS or not keywords <= _HARMLESS or not isinstance(file, str):
+        return None
+    return f"sample:{file}" if reader == "load_sample" else file
+
+
+def _may_change(node: ast.AST, name: str) -> bool:
+    """Return whether a part of a cell may change the variable in place or assign to it otherwise."""
+    if isinstance(node, ast.Call):
+        is_method = isinstance(node.func, ast.Attribute) and _is_name(node.func.value, name)
+        is_in_place = is_method and node.func.attr in _IN_PLACE
+        return is_in_place or (is_method and any(keyword.arg == "inplace" for keyword in node.keywords))
+    if isinstance(node, ast.Attribute | ast.Subscript):
+        is_store = isinstance(node.ctx, ast.Store | ast.Del)
+        root: ast.AST = node
+        while isinstance(root, ast.Attribute | ast.Subscript):
+            root = root.value
+        return is_store and _is_name(root, name)
+    return _is_name(node, name) and isinstance(node.ctx, ast.Store | ast.Del)
+
+
+# The Python call that an explorer shows, as a cell to copy.
+
+
+def code_of(reading: TextReading, call: Mapping[str, Any], name: str = "df") -> str:
+    r"""Return Python that runs the query of a text: ``matches = df.cep.match(…)``."""
+    pattern, define, call = _parts(reading, call)
+    lines = [_quote(pattern)]
+    if define:
+        entries = "".join(f"        {_quote(key)}: {_spell(value)},\n" for key, value in define)
+        lines.append(f"define={{\n{entries}    }}")
+    lines += [f"{key}={_spell(value)}" for key, value in call.items()]
+    return f"matches = {name}.cep.match(\n" + "".join(f"    {line},\n" for line in lines) + ")"
+
+
+def _quote(text: str) -> str:
+    """Return a text in double quotes, or in triple quotes if it has several lines."""
+    lines = text.split("\n")
+    is_plain = all(map(str.isprintable, lines)) and "\\" not in text and not text.endswith('"')
+    if len(lines) > 1 and is_plain and '"""' not in text:
+        return f'"""\n{text}"""'
+    return '"' + "".join(map(_spell_character, text)) + '"'
+
+
+def _spell_character(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    return character if character.isprintable() else repr(character)[1:-1]
+
+
+def _spell(value: Any) -> str:
+    if isinstance(value, str):
+        return _quote(value)
+    if isinstance(value, ex.Expression):
+        return _quote(print_expression(value))
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_spell(key)}: {_spell(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+        return "[" + ", ".join(map(_spell, value)) + "]" if len(value) != 1 else _spell(value[0])
+    if callable(value) and hasattr(value, "__name__"):
+        return value.__name__
+    return repr(value)
+
+
+def name_of_frame(frame: Any) -> str:
+    """Return the name of a frame in the notebook, or ``df`` if it has none."""
+    shell = sys.modules.get("IPython")
+    interpreter = shell.get_ipython() if shell is not None else None
+    names = getattr(interpreter, "user_ns", {})
+    return next((name for name, value in names.items() if value is frame and not name.startswith("_")), "df")
+
+
+# What a user takes out of an explorer: files, pictures, a stand-alone page, a cell, a command line.
 
 # A stand-alone page of an explorer: one HTML file with its style and pictures in it.
 
@@ -58,42 +327,24 @@ ul { margin: 0; padding: 0; list-style: none; }
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-@dataclass(frozen=True)
-class PageParts:
-    """The content of a page."""
+def page_html(
+    sentence: str, facts: Sequence[str], pictures: Sequence[str], sections: Mapping[str, str]
+) -> str:
+    """Return the text of a page that opens without a network and without scripts.
 
-    sentence: str  # the query in words
-    facts: Sequence[str]  # the number of matches, the size of the data, and further facts
-    pictures: Sequence[str]  # SVG texts
-    text: str  # the text of the query
-    frame: pd.DataFrame  # the first matches
-    told: str  # the number of matches in the table and in all
-    cases: Sequence[tuple[str, bool | None]]  # the kept cases in words, and whether they hold
-    # code, command: the Python cell, and the command line or the reason why it does not exist
-    code: str
-    command: str
-
-
-def page_html(parts: PageParts) -> str:
-    """Return the text of a page that opens without a network and without scripts."""
-    sentence = parts.sentence[:1].upper() + parts.sentence[1:]
-    title = parts.sentence.split(";")[0]
+    The pictures are SVG texts, and the sections HTML by title; empty ones are left out.
+    """
     body = [
-        f"<h1>{_escape(sentence)}</h1>",
-        f'<p class="soft">{_escape(" · ".join(filter(None, parts.facts)))}</p>',
-        *(f"<figure>{picture}</figure>" for picture in parts.pictures),
-        _section("Matches", _table(parts.frame, parts.told)),
-        _section("Query", f"<pre>{_escape(parts.text)}</pre>"),
+        f"<h1>{_escape(sentence[:1].upper() + sentence[1:])}</h1>",
+        f'<p class="soft">{_escape(" · ".join(filter(None, facts)))}</p>',
+        *(f"<figure>{picture}</figure>" for picture in pictures),
+        *(f"<h2>{title}</h2>\n{content}" for title, content in sections.items() if content),
     ]
-    if parts.cases:
-        body.append(_section("Kept cases", _cases(parts.cases)))
-    body.append(_section("Python", f"<pre>{_escape(parts.code)}</pre>"))
-    body.append(_section("Command line", f"<pre>{_escape(parts.command)}</pre>"))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{_escape(sentence.split(';')[0])}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
         + "\n".join(body)
         + "\n</body>\n</html>\n"
     )
@@ -103,8 +354,8 @@ def _escape(text: str) -> str:
     return html.escape(without_controls(text), quote=False)
 
 
-def _section(title: str, content: str) -> str:
-    return f"<h2>{title}</h2>\n{content}"
+def _code(text: str) -> str:
+    return f"<pre>{_escape(text)}</pre>"
 
 
 def _table(frame: pd.DataFrame, told: str) -> str:
@@ -123,9 +374,10 @@ def _table(frame: pd.DataFrame, told: str) -> str:
 
 
 def _cases(cases: Sequence[tuple[str, bool | None]]) -> str:
+    """Return the kept cases in words, each with whether it holds."""
     marks = {True: '<b class="kept">✓</b>', False: '<b class="lost">✗</b>', None: "<b>?</b>"}
     items = "\n".join(f"<li>{marks[is_held]} {_escape(text)}</li>" for text, is_held in cases)
-    return f"<ul>\n{items}\n</ul>"
+    return f"<ul>\n{items}\n</ul>" if items else ""
 
 
 # What a user takes out of an explorer: matches as files, pictures, a page, a Python cell, a command line.
@@ -133,7 +385,6 @@ def _cases(cases: Sequence[tuple[str, bool | None]]) -> str:
 MOST_ROWS = 500_000  # rows in a downloaded file
 MOST_ON_PAGE = 50  # matches in the table of a page
 OF_PAGE = ("partition_by", "order_by", "event_type", "strategy")  # choices that a page names
-_INK, _PAPER = "#1f2328", "#ffffff"  # of picture files
 _SCALE, _MARGIN = 2.0, 20
 CSV, PARQUET, PNG, SVG, HTML, CELL, LINE = "csv", "parquet", "png", "svg", "html", "cell", "line"
 ALL_CSV, ALL_PARQUET = "all csv", "all parquet"  # without the filters of the table; only while it has some
@@ -151,23 +402,11 @@ _NOTES = {
 }
 
 
-@dataclass(frozen=True)
-class Parcel:
-    """A file to download."""
-
+class Parcel(NamedTuple):
     file: str
     mime: str
     content: bytes
     note: str = ""
-
-
-@dataclass(frozen=True)
-class TakenRows:
-    """Matches for a file: a pandas frame, the name of the file, and a ``note`` if some are left out."""
-
-    frame: pd.DataFrame
-    name: str
-    note: str
 
 
 class Taker:
@@ -187,55 +426,42 @@ class Taker:
     # --- files
 
     def picture(self) -> Picture:
-        """Return query, automaton, timeline and table as SVG text on white paper."""
-        svg = self._board.still().replace(theme.PAGE_INK, _INK).replace(";max-width:100%;height:auto", "")
+        """Return query, automaton, timeline and table as SVG text with a margin."""
+        svg = self._board.still()
         width, height = (length + 2 * _MARGIN for length in size_of(svg))
         inner = svg.replace("<svg ", f'<svg x="{_MARGIN}" y="{_MARGIN}" ', 1)
         return Picture(
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
-            f'viewBox="0 0 {width:g} {height:g}"><rect width="100%" height="100%" fill="{_PAPER}"/>'
+            f'viewBox="0 0 {width:g} {height:g}"><rect width="100%" height="100%" fill="{theme.PAPER}"/>'
             f"{inner}</svg>"
         )
 
     def png(self) -> bytes:
-        """Return the picture as the bytes of a PNG file."""
         return png(self.picture(), _SCALE, is_small=False)
 
     def page(self) -> str:
         """Return the text of a stand-alone HTML page."""
-        board, result, matches = (
-            self._board,
-            self._present.shown.result_for("to_html"),
-            self._present.shown.matches,
-        )
-        n, command = matches.count(), self._command()
-        frame = as_pandas(matches.head(MOST_ON_PAGE))
+        board, shown = self._board, self._present.shown
+        result, matches, command = shown.result_for("to_html"), shown.matches, self._command()
+        n, frame = matches.count(), as_pandas(matches.head(MOST_ON_PAGE))
         note = f"The first {len(frame)} of {count_text(n)} matches." if n > len(frame) else ""
         fields = [field for field in board.bar.fields if field["name"] in OF_PAGE and field["chosen"]]
         chosen = (f"{field['label']}: {', '.join(field['chosen'])}" for field in fields)
         key = board.bar.key_text
-        return page_html(
-            PageParts(
-                sentence=say_query(result.program.query),
-                facts=[
-                    _found_text(n),
-                    f"{result.data.source.n_rows:,} rows",
-                    *chosen,
-                    key and f"drawn: {key}",
-                ],
-                pictures=[widget._still() for widget in (board.timeline, board.nfa)],
-                text=board.editor.text,
-                frame=frame,
-                told=note,
-                cases=self._cases(),
-                code=board.editor.code,
-                command="\n".join(filter(None, [command.note and f"# {command.note}", command.line]))
-                or f"# {command.reason}",
-            )
-        )
+        lines = filter(None, [command.note and f"# {command.note}", command.line])
+        sections = {
+            "Matches": _table(frame, note),
+            "Query": _code(board.editor.text),
+            "Kept cases": _cases(self._cases()),
+            "Python": _code(board.code),
+            "Command line": _code("\n".join(lines) or f"# {command.reason}"),
+        }
+        rows = f"{result.data.source.n_rows:,} rows"
+        facts = [_found_text(n), rows, *chosen, key and f"drawn: {key}"]
+        pictures = [widget._still() for widget in (board.timeline, board.nfa)]
+        return page_html(say_query(result.program.query), facts, pictures, sections)
 
     def parcel(self, what: str) -> Parcel:
-        """Return the file of a button."""
         if what == PNG:
             return Parcel("matches.png", "image/png", self.png())
         if what == SVG:
@@ -244,15 +470,14 @@ class Taker:
             return Parcel("matches.html", "text/html", self.page().encode())
         if what not in _TABLES:
             raise CepError(f"{what!r} is no file; known: {[*_TABLES, PNG, SVG, HTML]}")
-        table = self._rows(is_filtered=what in (CSV, PARQUET))
+        frame, name, note = self._rows(is_filtered=what in (CSV, PARQUET))
         if _TABLES[what] == CSV:
-            content, mime = table.frame.to_csv(index=False).encode(), "text/csv"
-        else:
-            content, mime = table.frame.to_parquet(None, index=False), "application/vnd.apache.parquet"
-        return Parcel(f"{table.name}.{_TABLES[what]}", mime, content, table.note)
+            return Parcel(f"{name}.csv", "text/csv", frame.to_csv(index=False).encode(), note)
+        content = frame.to_parquet(None, index=False)
+        return Parcel(f"{name}.parquet", "application/vnd.apache.parquet", content, note)
 
-    def _rows(self, *, is_filtered: bool) -> TakenRows:
-        """Return the matches as a pandas frame: those that pass the filters, or all."""
+    def _rows(self, *, is_filtered: bool) -> tuple[pd.DataFrame, str, str]:
+        """Return the matches, those that pass the filters or all, a name for their file, and a note."""
         shown = self._present.shown
         if shown.matches is None:
             raise CepError("no matches are found yet; write a query first")
@@ -260,19 +485,16 @@ class Taker:
         if kept is not None:
             listing, part = shown.result.pages.listing, kept[:MOST_ROWS]
             first = "" if listing.is_whole else "first-"
-            name = f"{len(part)}-of-{first}{listing.n}-matches"
             note = "" if len(part) == len(kept) else f"The file has the first {MOST_ROWS:,} of {len(kept):,}"
-            return TakenRows(as_pandas(matches.take(part.tolist())), name, note)
+            name = f"{len(part)}-of-{first}{listing.n}-matches"
+            return as_pandas(matches.take(part.tolist())), name, note
         n = matches.count()
         if n <= MOST_ROWS:
-            return TakenRows(as_pandas(matches.to_frame(limit=None)), "matches", "")
-        part = (
-            matches[:MOST_ROWS].to_frame(limit=None)
-            if matches._found.is_in_memory
-            else matches.head(MOST_ROWS)
-        )
+            return as_pandas(matches.to_frame(limit=None)), "matches", ""
+        in_memory = matches._found.is_in_memory
+        part = matches[:MOST_ROWS].to_frame(limit=None) if in_memory else matches.head(MOST_ROWS)
         frame = as_pandas(part)
-        return TakenRows(frame, f"first-{len(frame)}-matches", _limit_note(n))
+        return frame, f"first-{len(frame)}-matches", _limit_note(n)
 
     def _kept_numbers(self) -> np.ndarray | None:
         """Return the numbers of the matches that pass the filters of the table; None without filters."""
@@ -285,9 +507,9 @@ class Taker:
     def offer(self) -> None:
         """Show the buttons for the newest result and the newest text."""
         board, result = self._board, self._present.shown.result
-        n = None if result is None or not result.is_counted else self._n()
+        n = None if result is None else self._present.shown.matches.count()
         unknown = "No matches are counted yet" if n is None else ""
-        command, code = self._command(), board.editor.code
+        command, code = self._command(), board.code
         filtered = "" if n is None else board.table.filtered
         warning = "" if n is None or n <= MOST_ROWS else _limit_note(n)
         summary = "" if n is None else _found_text(n)
@@ -310,9 +532,6 @@ class Taker:
         ]  # fmt: skip
         board.set(board.take, {"items": items, "told": filtered or summary})
 
-    def _n(self) -> int:
-        return self._present.shown.matches.count()
-
     def _fulfil(self, wish: dict[str, Any]) -> None:
         threading.Thread(target=self._send, args=(wish,), name="cepkit takes", daemon=True).start()
 
@@ -328,7 +547,7 @@ class Taker:
 
 
 def _found_text(n: int) -> str:
-    return count_of_matches(n) if n < 10**15 else f"{count_text(n)} matches"
+    return counted(n, "match") if n < 10**15 else f"{count_text(n)} matches"
 
 
 def _limit_note(n: int) -> str:

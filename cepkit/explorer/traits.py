@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.explorer.bars import (
+from cepkit.explorer.running.result import (
     FAILED,
     MATCHED,
     MOST_BARS,
@@ -19,15 +19,15 @@ from cepkit.explorer.bars import (
     REPLACED,
     FateGroup,
     PartialBar,
+    Result,
     describe_group,
     group_fates,
 )
-from cepkit.explorer.running.result import Result
-from cepkit.insight.funnel import FunnelResult
-from cepkit.insight.funnels import MOST_WORK, beginnings, count_funnel, count_regex_funnel, exact_count
+from cepkit.insight.funnel import BranchFunnel, FunnelResult, beginnings
+from cepkit.insight.funnels import MOST_WORK, count_funnel, count_regex_funnel, exact_count
+from cepkit.insight.moments import Stepping
 from cepkit.insight.row_pattern_reading import RowReader, count_row_funnel
 from cepkit.insight.row_pattern_why_not import RowExplainer
-from cepkit.insight.stepping import Stepping
 from cepkit.insight.why_not import MOST_ROWS, WhyNot, cell
 from cepkit.insight.why_not_regex import (
     MOST_PARTIALS,
@@ -37,28 +37,25 @@ from cepkit.insight.why_not_regex import (
     names_in,
     predicates_at,
 )
-from cepkit.insight.why_not_text import explain_sequence_rows
+from cepkit.insight.why_not_text import explain_sequence_rows, tell_event
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.match_recognize.printing import print_sql, sql_variable
 from cepkit.language.sequences.printing import duration_text
 
 if TYPE_CHECKING:
-    from cepkit.engines.match_recognize.row_match_set import RowPartition
-    from cepkit.explorer.bars import RowStepping
+    pass
 
 
 # A moment of a stream as traits of the stepper: the event, live partial matches, completed matches.
 
 
-def moment_traits(
-    result: Result, stepping: Stepping | RowStepping, position: int, sampled: str
-) -> dict[str, Any]:
+def moment_traits(result: Result, stepping: Stepping, position: int, sampled: str) -> dict[str, Any]:
     """Return the traits of the stepper's widget for the moment after ``position`` events."""
     moment, labels = stepping.after(position), result.automaton.labels
     notes = [moment.note] if moment.note else []
     if not moment.is_whole and not moment.note:
         notes.append("partial matches that began long before are left out")
-    if result.is_sequence and result.program.query.after_match[0] != "none":
+    if result.is_sequence and result.program.query.selects:
         notes.append("all matches are listed, also those that after_match leaves out")
     if sampled:
         notes.append(sampled)
@@ -87,7 +84,6 @@ def funnels(result: Result) -> Iterator[tuple[list[dict[str, Any]], bool]]:
 
     The first funnel of a sequence takes a few tenths of a second; its numbers may be lower bounds. If they
     are, a second funnel follows, which looks at more events.
-
     """
     if not result.is_sequence:
         yield _of_rows(result) if result.is_rows else _of_regex(result), True
@@ -101,7 +97,7 @@ def funnels(result: Result) -> Iterator[tuple[list[dict[str, Any]], bool]]:
 
 def _count_sequence(result: Result, most_work: int) -> FunnelResult:
     program, engine = result.program, result.matches.engine
-    n_matches = result.count() if program.query.after_match[0] == "none" else None
+    n_matches = result.count() if not program.query.selects else None
     branches = count_funnel(
         program, result.events, engine.run, count=partial(exact_count, most_work=most_work),
         n_matches=n_matches, most_tallied=_TALLIED,
@@ -109,23 +105,19 @@ def _count_sequence(result: Result, most_work: int) -> FunnelResult:
     return FunnelResult(program.query, branches)
 
 
-def _funnel_of_sequence(made: FunnelResult) -> list[dict[str, Any]]:
-    best = max(made.branches, key=lambda branch: branch.complete.n)
-    most = max([1, *(step.partial.n for step in best.steps), best.complete.n])
-    steps = []
-    for step in best.steps:
-        kind = "any event" if step.event_type is None else str(step.event_type)
-        tried = f"{step.passed:,} of {step.looked_at:,} events tried pass" if step.looked_at else ""
-        alone = f"{step.n_alone:,} of {step.n_of_type:,} events fulfil the conditions on single events"
-        share = step.passed / step.looked_at if step.looked_at else None
-        steps.append(
-            _step(f"{step.variable} ({kind})", str(step.partial), step.partial.n / most, share,
-                  "; ".join(part for part in (alone, tried) if part))
-        )  # fmt: skip
-    of_branch = "" if len(made.branches) == 1 else f" of the alternative with most, of {len(made.branches)}"
-    last = best.complete if best.reported is None else best.reported
-    words = "; ".join(made.words())
-    return [*steps, _step(f"matches{of_branch}", str(last), last.n / most, None, words)]
+def _funnel_of_sequence(funnel: FunnelResult) -> list[dict[str, Any]]:
+    best = max(funnel.branches, key=lambda branch: branch.complete.n)
+    labels, notes = [], []
+    kinds = ["any event" if step.event_type is None else str(step.event_type) for step in best.steps]
+    for step, kind in zip(best.steps, kinds, strict=True):
+        tried = f"; {step.passed:,} of {step.looked_at:,} events tried pass" if step.looked_at else ""
+        labels.append(kind if kinds.count(kind) == 1 else f"{kind} ({step.variable})")
+        notes.append(
+            f"{step.n_alone:,} of {step.n_of_type:,} events fulfil the conditions on single events{tried}"
+        )
+    n = len(funnel.branches)
+    title = "matches" if n == 1 else f"matches of the alternative with most, of {n}"
+    return _stages(best, labels, notes, title, "; ".join(funnel.words()))
 
 
 def _of_regex(result: Result) -> list[dict[str, Any]]:
@@ -133,32 +125,35 @@ def _of_regex(result: Result) -> list[dict[str, Any]]:
     [branch] = count_regex_funnel(
         program, result.events, result.matches.count(), STEPS, with_conditions=False
     )
-    labels = [str(part) for part in beginnings(program.query.pattern, STEPS)]
-    most = max(1, *(step.partial.n for step in branch.steps))
-    steps = []
-    for label, step in zip(labels, branch.steps, strict=True):
-        note = f"matches of this beginning alone; {n_rows:,} rows" if label != labels[-1] else ""
-        share = step.passed / step.looked_at if step.looked_at else None
-        steps.append(_step(label, str(step.partial), step.partial.n / most, share, note))
-    return steps
+    labels = [str(part) for part, _ in beginnings(program.query.pattern, STEPS)]
+    notes = [f"matches of this beginning alone; {n_rows:,} rows"] * (len(labels) - 1)
+    return _stages(branch, labels, [*notes, ""])
 
 
 def _of_rows(result: Result) -> list[dict[str, Any]]:
     searched = result.data.searched(result.program)
     n_matches = result.count() + result.matches._found.n_empty
     [branch] = count_row_funnel(searched, n_matches, STEPS, with_conditions=False)
-    most = max(1, n_matches, *(step.partial.n for step in branch.steps))
-    steps = []
-    for step in branch.steps:
-        note = f"rows from which this beginning matches, of {step.n_of_type:,}"
-        share = step.passed / step.looked_at if step.looked_at else None
-        steps.append(_step(step.variable, str(step.partial), step.partial.n / most, share, note))
+    notes = [f"rows from which this beginning matches, of {step.n_of_type:,}" for step in branch.steps]
     words = "; ".join(FunnelResult(result.program.query, (branch,)).words())
-    return [*steps, _step("matches", f"{n_matches:,}", n_matches / most, None, words)]
+    return _stages(branch, [step.variable for step in branch.steps], notes, "matches", words)
 
 
-def _step(label: str, n: str, share: float, selectivity: float | None, note: str = "") -> dict[str, Any]:
-    return {"label": label, "n": n, "share": share, "selectivity": selectivity, "note": note}
+def _stages(
+    branch: BranchFunnel, labels: Sequence[str], notes: Sequence[str], title: str = "", words: str = ""
+) -> list[dict[str, Any]]:
+    """Return the stages of a funnel; with a title, the matches are a stage of their own."""
+    last = branch.complete if branch.reported is None else branch.reported
+    counts = [*(step.partial for step in branch.steps), *([last] if title else [])]
+    numbers = [count.n for count in counts]
+    rows = zip([*labels, title], counts, [None, *numbers], [*notes, words], strict=False)
+    return [
+        {
+            "label": label, "n": str(count), "share": count.n / (numbers[0] or 1),
+            "kept": count.n / before if before else None, "note": note,
+        }
+        for label, count, before, note in rows
+    ]  # fmt: skip
 
 
 # Why clicked rows are not a match of MATCH_RECOGNIZE, as traits of a board.
@@ -166,73 +161,55 @@ def _step(label: str, n: str, share: float, selectivity: float | None, note: str
 _RIVALS = ("preference", "after_match")
 
 
-def reasons_of_rows(
+def _of_clicked_rows(
     result: Result, source: Any, positions: Sequence[int]
 ) -> tuple[dict[str, Any], list[PartialBar]]:
     """Return the traits for clicked rows, and their bar on the timeline.
 
     Several rows mean the match from the first to the last of them. One row is read as the first row of the
     longest partial match that begins there.
-
     """
     searched = result.data.searched(result.program)
     ordered = np.array(sorted(set(positions)), np.int64)
     partition_of_row = searched.events.partition_of_event[ordered]
     part = searched.partition(int(partition_of_row[-1]))
     places = np.searchsorted(part.positions, ordered[partition_of_row == partition_of_row[-1]]).tolist()
-    if len(places) == 1:
-        return _reading_of_row(result, source, part, places[0])
-    low, high = places[0], min(places[-1], places[0] + MOST_ROWS - 1)
-    answer = _explain(result, source, part, low, high)
-    texts = list(dict.fromkeys(answer.reasons))
-    lines = [{"text": text, "is_met": False} for text in texts]
-    if answer.matches:
-        lines = [{"text": "all conditions hold", "is_met": True}]
-    traits = {"title": answer.headline, "lines": lines, "note": "; ".join(answer.more)}
-    return traits, [_bar(answer, part, low, high)]
+    reader, low = RowReader(result.program, part, places[0]), places[0]
+    high = min(places[-1], low + MOST_ROWS - 1) if len(places) > 1 else _longest(reader, low)
+    shown = part.positions[low : high + 1]
+    answer = RowExplainer(searched, source, {int(position): None for position in shown}).explain()
+    traits = _traits_of(answer) if len(places) > 1 else _reading_of_row(result, answer, reader, low)
+    outcome = REPLACED if answer.kinds and answer.kinds[0] in _RIVALS else FAILED
+    return traits, [_bar(answer, shown.tolist(), outcome)]
 
 
-def _explain(result: Result, source: Any, part: RowPartition, low: int, high: int) -> WhyNot:
-    searched = result.data.searched(result.program)
-    return RowExplainer(
-        searched, source, {int(position): None for position in part.positions[low : high + 1]}
-    ).explain()
-
-
-def _reading_of_row(
-    result: Result, source: Any, part: RowPartition, k: int
-) -> tuple[dict[str, Any], list[PartialBar]]:
+def _reading_of_row(result: Result, answer: WhyNot, reader: RowReader, k: int) -> dict[str, Any]:
     """Return the traits of a row: the variables that it can be, and the match that would begin there."""
-    bound = result.program
-    reader = RowReader(bound, part, k)
-    fitting = set(reader.could_be(k))
+    bound, fitting = result.program, set(reader.could_be(k))
     lines: list[dict[str, Any]] = []
     for name, tree in bound.query.define:
-        text = f"{sql_variable(name)}: {print_sql(tree)}"
+        text, is_met = print_sql(tree), name in fitting
         if name in bound.program.needs.variables:
-            lines.append({"text": f"{text}, which needs the rows before in the match", "is_met": None})
+            words = f"{sql_variable(name)}: {text}, which needs the rows before in the match"
+            lines.append({"text": words, "is_met": None})
         else:
-            is_met = name in fitting
-            words = f"{sql_variable(name)} {'holds' if is_met else 'does not hold'}: {print_sql(tree)}"
+            words = f"{sql_variable(name)} {'holds' if is_met else 'does not hold'}: {text}"
             lines.append({"text": words, "is_met": is_met})
-    high = _longest(reader, k)
-    answer = _explain(result, source, part, k, high)
-    row = result.row_of(int(part.positions[k]))
+    position = int(reader.part.positions[k])
+    row = result.row_of(position)
     if answer.matches:
         lines.append({"text": f"{answer.headline.removeprefix('they match: ')}.", "is_met": True})
     else:
         lines.append({"text": f"Read from {row} on: {answer.headline}.", "is_met": None})
-        lines += [{"text": text, "is_met": False} for text in dict.fromkeys(answer.reasons)]
-    unique = {(line["text"], line["is_met"]): line for line in lines}
-    traits = {"title": f"{_place_of_row(result, part, k)}: {row}", "lines": list(unique.values()), "note": ""}
-    return traits, [_bar(answer, part, k, high)]
+        lines += [{"text": text, "is_met": False} for text in answer.reasons]
+    place = _place(result, position)
+    return {"title": f"{place}: {row}", "lines": _unique(lines), "note": ""}
 
 
 def _longest(reader: RowReader, k: int) -> int:
     """Return the row where the longest partial match from row ``k`` ends or fails.
 
     A match that the search would find ends it earlier.
-
     """
     ways, row = reader.beginning(), k
     whole = None
@@ -245,36 +222,6 @@ def _longest(reader: RowReader, k: int) -> int:
         if reader.ending(ways, row) is not None:
             whole = row - 1
     return whole if whole is not None else min(row, reader.part.n_rows - 1, k + MOST_ROWS - 1)
-
-
-def _place_of_row(result: Result, part: RowPartition, k: int) -> str:
-    """Return in words which match contains a row."""
-    position = int(part.positions[k])
-    whole = result.matches._found.whole
-    numbers = np.flatnonzero((whole.first <= position) & (whole.last >= position))
-    numbers = numbers[whole.partition[numbers] == part.code]
-    if not len(numbers):
-        return "in no match"
-    chosen = result.choose(int(numbers[0]))
-    variable = dict(zip(chosen.positions, chosen.variables, strict=True))[position]
-    return f"in match {int(numbers[0]):,}, as {sql_variable(variable)}"
-
-
-def _bar(answer: WhyNot, part: RowPartition, low: int, high: int) -> PartialBar:
-    """Return the bar of the longest partial match among rows; ``answer.table`` has a row for each."""
-    table = answer.table
-    names = ["" if name is None or name is pd.NA else str(name) for name in table["variable"]]
-    positions = part.positions[low : high + 1].tolist()
-    reached = [
-        (position, name)
-        for position, name, is_reached in zip(positions, names, table["reached"], strict=True)
-        if is_reached
-    ]
-    if answer.matches:
-        return PartialBar(tuple(reached), positions[-1], MATCHED, ("a match",))
-    end = positions[min(len(reached), len(positions) - 1)]
-    outcome = REPLACED if answer.kinds and answer.kinds[0] in _RIVALS else FAILED
-    return PartialBar(tuple(reached) or ((end, ""),), end, outcome, tuple(dict.fromkeys(answer.reasons))[:3])
 
 
 # Traits of the widget that shows why events are not a match.
@@ -299,46 +246,59 @@ def reason_traits(result: Result, positions: Sequence[int]) -> dict[str, Any]:
     """Return the traits for events that a person expects in one match; a regex uses the last one.
 
     The result keeps the bars of the partial matches for the timeline.
-
     """
+    source = result.data.source if result.names.has_labels else _WithoutLabels(result.data.source)
     if result.is_sequence:
-        traits, bars = _of_sequence(result, positions)
+        traits, bars = _of_sequence(result, source, positions)
     elif result.is_rows:
-        source = result.data.source if result.names.has_labels else _WithoutLabels(result.data.source)
-        traits, bars = reasons_of_rows(result, source, positions)
+        traits, bars = _of_clicked_rows(result, source, positions)
     else:
         traits, bars = _of_row(result, int(positions[-1]))
     result.bars = (int(positions[-1]), bars)
     return traits
 
 
-def _of_sequence(result: Result, positions: Sequence[int]) -> tuple[dict[str, Any], list[PartialBar]]:
-    ordered = np.array(sorted(set(positions)), np.int64)
-    source, find = result.data.source, result.matches.engine.run
-    source = source if result.names.has_labels else _WithoutLabels(source)
-    rows = [result.label_of(position) for position in ordered.tolist()]
+def _of_sequence(
+    result: Result, source: Any, positions: Sequence[int]
+) -> tuple[dict[str, Any], list[PartialBar]]:
+    ordered, find = sorted(set(positions)), result.matches.engine.run
+    story = tell_event(result.program, source, result.events, ordered[0]) if len(ordered) == 1 else None
+    if story is not None and not story.is_match:
+        title = _with_time(result.row_of(ordered[0]), _time(result, ordered[0]))
+        bar = PartialBar(story.reached, story.end, FAILED, (story.text.rpartition("; ")[2].rstrip("."),))
+        return {"title": title, "lines": [{"text": story.text, "is_met": None}], "note": ""}, [bar]
+    if story is not None:
+        ordered = [position for position, _ in story.reached]
+    rows = [result.label_of(position) for position in ordered]
     answer = explain_sequence_rows(result.program, source, result.events, find, rows)
-    texts = list(dict.fromkeys(answer.reasons))
-    lines = [{"text": text, "is_met": False} for text in texts]
+    traits = _traits_of(answer)
+    if story is None and len(ordered) == 1:
+        traits["title"] = _with_time(result.row_of(ordered[0]), _time(result, ordered[0]))
+    return traits, [_bar(answer, ordered)]
+
+
+def _traits_of(answer: WhyNot) -> dict[str, Any]:
+    lines = [{"text": text, "is_met": False} for text in answer.reasons]
     if answer.matches:
         lines = [{"text": "all conditions hold", "is_met": True}]
-    traits = {"title": answer.headline, "lines": lines, "note": "; ".join(answer.more)}
-    return traits, _bar_of_events(answer, ordered.tolist(), texts)
+    return {"title": answer.headline, "lines": _unique(lines), "note": "; ".join(answer.more)}
 
 
-def _bar_of_events(answer: WhyNot, positions: list[int], texts: list[str]) -> list[PartialBar]:
-    """Return the bar of the longest partial match among the events; ``answer.table`` has a row for each."""
+def _unique(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return list({(line["text"], line["is_met"]): line for line in lines}.values())
+
+
+def _bar(answer: WhyNot, positions: list[int], outcome: str = FAILED) -> PartialBar:
+    """Return the bar of the longest partial match among events; ``answer.table`` has a row for each."""
     table = answer.table
     names = ["" if name is None or name is pd.NA else str(name) for name in table["variable"]]
-    reached = [
-        (position, name)
-        for position, name, is_reached in zip(positions, names, table["reached"], strict=True)
-        if is_reached
-    ]
+    rows = zip(positions, names, table["reached"], strict=True)
+    reached = tuple((position, name) for position, name, is_reached in rows if is_reached)
     if answer.matches:
-        return [PartialBar(tuple(reached), positions[-1], MATCHED, ("all conditions hold",))]
+        return PartialBar(reached, positions[-1], MATCHED, ("all conditions hold",))
     end = positions[min(len(reached), len(positions) - 1)]
-    return [PartialBar(tuple(reached) or ((end, ""),), end, FAILED, tuple(texts[:MOST_CONDITIONS]))]
+    texts = tuple(dict.fromkeys(answer.reasons))[:MOST_CONDITIONS]
+    return PartialBar(reached or ((end, ""),), end, outcome, texts)
 
 
 def _of_row(result: Result, position: int) -> tuple[dict[str, Any], list[PartialBar]]:
@@ -381,8 +341,7 @@ def _of_row(result: Result, position: int) -> tuple[dict[str, Any], list[Partial
         lines.append({"text": text, "is_met": None})
     title = f"{_place(result, position)}: {_with_time(result.row_of(position), _time(result, position))}"
     note = "" if is_whole else "partial matches that began long before are left out"
-    unique = {(line["text"], line["is_met"]): line for line in lines}
-    return {"title": title, "lines": list(unique.values()), "note": note}, bars[:MOST_BARS]
+    return {"title": title, "lines": _unique(lines), "note": note}, bars[:MOST_BARS]
 
 
 def _bar_of_fate(stepping: Stepping, group: FateGroup, failing: tuple[str, ...]) -> PartialBar:
@@ -450,4 +409,5 @@ def _place(result: Result, position: int) -> str:
         return "in no match"
     chosen = result.choose(int(numbers[0]))
     variable = dict(zip(chosen.positions, chosen.variables, strict=True))[position]
-    return f"in match {int(numbers[0]):,}, as {variable}"
+    shown = sql_variable(variable) if result.is_rows else variable
+    return f"in match {int(numbers[0]):,}, as {shown}"

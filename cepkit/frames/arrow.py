@@ -1,16 +1,21 @@
-"""Arrow arrays and tables to columns, for tables, polars, Arrow-backed pandas and Spark tasks."""
+"""Arrow arrays and tables to columns, and errors for texts and values that Arrow cannot hold."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cepkit.compile.shared.decimals import whole_numbers
 from cepkit.engines.measures.reducing import one_chunk, vectors_of_arrow
 from cepkit.engines.measures.regex_measures import Measured, Picked
 from cepkit.errors import CepError
@@ -28,8 +33,163 @@ from cepkit.events import (
     Column,
     ColumnType,
 )
-from cepkit.frames.conversion import are_texts_valid, invalid_text
 from cepkit.frames.reuse import reuse
+
+NOT_FOR_ARROW = (
+    pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError,
+)  # fmt: skip
+"""What Arrow raises for values that it cannot hold; some objects fail in Python's own conversions."""
+
+
+def arrow_of_series(series: pd.Series, name: str, of: pa.DataType | None = None) -> pa.Array:
+    """Return the values of a column of pandas as one Arrow array."""
+    # Sparse values become dense, and long doubles become doubles. Times of a zone that Arrow does not know
+    # become times in UTC.
+    dtype = series.dtype
+    if isinstance(dtype, pd.SparseDtype):
+        series = series.sparse.to_dense()
+    elif dtype == np.longdouble:
+        series = series.astype(np.float64)
+    elif isinstance(dtype, pd.DatetimeTZDtype) and zone_of(dtype) is None:
+        series = series.dt.tz_convert("UTC")
+    try:
+        return one_chunk(pa.array(series, type=of, from_pandas=True))
+    except NOT_FOR_ARROW as error:
+        raise CepError(no_array(series, name, error)) from None
+
+
+@lru_cache(maxsize=64)
+def zone_of(dtype: pd.DatetimeTZDtype) -> str | None:
+    """Return Arrow's name of a time zone; None if Arrow cannot name it."""
+    try:
+        return pa.array(pd.Series([], dtype=dtype)).type.tz
+    except NOT_FOR_ARROW:
+        return None
+
+
+def no_array(series: pd.Series, name: str, error: Exception) -> str:
+    """Return the error message for a column that Arrow cannot hold, with a value that it refuses."""
+    dtype = series.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        type_name, cast = f"category of {dtype.categories.dtype}", "astype(str)"
+    elif isinstance(dtype, np.dtype) and dtype.kind == "c":
+        type_name, cast = str(dtype), "map(abs), or its real part"
+    else:
+        type_name, cast = str(dtype), "astype(str)"
+    refused_value = _first_refused(series)
+    value = (
+        ""
+        if refused_value is None
+        else f", and holds {_shown(refused_value)} of type {type(refused_value).__name__}"
+    )
+    return (
+        f"column {name!r} is of type {type_name}{value}; Arrow cannot hold such values ({error}). "
+        f"Cast the column first: df[{name!r}].{cast}"
+    )
+
+
+def _first_refused(series: pd.Series) -> object | None:
+    if series.dtype != object:
+        return None
+    for value in series:
+        try:
+            pa.array([value], from_pandas=True)
+        except NOT_FOR_ARROW:
+            return value
+    return None
+
+
+def _shown(value: object) -> str:
+    text = repr(value).encode("ascii", "backslashreplace").decode().replace("\n", " ")
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+# Find texts that are not valid UTF-8. Arrow takes them from files and buffers without a check.
+
+_SHOWN = 40  # bytes of a text in an error
+
+
+def invalid_text(array: pa.Array | pa.ChunkedArray, name: str, first_row: int = 0) -> CepError:
+    """Return the error for an array with a text that is not valid UTF-8. It names the first such row."""
+    # Time O(rows), so call it only after such a text was met. ``first_row`` is the number of the first row.
+    place, row = "", _first_invalid(array)
+    if row is not None:
+        place = f" in row {first_row + row:,}"
+        if not _is_nested(array.type):
+            place += f": {_as_bytes(array.slice(row, 1))[0].as_py()[:_SHOWN]!r}"
+    return CepError(
+        f"column {name!r} has a text that is not valid UTF-8{place}. Read the file with its own encoding, or "
+        "make the column binary"
+    )
+
+
+def are_texts_valid(array: pa.Array | pa.ChunkedArray) -> bool:
+    """Return whether all texts of an array are valid UTF-8. A million texts take about 10 ms."""
+    if _has_texts(array.type):
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid:
+            return False
+    return True
+
+
+def check_texts_of_table(table: pa.Table, first_row: int = 0) -> None:
+    """Raise `CepError` when a text in a table is not valid UTF-8; ``first_row`` as in `invalid_text`."""
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        if not are_texts_valid(column):
+            raise invalid_text(column, name, first_row)
+
+
+def check_texts_of_frame(frame: pd.DataFrame) -> None:
+    """Raise `CepError` when a text in a pandas frame, or in its index, is not valid UTF-8."""
+    levels = [
+        (name, frame.index.get_level_values(i))
+        for i, name in enumerate(frame.index.names)
+        if not isinstance(frame.index, pd.RangeIndex)
+    ]
+    for name, values in [*((name, frame.iloc[:, i]) for i, name in enumerate(frame.columns)), *levels]:
+        dtype = values.dtype
+        if isinstance(dtype, pd.CategoricalDtype):
+            dtype = dtype.categories.dtype
+        if isinstance(dtype, pd.ArrowDtype) or (
+            isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow"
+        ):
+            array = pa.array(values, from_pandas=True)
+            if not are_texts_valid(array):
+                raise invalid_text(array, str(name))
+
+
+def _has_texts(of: pa.DataType) -> bool:
+    if pa.types.is_dictionary(of):
+        return _has_texts(of.value_type)
+    if pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of):
+        return True
+    return any(_has_texts(of.field(i).type) for i in range(of.num_fields))
+
+
+def _first_invalid(array: pa.Array | pa.ChunkedArray) -> int | None:
+    """Return the first row with a text that is not valid, or None if Python reads all of them."""
+    for row, value in enumerate(array):
+        try:
+            value.as_py()
+        except UnicodeDecodeError:
+            return row
+    return None
+
+
+def _is_nested(of: pa.DataType) -> bool:
+    return bool(of.value_type.num_fields if pa.types.is_dictionary(of) else of.num_fields)
+
+
+def _as_bytes(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    if pa.types.is_dictionary(array.type):
+        array = (
+            array.dictionary_decode() if isinstance(array, pa.Array) else array.cast(array.type.value_type)
+        )
+    return array.cast(pa.binary_view() if pa.types.is_string_view(array.type) else pa.large_binary())
+
+
+# Arrow arrays and tables to columns, for tables, polars, Arrow-backed pandas and Spark tasks.
 
 
 def type_of_arrow(of: pa.DataType, *, nullable: bool = True) -> ColumnType:
@@ -38,7 +198,9 @@ def type_of_arrow(of: pa.DataType, *, nullable: bool = True) -> ColumnType:
         return ColumnType(BOOLEAN, nullable=True)
     if pa.types.is_integer(of):
         return ColumnType(INTEGER, nullable=nullable)
-    if pa.types.is_floating(of) or pa.types.is_decimal(of):
+    if pa.types.is_decimal(of):
+        return ColumnType(FLOAT, nullable=True, scale=of.scale)
+    if pa.types.is_floating(of):
         return ColumnType(FLOAT, nullable=True)
     if pa.types.is_timestamp(of):
         return ColumnType(TIME, of.unit, of.tz, nullable)
@@ -56,10 +218,8 @@ def type_of_arrow(of: pa.DataType, *, nullable: bool = True) -> ColumnType:
 
 
 def column_of_arrow(array: pa.Array | pa.ChunkedArray, name: str, owner: object | None = None) -> Column:
-    """Return the values of an Arrow array as a column, without a copy where the layout allows it.
-
-    The codes of texts are kept for ``owner``, the frame with the array, and for its next call.
-    """
+    """Return the values of an Arrow array as a column, without a copy where the layout allows it."""
+    # The codes of texts are kept for ``owner``, the frame with the array, and for its next call.
     array = one_chunk(array)
     column_type = type_of_arrow(array.type, nullable=array.null_count > 0)
     if pa.types.is_dictionary(array.type) and column_type.kind != TEXT:
@@ -75,7 +235,8 @@ def column_of_arrow(array: pa.Array | pa.ChunkedArray, name: str, owner: object 
         )
     if column_type.kind == FLOAT:
         values = array if array.type in (pa.float32(), pa.float64()) else array.cast(pa.float64())
-        return Column(column_type, _numpy(values))
+        values = pc.fill_null(values, np.nan) if values.null_count else values
+        return Column(column_type, values.to_numpy(zero_copy_only=False))
     if column_type.kind == INTEGER:
         return Column(column_type, _integers(array, name))
     if column_type.kind in (TIME, DURATION):
@@ -92,6 +253,57 @@ def column_of_arrow(array: pa.Array | pa.ChunkedArray, name: str, owner: object 
     except UnicodeDecodeError:
         raise invalid_text(array, name) from None
     return Column(column_type, values)
+
+
+def exact_decimals(array: pa.Array | pa.ChunkedArray, name: str, scale: int | None = None) -> Column:
+    """Return decimals as integers that count 10^-scale; without a scale, the least that holds all digits."""
+    array = one_chunk(array)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    least, most = (0, max(0, array.type.scale)) if scale is None else (scale, scale)
+    while least < most:
+        middle = (least + most) // 2
+        if whole_numbers(array, middle) is None:
+            least = middle + 1
+        else:
+            most = middle
+    numbers = whole_numbers(array, most)
+    if numbers is None:
+        raise CepError(
+            f"column {name!r} has decimals that do not fit 64 bits with {most} digits after the point; cast "
+            "it to float64, or to fewer digits after the point, first"
+        )
+    return Column(ColumnType(INTEGER, str(most), nullable=True), numbers)
+
+
+def kept_decimals(array: pa.Array, name: str, owner: object | None) -> Column:
+    """Return the same as `exact_decimals`, from the call before if the column did not change."""
+    if pa.types.is_dictionary(array.type) or not len(array):
+        return exact_decimals(array, name)
+    n, width = array.offset + len(array), array.type.byte_width
+    values = [np.frombuffer(array.buffers()[1], f"V{width}", n)[array.offset :]]
+    if array.null_count:
+        values.append(array.is_valid().to_numpy(zero_copy_only=False))
+    return decimals_once(owner, name, values, lambda: array, never_change=True)
+
+
+def decimals_once(
+    owner: object | None,
+    name: str,
+    values: Sequence[np.ndarray],
+    read: Callable[[], pa.Array],
+    *,
+    never_change: bool = False,
+) -> Column:
+    """Return the array that ``read`` returns as `exact_decimals`, or what was kept for equal values."""
+
+    def numbers_of(copies: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        array = read()
+        column = exact_decimals(array, name)
+        return column.values, np.array([int(column.type.unit or 0), array.type.scale])
+
+    numbers, [scale, _] = reuse(owner, ("decimals", name), values, numbers_of, never_change=never_change)
+    return Column(ColumnType(INTEGER, str(scale), nullable=True), numbers)
 
 
 def list_item(array: pa.Array | pa.ChunkedArray, index: int, name: str) -> Column:
@@ -168,15 +380,64 @@ def _integers(array: pa.Array, name: str) -> np.ndarray:
     return pc.fill_null(array, NULL_INTEGER).to_numpy(zero_copy_only=False)
 
 
-def _numpy(array: pa.Array) -> np.ndarray:
-    if array.null_count:
-        array = pc.fill_null(array, float("nan"))
-    return array.to_numpy(zero_copy_only=False)
-
-
 def repeated_column(name: str) -> CepError:
     """Return the error for a name that several columns have."""
     return CepError(f"column {name!r} occurs more than once; rename or drop one of them")
+
+
+class FieldTypes(dict[str, ColumnType]):
+    """The types of columns by name, and of fields of structs as ``user.id``, which are not listed."""
+
+    def __init__(self, types: Mapping[str, ColumnType], arrow: pa.Schema):
+        super().__init__(types)
+        self._arrow = arrow
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or self._find(name) is not None
+
+    def __missing__(self, name: str) -> ColumnType:
+        column_type = self._find(name)
+        if column_type is None:
+            raise KeyError(name)
+        return column_type
+
+    def __ior__(self, more: Any) -> FieldTypes:  # type: ignore[override]
+        self.update(more)
+        return self
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the type of a column or a field."""
+        return self[name] if self.__contains__(name) else default
+
+    def _find(self, name: object) -> ColumnType | None:
+        if not isinstance(name, str) or "." not in name:
+            return None
+        path = path_of(name, self._arrow.names)
+        of = None if path is None else type_of_field(self._arrow.field(path[0]).type, path[1])
+        return None if of is None else replace(type_of_arrow(of), nullable=True)
+
+
+def path_of(name: str, columns: Container[str]) -> tuple[str, list[str]] | None:
+    """Return the column and the names of fields that ``user.id`` means; None if no column has this name."""
+    parts = name.split(".")
+    for n in range(len(parts) - 1, 0, -1):
+        if (column := ".".join(parts[:n])) in columns:
+            return column, parts[n:]
+    return None
+
+
+def type_of_field(of: pa.DataType, fields: Sequence[str]) -> pa.DataType | None:
+    """Return the type of a field of a struct; None if there is no such field."""
+    for field in fields:
+        if not pa.types.is_struct(of) or of.get_field_index(field) < 0:
+            return None
+        of = of.field(of.get_field_index(field)).type
+    return of
+
+
+def field_of(values: pa.Array | pa.ChunkedArray, fields: Sequence[str]) -> pa.Array | pa.ChunkedArray:
+    """Return a field of each struct, null where the struct is null."""
+    return pc.struct_field(values, list(fields))
 
 
 class ArrowSource:
@@ -196,10 +457,11 @@ class ArrowSource:
             for i, field in enumerate(table.schema)
         }
         self.schema |= dict.fromkeys([*self.duplicates, *carried], ColumnType(OTHER))
+        self.schema = FieldTypes(self.schema, table.schema)
 
     def is_untyped(self, name: str) -> bool:
         """Return whether a column is of Arrow's type null."""
-        return name not in self.duplicates and pa.types.is_null(self.table.schema.field(name).type)
+        return name not in self.duplicates and pa.types.is_null(self._type(name))
 
     @property
     def clock(self) -> None:
@@ -212,13 +474,16 @@ class ArrowSource:
         return self.table.drop_columns(list(self._carried)) if self._carried else self.table
 
     def storage(self, name: str) -> Hashable | None:
-        """Return what decides, beside its type, how a column becomes an Arrow array; None for the values."""
         if name in self.duplicates or name in self._carried:
             return None
-        return self.table.schema.field(name).type
+        return self._type(name)
+
+    def _type(self, name: str) -> pa.DataType:
+        if name in self.table.schema.names:
+            return self.table.schema.field(name).type
+        return self._chunks(name).type
 
     def column(self, name: str) -> Column:
-        """Return a column by name."""
         return column_of_arrow(self._chunks(name), name, self.owner)
 
     def _chunks(self, name: str) -> pa.ChunkedArray:
@@ -226,15 +491,21 @@ class ArrowSource:
             raise repeated_column(name)
         if name in self._carried:
             raise CepError(self._carried[name])
+        if (
+            name not in self.table.schema.names
+            and (path := path_of(name, self.table.schema.names)) is not None
+        ):
+            return field_of(self.table.column(path[0]), path[1])
         return self.table.column(name)
 
     def item(self, name: str, index: int) -> Column:
-        """Return item ``index`` of a list column."""
         return list_item(self._chunks(name), index, name)
 
     def vectors(self, name: str) -> np.ndarray:
-        """Return an array column as a matrix."""
         return vectors_of_arrow(self._chunks(name), name)
+
+    def decimals(self, name: str) -> Column:
+        return kept_decimals(one_chunk(self._chunks(name)), name, self.owner)
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
         """Return the values of a column in these rows."""
@@ -274,8 +545,8 @@ def without_view(array: pa.Array) -> pa.Array:
         rows = np.arange(array.offset, array.offset + len(array))
         run_of_row = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
         return without_view(array.values).take(pa.array(run_of_row))  # Arrow decodes runs of few types
-    if array.type in _PLAIN:
-        return array.cast(_PLAIN[array.type])
+    if (plain := _plain_type(array.type)) != array.type:
+        return array.cast(plain)
     if pa.types.is_dictionary(array.type) and array.type.value_type in _PLAIN:
         return pa.DictionaryArray.from_arrays(array.indices, without_view(array.dictionary))
     return array
@@ -284,10 +555,24 @@ def without_view(array: pa.Array) -> pa.Array:
 def has_view(of: pa.DataType) -> bool:
     """Return whether a type, or the type of its dictionary, is a view type, or has encoded runs."""
     return (
-        of in _PLAIN
+        _plain_type(of) != of
         or pa.types.is_run_end_encoded(of)
         or (pa.types.is_dictionary(of) and of.value_type in _PLAIN)
     )
+
+
+def _plain_type(of: pa.DataType) -> pa.DataType:
+    """Return a type with plain types instead of views, also in lists and structs."""
+    if pa.types.is_struct(of):
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in of])
+    for is_list, make in (
+        (pa.types.is_list, pa.list_),
+        (pa.types.is_large_list, pa.large_list),
+        (pa.types.is_fixed_size_list, lambda item: pa.list_(item, of.list_size)),
+    ):
+        if is_list(of):
+            return make(of.value_field.with_type(_plain_type(of.value_type)))
+    return _PLAIN.get(of, of)
 
 
 def _without_views(table: pa.Table) -> pa.Table:
@@ -297,16 +582,11 @@ def _without_views(table: pa.Table) -> pa.Table:
     columns, fields = [], []
     for column, field in zip(table.columns, table.schema, strict=True):
         if has_view(field.type):
-            column = pa.chunked_array(
-                [without_view(part) for part in column.chunks] or [_no_text(field.type)]
-            )
+            parts = column.chunks or [pa.array([], field.type)]
+            column = pa.chunked_array(list(map(without_view, parts)))
         columns.append(column)
         fields.append(field.with_type(column.type))
     return pa.Table.from_arrays(columns, schema=pa.schema(fields, table.schema.metadata))
-
-
-def _no_text(of: pa.DataType) -> pa.Array:
-    return without_view(pa.array([], of))
 
 
 def check_free(added: Iterable[str], names: Container[str]) -> None:

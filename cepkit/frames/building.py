@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_bool_dtype
 
+from cepkit.compile.interpreted.columns import column_before_matching, moved_rows
 from cepkit.compile.shared.bound_query import BoundQuery
+from cepkit.compile.shared.decimals import digits_of, with_scale
+from cepkit.compile.shared.terms import Exact, Later
 from cepkit.engines.measures.reducing import prepared_columns
-from cepkit.errors import CepError, OrderError
+from cepkit.errors import CepError, OrderError, PredicateError
 from cepkit.events import (
     DURATION,
     FLOAT,
@@ -19,11 +26,14 @@ from cepkit.events import (
     TEXT,
     TIME,
     Events,
+    Frame,
     Source,
     shared_categories,
 )
 from cepkit.frames.reuse import Keeper, equals_by_step, reuse
+from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
+from cepkit.language.regex.query import ARGUMENT_PREFIXES, Mask
 from cepkit.planning.clocks import order_advice
 from cepkit.planning.plans import check_columns
 from cepkit.progress import checkpoint
@@ -34,42 +44,53 @@ def build_events(source: Source, program: BoundQuery) -> Events:
     query = program.query
     check_columns(source, "partition_by", query.partition_by)
     check_columns(source, "order_by", query.order_by)
-    check_columns(source, "predicates", tuple(n for n in program.columns if n not in program.derived))
+    check_columns(source, "predicates", tuple(program.columns_of_frame(program.columns)))
     order, is_tied, n_tied = _order_and_ties(source, query.order_by)
     owner, by = source.owner, (query.partition_by, query.order_by)
-    columns, prepared = {}, prepared_columns(program, source.vectors)
+    columns, computed, prepared = {}, {}, prepared_columns(program, source.vectors)
     for name in program.columns_to_read:
         checkpoint()
         derived = program.derived.get(name)
-        if name in prepared:
+        if isinstance(derived, Later):  # rows move when their order is known
+            name, later_name = derived.column, name
+            derived = program.derived.get(name)
+        else:
+            later_name = name
+        if isinstance(derived, Exact):
+            column = source.decimals(derived.column)
+        elif name in prepared:
             column = prepared[name]
         else:
-            column = source.item(derived.column, derived.index) if derived else source.column(name)
-        columns[name] = column if order is None else column.take(order)
+            column = column_before_matching(name, program.derived, source, computed)
+        columns[later_name] = column if order is None else column.take(order)
+    columns = with_scale(columns, digits_of(program.constants))
     checkpoint()
     partition, n_partitions = partition_codes(source, query.partition_by)
     if order is not None:
         [partition] = reuse(owner, ("partitions", by), [partition, order], lambda copies: (partition[order],))
 
+    if (clock := getattr(program, "clock_of_waits", None)) in columns:
+        until = program.complete_until
+        if until is None and source.n_rows:
+            until = columns[clock].values[-1].item()
+        columns[clock] = replace(columns[clock], complete_until=until)
     keep = Keeper(owner, by)
-    return Events(source.n_rows, columns, partition, n_partitions, order, is_tied, n_tied, keep)
+    events = Events(source.n_rows, columns, partition, n_partitions, order, is_tied, n_tied, keep)
+    for name, later in program.derived.items():
+        if isinstance(later, Later) and name in columns:
+            columns[name] = moved_rows(columns[name], partition, events.by_partition, later.offset)
+    return events
 
 
 def stream_order(source: Source, order_by: tuple[str, ...]) -> np.ndarray | None:
-    """Return the frame's row numbers in stream order, or None when the rows are already in this order.
-
-    Rows that are equal in all order columns keep the frame's order.
-
-    """
+    """Return the frame's row numbers in stream order, or None when the rows are already in this order."""
+    # Rows that are equal in all order columns keep the frame's order.
     return _order_and_ties(source, order_by)[0]
 
 
 def _order_and_ties(source: Source, order_by: tuple[str, ...]) -> tuple[np.ndarray | None, ...]:
-    """Return the stream order, and whether each event but the last is equal to the next one in all keys.
-
-    Both are None if the rows are in order. Then the third array has the numbers of equal ones by step.
-
-    """
+    """Return the stream order, and whether each event but the last is equal to the next one in all keys."""
+    # Both are None if the rows are in order. Then the third array has the numbers of equal ones by step.
     keys = [_order_key(source, name) for name in order_by]
     if not keys or source.n_rows < 2:
         return None, None, None
@@ -180,3 +201,65 @@ def _codes_of_values(values: np.ndarray) -> tuple[np.ndarray, int]:
 def _instead(kind: str) -> str:
     whole = ", ".join(f"{function}(a.x, b.x)" for function in VECTOR_FUNCTIONS)
     return f"; use array columns in {whole}, or take an item, as in x[0]" if kind == LIST else ""
+
+
+# Conditions that are known for each row: truth values, and functions of the whole frame.
+
+
+def with_masks(define: Mapping[str, Any], frame: Frame, source: Callable[[], Source]) -> dict[str, Any]:
+    """Return the conditions with truth values of the rows in place of arrays and functions of the frame."""
+    # ``source`` returns the frame as a source of columns.
+    read = dict(define)
+    for name, value in define.items():
+        role = f"predicate {name!r}"
+        if callable(value):
+            if not _takes_the_frame(value, source()):
+                continue
+            try:
+                value = value(frame)
+            except Exception as error:
+                kind = type(error).__name__
+                raise PredicateError(
+                    f"{role}: the function of the frame failed with {kind}: {error}. Its argument is no "
+                    "column, so it gets the frame, and returns a truth value for each row"
+                ) from error
+        elif isinstance(value, str | ex.Expression) or not hasattr(value, "__len__"):
+            continue
+        read[name] = Mask(_truths(value, frame, source().n_rows, role))
+    return read
+
+
+def _takes_the_frame(function: Callable, source: Source) -> bool:
+    """Return whether a function has one argument, and it names no column."""
+    try:
+        parameters = list(inspect.signature(getattr(function, "py_func", function)).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    if len(parameters) != 1 or parameters[0].kind not in (
+        inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    ):  # fmt: skip
+        return False
+    name = parameters[0].name
+    names = [name, *(name.removeprefix(prefix) for prefix in ARGUMENT_PREFIXES)]
+    return not any(column in source.schema for column in names)
+
+
+def _truths(value: Any, frame: Frame, n_rows: int, role: str) -> np.ndarray:
+    """Return the truth value of each row, bool, (n_rows,). A missing value is not true."""
+    is_labelled = isinstance(value, pd.Series) and isinstance(frame, pd.DataFrame) and len(value) == n_rows
+    if is_labelled and not value.index.equals(frame.index):
+        if not (value.index.is_unique and value.index.sort_values().equals(frame.index.sort_values())):
+            raise PredicateError(f"{role}: the index of the Series is not that of the frame")
+        value = value.reindex(frame.index)
+    whole = value.to_pandas() if hasattr(value, "to_pandas") else value
+    if isinstance(whole, str | Mapping | None) or np.ndim(whole) != 1:
+        raise PredicateError(f"{role}: expected a truth value for each row, got {type(value).__name__}")
+    series = pd.Series(whole)
+    if len(series) != n_rows:
+        raise CepError(f"{role}: {len(series):,} truth values for a frame of {n_rows:,} rows")
+    present = series.dropna()
+    if not is_bool_dtype(present) and not all(isinstance(x, bool | np.bool_) for x in present):
+        raise PredicateError(f"{role}: expected truth values, got values of type {series.dtype}")
+    truths = np.zeros(n_rows, bool)
+    truths[series.notna().to_numpy()] = present.to_numpy(bool)
+    return truths

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from cepkit.engines.measures.reducing import one_chunk, vectors_of_arrow
 from cepkit.engines.measures.regex_measures import Measured, Picked
-from cepkit.engines.shared.placing import usable_threads
+from cepkit.engines.shared.places import usable_threads
 from cepkit.errors import CepError
 from cepkit.events import (
     BOOLEAN,
@@ -33,16 +33,25 @@ from cepkit.events import (
     Frame,
 )
 from cepkit.frames.arrow import (
+    NOT_FOR_ARROW,
+    are_texts_valid,
+    arrow_of_series,
     check_free,
     column_of_arrow,
+    decimals_once,
+    field_of,
     has_view,
+    invalid_text,
+    kept_decimals,
     list_item,
     objects_of_texts,
+    path_of,
     repeated_column,
     type_of_arrow,
+    type_of_field,
     without_view,
+    zone_of,
 )
-from cepkit.frames.conversion import NOT_FOR_ARROW, are_texts_valid, arrow_of_series, invalid_text, zone_of
 from cepkit.frames.reuse import addresses_of, equals_by_step, keep, recall
 from cepkit.progress import run_on_threads
 
@@ -58,18 +67,22 @@ _INFERRED = {
 class ColumnTypes(Mapping[str, ColumnType]):
     """The types of columns by name. Each is found when it is first asked for: objects must be looked at."""
 
-    def __init__(self, names: Iterable[str], find: Callable[[str], ColumnType]):
+    def __init__(
+        self, names: Iterable[str], find: Callable[[str], ColumnType], has_field: Callable[[object], bool]
+    ):
         self._types: dict[str, ColumnType | None] = dict.fromkeys(names)
-        self._find = find
+        self._find, self._has_field = find, has_field
 
     def __getitem__(self, name: str) -> ColumnType:
+        if name not in self._types and self._has_field(name):
+            return self._find(name)
         column_type = self._types[name]
         if column_type is None:
             column_type = self._types[name] = self._find(name)
         return column_type
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name in self._types
+        return isinstance(name, str) and (name in self._types or self._has_field(name))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._types)
@@ -79,12 +92,10 @@ class ColumnTypes(Mapping[str, ColumnType]):
 
 
 class _SeriesByName:
-    """The columns of a frame and the levels of its index, by name.
+    """The columns of a frame and the levels of its index, by name."""
 
-    `PandasSource` has its types from here. If it found them itself, its schema would refer to it, and Python
-    would keep the values of the frame until it collects garbage.
-
-    """
+    # `PandasSource` has its types from here. If it found them itself, its schema would refer to it, and
+    # Python would keep the values of the frame until it collects garbage.
 
     def __init__(self, frame: pd.DataFrame, owner: pd.DataFrame):
         self.frame, self.owner = frame, owner
@@ -98,6 +109,8 @@ class _SeriesByName:
         """Return a column or a level by its name."""
         if name in self._known:
             return self._known[name]
+        if self.has_field(name):
+            return self._field(name)
         if name in self.duplicates:
             raise repeated_column(name)
         if name in self.level_of_name:
@@ -112,6 +125,35 @@ class _SeriesByName:
         self._known[name] = column
         return column
 
+    def has_field(self, name: object) -> bool:
+        """Return whether a name means a field of structs, such as ``user.id``."""
+        if not isinstance(name, str) or "." not in name or name in self.frame.columns:
+            return False
+        path = path_of(name, self.frame.columns)
+        if path is None or path[0] in self.duplicates:
+            return False
+        structs = self._structs(path[0])
+        return structs is not None and type_of_field(structs.type, path[1]) is not None
+
+    def _structs(self, name: str) -> pa.Array | None:
+        """Return a column of structs or dicts as an Arrow array; None for other columns."""
+        series = self.frame[name]
+        if isinstance(series.dtype, pd.ArrowDtype):
+            return arrow_of_series(series, name) if pa.types.is_struct(series.dtype.pyarrow_dtype) else None
+        first = series.first_valid_index() if series.dtype == object else None
+        if first is None or not isinstance(series.dropna().iloc[0], dict):
+            return None
+        array = _arrow_of_objects(series)
+        return array if array is not None and pa.types.is_struct(array.type) else None
+
+    def _field(self, name: str) -> pd.Series:
+        column, fields = path_of(name, self.frame.columns) or ("", [])
+        values = array_of_arrow(one_chunk(field_of(self._structs(column), fields)))
+        series = pd.Series(values, index=self.frame.index)
+        if _PANDAS >= 3:
+            self._known[name] = series
+        return series
+
     def type(self, name: str) -> ColumnType:
         """Return the type of a column or a level."""
         if name in self.duplicates:
@@ -120,19 +162,21 @@ class _SeriesByName:
         if not isinstance(series.dtype, np.dtype):
             return type_of_series(series)
         kind = series.dtype.kind
-        if kind == "O" and recall(self.owner, ("texts", name), [series.to_numpy()]) is not None:
-            return ColumnType(TEXT, nullable=True)  # nobody need look at the objects again
+        if kind == "O":  # nobody need look at the objects again
+            if recall(self.owner, ("texts", name), [series.to_numpy()]) is not None:
+                return ColumnType(TEXT, nullable=True)
+            if (kept := recall(self.owner, ("decimals", name), [series.to_numpy()])) is not None:
+                return ColumnType(FLOAT, nullable=True, scale=int(kept[1][1]))
         if kind == "M":
             self.n_equal[name] = equals_by_step(series.to_numpy().view(np.int64))
         return type_of_series(series, self.n_equal.get(name) is not None)
 
 
 class PandasSource:
-    """A pandas DataFrame as a source of columns (see ``frames/building.py``).
+    """A pandas DataFrame as a source of columns (see ``frames/building.py``)."""
 
-    The levels of its index are columns, too, by their names. A DatetimeIndex without a name is ``index``, as
-    in ``reset_index``. A column hides a level with the same name.
-    """
+    # The levels of its index are columns, too, by their names. A DatetimeIndex without a name is ``index``,
+    # as in ``reset_index``. A column hides a level with the same name.
 
     def __init__(self, frame: pd.DataFrame):
         labels = list(frame.columns)
@@ -145,7 +189,7 @@ class PandasSource:
         self._series, self.duplicates = by_name.series, by_name.duplicates
         self._n_equal, self._columns = by_name.n_equal, dict[str, Column]()
         names = [name for name in labels if isinstance(name, str)]
-        self.schema = ColumnTypes([*names, *by_name.level_of_name], by_name.type)
+        self.schema = ColumnTypes([*names, *by_name.level_of_name], by_name.type, by_name.has_field)
         self._arrow_types: dict[str, pa.DataType | None] = {}
 
     @cached_property
@@ -171,7 +215,6 @@ class PandasSource:
         return index_clock(self._isolated)
 
     def column(self, name: str) -> Column:
-        """Return a column by name."""
         is_safe = _PANDAS >= 3 and name not in self.duplicates  # before pandas 3 the frame may have changed
         if not is_safe:
             return column_of_series(self._series(name), name, self.owner)
@@ -187,20 +230,23 @@ class PandasSource:
         return column
 
     def storage(self, name: str) -> Hashable | None:
-        """Return what decides, beside its type, how a column becomes an Arrow array; None for the values."""
         dtype = self._series(name).dtype if name not in self.duplicates else None
         if isinstance(dtype, pd.CategoricalDtype):
             return "category", str(dtype.categories.dtype)
         return None if pd.api.types.is_object_dtype(dtype) and self.schema[name].kind != TEXT else dtype
 
     def item(self, name: str, index: int) -> Column:
-        """Return item ``index`` of a list column."""
         return list_item(arrow_of_series(self._series(name), name), index, name)
 
     def vectors(self, name: str) -> np.ndarray:
-        """Return an array column as a matrix."""
         array = arrow_of_series(self._series(name), name)
         return vectors_of_arrow(array, name, lambda row: self._isolated.index[row])
+
+    def decimals(self, name: str) -> Column:
+        series = self._series(name)
+        if series.dtype != object:
+            return kept_decimals(arrow_of_series(series, name), name, self.owner)
+        return decimals_once(self.owner, name, [series.to_numpy()], lambda: arrow_of_series(series, name))
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
         """Return the values of a column in these rows."""
@@ -407,6 +453,9 @@ def _type_of_objects(series: pd.Series) -> ColumnType:
         if array is None:
             return ColumnType(OTHER)
         return type_of_arrow(array.type, nullable=array.null_count > 0)
+    if inferred == "decimal":
+        array = _arrow_of_objects(series)
+        return ColumnType(FLOAT, nullable=True) if array is None else type_of_arrow(array.type)
     if kind is not None:
         return ColumnType(kind, nullable=True)
     present = series.dropna()
@@ -467,12 +516,9 @@ def _has_nanoseconds(series: pd.Series) -> bool:
 def column_of_series(
     series: pd.Series, name: str, owner: object | None = None, column_type: ColumnType | None = None
 ) -> Column:
-    """Return the values of a Series as a column, without a copy where the layout allows it.
-
-    The codes of texts are kept for ``owner``, the frame with the column, and for its next call.
-    ``column_type`` is that of the Series if it is known. Finding the type of times reads the whole Series.
-
-    """
+    """Return the values of a Series as a column, without a copy where the layout allows it."""
+    # The codes of texts are kept for ``owner``, the frame with the column, and for its next call.
+    # ``column_type`` is that of the Series if it is known. Finding the type of times reads the whole Series.
     dtype = series.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "O" and owner is not None:
         kept_texts = recall(owner, ("texts", name), [series.to_numpy()])
@@ -521,7 +567,8 @@ def _text(series: pd.Series, of: ColumnType, name: str, owner: object | None) ->
 
 def _codes_of_objects(objects: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the code of each text, int64, -1 for missing ones, and the texts of the codes."""
-    if _are_mostly_alone(objects[:_SAMPLE]):
+    sample = objects[:_SAMPLE]
+    if len(pd.unique(addresses_of(sample))) * _FEW > len(sample):  # most texts are objects of their own
         return _codes_of_texts(objects)
     place_of_row, places = pd.factorize(addresses_of(objects))
     if len(places) * _FEW > len(objects):
@@ -533,11 +580,6 @@ def _codes_of_objects(objects: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 _SAMPLE, _FEW = 1 << 14, 8
-
-
-def _are_mostly_alone(objects: np.ndarray) -> bool:
-    """Return whether most texts are objects of their own."""
-    return len(pd.unique(addresses_of(objects))) * _FEW > len(objects)
 
 
 def _codes_of_texts(objects: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

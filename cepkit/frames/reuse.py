@@ -94,12 +94,11 @@ class Keeper:
 
 
 def copies_of(values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Return copies of arrays. A result made from the copies stays right for them if the frame changes.
-
-    A result that is kept itself never changes, and needs no copy.
-
-    """
-    return tuple(array if _is_result(array) else np.array(array, order="C") for array in values)
+    """Return copies of arrays. A result made from the copies stays right for them if the frame changes."""
+    # A result that is kept itself never changes, and needs no copy.
+    return tuple(
+        array if _results.get(id(array)) is array else np.array(array, order="C") for array in values
+    )
 
 
 def keep(
@@ -154,10 +153,6 @@ def _forget(key: tuple[int, Hashable], ended: weakref.ref) -> None:
         _kept.pop(key, None)
 
 
-def _is_result(array: np.ndarray) -> bool:
-    return _results.get(id(array)) is array
-
-
 def _are_equal(then: np.ndarray, now: np.ndarray) -> bool:
     if then.dtype != now.dtype or then.shape != now.shape:
         return False
@@ -178,11 +173,8 @@ def _are_equal(then: np.ndarray, now: np.ndarray) -> bool:
 
 
 def _are_bytes_equal(then: np.ndarray, now: np.ndarray) -> bool:
-    """Return whether two contiguous arrays of one shape and type have the same bytes.
-
-    The function of the C library takes half of the time of numpy, which writes a truth value for each item.
-
-    """
+    """Return whether two contiguous arrays of one shape and type have the same bytes."""
+    # The function of the C library takes half of the time of numpy, which writes a truth value for each item.
     n, first, second = then.nbytes, _address(then), _address(now)
     return not any(
         _compare_bytes(first + low, second + low, min(_BYTES_PER_COMPARISON, n - low))

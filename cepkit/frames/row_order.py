@@ -6,26 +6,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from cepkit.compile.match_recognize.vectors import least_of
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.match_recognize.bound import BoundRowQuery
+from cepkit.engines.match_recognize.bound import BoundRowQuery, SearchedRows
 from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FINDING, Place, RowOrder
-from cepkit.engines.match_recognize.row_match_set import SearchedRows
 from cepkit.errors import OrderError
 from cepkit.events import (
     BOOLEAN,
     DURATION,
     FLOAT,
     INTEGER,
-    LIST,
     NULL_INTEGER,
     TEXT,
     TIME,
     Column,
     Events,
     Source,
+    plain_values,
     shared_categories,
 )
 from cepkit.frames.building import partition_codes
@@ -35,11 +33,9 @@ from cepkit.progress import checkpoint
 
 
 def order_of_rows(source: Source, partition_by: Sequence[str], order_by: Sequence[SortKey]) -> RowOrder:
-    """Return the rows, partition by partition. Partitions are in the order of their first rows.
-
-    Rows that are equal in all keys keep the frame's order. The order is kept for the next call on the frame.
-
-    """
+    """Return the rows, partition by partition. Partitions are in the order of their first rows."""
+    # Rows that are equal in all keys keep the frame's order. The order is kept for the next call on the
+    # frame.
     codes, n_codes = partition_codes(source, tuple(partition_by))
     if source.n_rows == 0:
         return RowOrder(None, np.zeros(1, np.int64))
@@ -100,11 +96,8 @@ def rows_in_order(source: Source, order_by: Sequence[SortKey]) -> np.ndarray | N
 
 
 def _sorted(codes: np.ndarray, n_codes: int, ranks: list[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Return the rows by partition, and the first places of partitions and of codes.
-
-    No rows mean the frame's order.
-
-    """
+    """Return the rows by partition, and the first places of partitions and of codes."""
+    # No rows mean the frame's order.
     n_rows = len(codes)
     if n_codes == 1:
         order = np.lexsort(ranks[::-1]) if ranks else np.empty(0, np.int64)
@@ -154,11 +147,8 @@ def _is_null(values: np.ndarray) -> np.ndarray:
 
 
 def _is_sorted(columns: Sequence[np.ndarray], keys: Sequence[SortKey], known: bool | None) -> bool:
-    """Return whether the rows are in the order of their keys already, as far as that is quick to see.
-
-    ``known`` says whether the values of a single key rise, if that is known.
-
-    """
+    """Return whether the rows are in the order of their keys already, as far as that is quick to see."""
+    # ``known`` says whether the values of a single key rise, if that is known.
     if not columns:
         return True
     [values, *others], [key, *_] = columns, keys
@@ -181,51 +171,24 @@ def _ranks(values: np.ndarray, key: SortKey) -> np.ndarray:
     return ranks
 
 
-def nulls(column: Column) -> np.ndarray:
-    """Return whether each value is missing."""
-    kind, values = column.type.kind, column.values
-    if kind == FLOAT:
-        return np.isnan(values)
-    if kind in (TEXT, BOOLEAN):
-        return values < 0
-    if kind in (INTEGER, TIME, DURATION):
-        may_miss = column.type.nullable and values.dtype == np.int64  # else the least integer is a value
-        return values == NULL_INTEGER if may_miss else np.zeros(len(values), bool)
-    return np.array([_is_missing(value) for value in values], bool)
-
-
-def _is_missing(value: object) -> bool:
-    if value is None or value is pd.NA or value is pd.NaT:
-        return True
-    return not isinstance(value, np.ndarray) and bool(value != value)
-
-
 def plain_columns(source: Source) -> Callable[[str], np.ndarray]:
     """Return a function that gives columns by name as `plain_values`. It converts each column once."""
     plain_by_name: dict[str, np.ndarray] = {}
 
     def plain_column(name: str) -> np.ndarray:
         if name not in plain_by_name:
-            plain_by_name[name] = plain_values(source.column(name))
+            plain_by_name[name] = plain_of(source, name)
         return plain_by_name[name]
 
     return plain_column
 
 
-def plain_values(column: Column) -> np.ndarray:
-    """Return the values as Python objects, times as ticks; None is null."""
-    missing, values = nulls(column), column.values
-    if column.type.kind == TEXT:
-        plain = np.array([*column.texts, None], dtype=object)[values]
-    elif column.type.kind == BOOLEAN:
-        plain = (values == 1).astype(object)
-    elif column.type.kind == LIST or values.ndim != 1:
-        plain = np.empty(len(values), object)
-        plain[:] = list(values)
-    else:
-        plain = values.astype(object)
-    plain[missing] = None
-    return plain
+def plain_of(source: Source, name: str) -> np.ndarray:
+    """Return a column as `plain_values`, and decimals as objects of Python."""
+    if source.schema[name].scale is None:
+        return plain_values(source.column(name))
+    decimals = source.arrow(name, np.arange(source.n_rows))
+    return np.array([*decimals.to_pylist(), None], object)[:-1]
 
 
 # A frame as the rows that a query of MATCH_RECOGNIZE searches.
@@ -238,7 +201,7 @@ def searched_rows(source: Source, bound: BoundRowQuery) -> SearchedRows:
     checkpoint()
     partition, n_partitions = partition_codes(source, query.partition_by)
     columns = {name: source.column(name) for name in bound.columns}
-    values = {name: plain_values(column) for name, column in columns.items()}
+    values = {name: plain_of(source, name) for name in columns}
     if order is not None:
         partition = partition[order]
         columns = {name: column.take(order) for name, column in columns.items()}

@@ -1,73 +1,75 @@
-"""Contiguous runs of rows for which a condition holds, and sessions: rows without a long pause."""
+"""Groups of neighbouring rows of a partition: runs, sessions and transactions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
-import numpy as np
-
-from cepkit.errors import CepError, UnsupportedQueryError, underline
-from cepkit.events import DURATION, FLOAT, INTEGER, TIME, Events, Frame, Source
-from cepkit.idioms.asking import Groups, answer, as_measures, free_name, group_rows, kept_query
+from cepkit.errors import CepError, UnsupportedQueryError, require_columns, underline
+from cepkit.events import Frame
+from cepkit.frames.arrow import path_of
+from cepkit.frames.united import takes_frames
+from cepkit.idioms.asking import (
+    Grouping,
+    answer,
+    as_measures,
+    column_names,
+    free_name,
+    kept_query,
+    parameters_of,
+)
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import duration_ticks, unit_missing
 from cepkit.language.expressions.parsing import check_built, parse_expression
 from cepkit.language.query_parts import Duration
-from cepkit.language.regex.construction import regex_query
-from cepkit.language.regex.query import RegexQuery
-from cepkit.planning.clocks import CLOCKS, order_advice
+from cepkit.language.regex.query import RegexQuery, regex_query
 from cepkit.planning.queries import names_keywords
 
-# Contiguous runs of rows for which a condition holds.
+Condition = str | ex.Expression | Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionRuns:
-    """The longest runs of rows that a query of one row finds."""
-
-    query: RegexQuery
-    noun: str = "run"
-    gap: None = None
-    takes_all: bool = False
-
-    def group(
-        self, query: RegexQuery, source: Source, events: Events, is_member: np.ndarray | None, of_events: bool
-    ) -> Groups:
-        """Return the runs."""
-        return group_rows(events, is_member, of_events=of_events)
-
-
+@takes_frames
 @names_keywords
 def runs(
     frame: Frame,
-    condition: str | ex.Expression | Callable[..., Any],
+    condition: Condition | None = None,
     *,
+    by: str | Sequence[str] | None = None,
     partition_by: str | Sequence[str] | None = None,
     order_by: str | Sequence[str] | None = None,
+    gap: Duration | None = None,
+    min_length: int = 1,
+    from_row_before: bool = False,
     rows: str = "one",
     measures: Mapping[str, str] | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> Frame:
-    """Find the contiguous runs of rows for which a condition holds.
+    """Find runs: neighbouring rows for which a condition holds, or which have equal values.
 
-    A run is as long as possible: the row before it and the row after it, in its partition, do not fulfil the
-    condition. A missing value does not fulfil it.
+    A run is as long as possible. With ``condition``, its neighbours in the partition do not fulfil the
+    condition; a missing value does not fulfil it. With ``by``, all rows of a run have the same values in
+    these columns, and each row of the frame is in a run. With both, a run fulfils both.
 
     Parameters
     ----------
     frame : DataFrame or table
         As for `match`.
-    condition : str
+    condition : str, optional
         A condition on a row, which may look back with ``prev(x)`` and ``prev(x, 2)``. A predicate of `match`
         in any form; aggregates over the run are not possible in it.
+    by : str or list of str, optional
+        Columns whose values do not change within a run. Missing values equal each other.
     partition_by : str or list of str, optional
         Columns. Rows with equal values form a partition; runs never cross partitions.
     order_by : str or list of str, optional
         Columns that sort the rows, as for `match`. Default in memory: a DatetimeIndex, or else the order of
         the rows. Spark needs a total order.
+    gap : str, timedelta or int, optional
+        Longest time between two rows of a run, such as ``"30 min"``, or ticks of the clock.
+    min_length : int
+        Shorter runs are left out.
+    from_row_before : bool
+        Let each run begin with the row before it, with which ``prev`` compares its first row: the run of
+        ``price > prev(price)`` then begins at the lowest price. Only without ``by``.
     rows : str
         ``"one"``: one row per run. ``"all"``: the rows of the frame with the further column ``run``, the
         number of the run that a row belongs to.
@@ -80,17 +82,19 @@ def runs(
     -------
     DataFrame or table
         The same kind as the frame; lazy on Spark. One row per run, ordered by the last row of the runs:
-        the columns of ``partition_by``, ``run`` (its number in the partition, from 1), ``start`` and ``end``
-        (the first column of ``order_by`` at the first and last row; without one, the positions of these
-        rows), ``length`` (its number of rows), and the measures. With ``rows="all"``, ``run`` is null for
-        rows outside of runs.
+        the columns of ``partition_by`` and ``by``, ``run`` (its number in the partition, from 1), ``start``
+        and ``end`` (the first column of ``order_by`` at the first and last row; without one, the positions of
+        these rows), ``length`` (its number of rows), and the measures. With ``by`` also ``until``, the place
+        of the next row of the partition, and ``open``: true for the last run, which has no next row, so that
+        its ``until`` is its ``end``. With ``rows="all"``, ``run`` is null for rows outside of runs.
 
     Raises
     ------
     UnsupportedQueryError
         For aggregates in the condition.
     CepError
-        As `match`: for text that cannot be read, unknown columns, and types that do not fit.
+        Without a condition and ``by``. As `match`: for text that cannot be read, unknown columns, and types
+        that do not fit.
 
     Notes
     -----
@@ -109,17 +113,73 @@ def runs(
     1    2      4    6       3   16
     >>> cep.runs(walk, "price > prev(price)", rows="all")["run"].tolist()
     [<NA>, 1, 1, <NA>, 2, 2, 2]
+
+    How long a machine was in each state:
+
+    >>> log = pd.DataFrame({"minute": [0, 5, 9, 20, 22], "state": ["up", "up", "down", "up", "up"]})
+    >>> states = cep.runs(log, by="state", order_by="minute")
+    >>> states.assign(minutes=states.until - states.start)
+      state  run  start  end  length  until   open  minutes
+    0    up    1      0    5       2      9  False        9
+    1  down    2      9    9       1     20  False       11
+    2    up    3     20   22       2     22   True        2
     """
-    query = kept_query(
-        _query_of_row, free_name("condition", frame), condition, partition_by=partition_by, order_by=order_by,
-        params=params, **as_measures(measures),
+    columns = _columns_of(frame, by)
+    if condition is None and not columns:
+        raise CepError(
+            "runs: give a condition on rows, as 'price > prev(price)', or columns whose values stay the "
+            "same, as by='state'"
+        )
+    if from_row_before and columns:
+        raise CepError(
+            "from_row_before=True: the row before a run of equal values has another value. Leave it out"
+        )
+    if isinstance(min_length, bool) or not isinstance(min_length, int) or min_length < 1:
+        raise CepError(f"min_length={min_length!r}: expected a whole number of rows, at least 1")
+    shared = {"partition_by": partition_by, "order_by": order_by}
+    if condition is None:
+        query = kept_query(regex_query, ".", params=params, **shared, **as_measures(measures))
+    else:
+        query = kept_query(
+            _query_of_row, free_name("condition", frame), condition, params=params, **shared,
+            **as_measures(measures),
+        )  # fmt: skip
+    begins = kept_query(_query_of_changes, free_name("change", frame), columns, **shared) if columns else None
+    return answer(
+        frame,
+        Grouping(
+            query, "run", takes_all=condition is None, begins=begins, by=columns, gap=gap, least=min_length,
+            from_row_before=from_row_before,
+        ),
+        rows,
     )  # fmt: skip
-    return answer(frame, ConditionRuns(query), rows)
+
+
+def _columns_of(frame: Frame, by: str | Sequence[str] | None) -> tuple[str, ...]:
+    columns = () if by is None else (by,) if isinstance(by, str) else tuple(by)
+    names = [name for name in column_names(frame) if name is not None]
+    # Fields of structs, such as user.id, are found when the query is bound.
+    require_columns("by", [name for name in columns if path_of(name, names) is None], names)
+    return columns
 
 
 def _query_of_row(name: str, condition: Any, **keywords: Any) -> RegexQuery:
     _refuse_aggregates(condition)
     return regex_query(name, define={name: condition}, **keywords)
+
+
+def _query_of_changes(name: str, columns: tuple[str, ...], **keywords: Any) -> RegexQuery:
+    """Return the rows whose values differ from those of the row before."""
+    changes: list[ex.Expression] = []
+    for column in map(ex.Attribute, columns):
+        before = ex.Previous(column)
+        is_missing, was_missing = ex.IsNull(column), ex.IsNull(before)
+        changes += [
+            ex.And((is_missing, ex.Not(was_missing))),
+            ex.And((ex.Not(is_missing), was_missing)),
+            ex.Comparison("!=", column, before),
+        ]
+    return regex_query(name, define={name: ex.Or(tuple(changes))}, **keywords)
 
 
 def _refuse_aggregates(condition: object) -> None:
@@ -140,58 +200,14 @@ def _refuse_aggregates(condition: object) -> None:
             )
 
 
-# Sessions: rows of a partition without a long pause between them.
-
-
-@dataclass(frozen=True, slots=True)
-class PausedSessions:
-    """Groups of rows whose pauses are at most ``gap`` long."""
-
-    query: RegexQuery
-    gap: Duration
-    noun: str = "session"
-    takes_all: bool = True
-
-    def group(
-        self, query: RegexQuery, source: Source, events: Events, is_member: np.ndarray | None, of_events: bool
-    ) -> Groups:
-        """Return the sessions."""
-        longest = gap_ticks(self.gap, query.order_by, source)
-        ticks = clock_ticks(source, query.order_by[0])
-        if events.row_of_event is not None:
-            ticks = ticks[events.row_of_event]
-        return group_rows(events, is_member, ticks, longest, of_events=of_events)
-
-
-def gap_ticks(gap: Duration, order_by: tuple[str, ...], source: Source, role: str = "gap") -> int:
-    """Return a duration in ticks of the clock, the first column of ``order_by``."""
-    if not order_by:
-        raise CepError(
-            f"{role}={gap!r} needs a clock: name a column of times or numbers, as in order_by='ts'"
-        )
-    name = order_by[0]
-    clock_type = source.schema[name]
-    if clock_type.kind not in CLOCKS:
-        raise CepError(
-            f"{role}={gap!r} needs a clock, a column of times or numbers; column {name!r} is of type "
-            f"{clock_type}{order_advice(source, name)}"
-        )
-    if clock_type.kind in (INTEGER, FLOAT) and isinstance(gap, str | timedelta):
-        raise unit_missing(role, gap, name)
-    return duration_ticks(gap, clock_type.unit if clock_type.kind in (TIME, DURATION) else None)
-
-
-def clock_ticks(source: Source, name: str) -> np.ndarray:
-    """Return the ticks of a clock for all rows, int64 or float64."""
-    values = source.column(name).values
-    return np.ascontiguousarray(values, np.float64 if values.dtype.kind == "f" else np.int64)
-
-
+@takes_frames
 @names_keywords
 def sessions(
     frame: Frame,
     *,
-    gap: Duration,
+    gap: Duration | None = None,
+    max_span: Duration | None = None,
+    new: Condition | None = None,
     partition_by: str | Sequence[str] | None = None,
     order_by: str | Sequence[str] | None = None,
     rows: str = "one",
@@ -200,15 +216,21 @@ def sessions(
 ) -> Frame:
     """Divide the rows of each partition into sessions, at pauses longer than ``gap``.
 
-    A row begins a new session if it comes more than ``gap`` after the row before it in its partition. A pause
-    of exactly ``gap`` does not.
+    A row begins a new session if it comes more than ``gap`` after the row before it in its partition, if it
+    comes more than ``max_span`` after the first row of the session, or if the condition ``new`` holds. A
+    pause of exactly ``gap`` does not begin one.
 
     Parameters
     ----------
     frame : DataFrame or table
         As for `match`.
-    gap : str, timedelta or int
+    gap : str, timedelta or int, optional
         Longest pause within a session, such as ``"30 min"``, or ticks of the clock.
+    max_span : str, timedelta or int, optional
+        Longest time from the first row of a session to its last.
+    new : str, optional
+        A condition on a row that begins a session, such as ``"page == 'login'"``, or
+        ``"ts - prev(ts) > patience"`` for a gap from a column.
     partition_by : str or list of str, optional
         Columns, such as the user.
     order_by : str or list of str, optional
@@ -218,7 +240,7 @@ def sessions(
     measures : mapping of str to str, optional
         Further columns for ``rows="one"``, such as ``{"pages": "count()", "last_page": "last(page)"}``.
     params : mapping of str to value, optional
-        Values of ``:name`` in the measures.
+        Values of ``:name`` in ``new`` and the measures.
 
     Returns
     -------
@@ -231,7 +253,8 @@ def sessions(
     Raises
     ------
     CepError
-        Without a clock, for unknown columns, missing times, and a gap that does not fit the clock.
+        Without any of ``gap``, ``max_span`` and ``new``; without a clock, for unknown columns, missing times,
+        and a gap that does not fit the clock.
 
     Notes
     -----
@@ -252,7 +275,127 @@ def sessions(
     >>> cep.sessions(clicks, gap="30 min", partition_by="user", order_by="ts", rows="all")["session"].tolist()
     [1, 1, 1, 2, 2]
     """
-    query = kept_query(
-        regex_query, ".", partition_by=partition_by, order_by=order_by, params=params, **as_measures(measures)
+    if gap is None and max_span is None and new is None:
+        raise CepError(
+            "sessions: say where a session ends: gap='30 min' between two rows, max_span='1 day' in all, or "
+            "new=\"page == 'login'\" for rows that begin one"
+        )
+    begins, _, rest = _marks(frame, new, None, partition_by, order_by, params, measures)
+    return answer(
+        frame, Grouping(rest, "session", takes_all=True, begins=begins, gap=gap, span=max_span), rows
     )
-    return answer(frame, PausedSessions(query, gap), rows)
+
+
+@takes_frames
+@names_keywords
+def transaction(
+    frame: Frame,
+    *,
+    by: str | Sequence[str] | None = None,
+    starts_with: Condition | None = None,
+    ends_with: Condition | None = None,
+    max_span: Duration | None = None,
+    max_pause: Duration | None = None,
+    order_by: str | Sequence[str] | None = None,
+    rows: str = "one",
+    measures: Mapping[str, str] | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> Frame:
+    """Group the rows of each key into transactions, from a first row to a last, as Splunk's command does.
+
+    A transaction begins with the first row of its key, after the end of another one, at a row that fulfils
+    ``starts_with``, and at a row that comes too late for ``max_pause`` or ``max_span``. It ends with a row
+    that fulfils ``ends_with``. With ``starts_with``, a group without such a first row is no transaction.
+
+    Parameters
+    ----------
+    frame : DataFrame or table
+        As for `match`.
+    by : str or list of str, optional
+        Columns whose values the rows of a transaction share; rows of other keys may lie between them.
+    starts_with, ends_with : str, optional
+        Conditions on a row, such as ``"action == 'login'"``.
+    max_span : str, timedelta or int, optional
+        Longest time from the first row of a transaction to its last, such as ``"1 hour"``.
+    max_pause : str, timedelta or int, optional
+        Longest time between two of its rows.
+    order_by : str or list of str, optional
+        Columns; the first is the clock. Default in memory: a DatetimeIndex. Spark needs a total order.
+    rows : str
+        ``"one"``: one row per transaction. ``"all"``: the rows of the frame with the further column
+        ``transaction``.
+    measures : mapping of str to str, optional
+        Further columns for ``rows="one"``, such as ``{"seconds": "last(ts) - first(ts)"}``.
+    params : mapping of str to value, optional
+        Values of ``:name`` in the conditions and the measures.
+
+    Returns
+    -------
+    DataFrame or table
+        The same kind as the frame; lazy on Spark. One row per transaction, ordered by the last row: the
+        columns of ``by``, ``transaction`` (its number for the key, from 1), ``start``, ``end``, ``length``
+        and the measures; with ``ends_with`` also ``closed``, whether its last row fulfils the condition.
+
+    Raises
+    ------
+    CepError
+        Without any of ``starts_with``, ``ends_with``, ``max_span`` and ``max_pause``; as `sessions`.
+
+    Notes
+    -----
+    Time O(rows), and the time to sort the rows and the keys.
+    ``Differs:`` Splunk leaves out transactions that nothing closed; here ``closed`` says so, and nothing is
+    missing.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> log = pd.DataFrame({"t": range(7), "user": list("aabaaba"), "action":
+    ...     ["view", "login", "login", "view", "logout", "view", "login"]})
+    >>> cep.transaction(log, by="user", starts_with="action == 'login'", ends_with="action == 'logout'",
+    ...                 order_by="t")
+      user  transaction  start  end  length  closed
+    0    a            1      1    4       3    True
+    1    b            1      2    5       2   False
+    2    a            2      6    6       1   False
+    """
+    if all(limit is None for limit in (starts_with, ends_with, max_span, max_pause)):
+        raise CepError(
+            "transaction: say where one begins or ends: starts_with=, ends_with=, max_span= or max_pause="
+        )
+    begins, ends, rest = _marks(frame, starts_with, ends_with, by, order_by, params, measures)
+    grouping = Grouping(
+        rest, "transaction", takes_all=True, begins=begins, ends=ends, only_begun=begins is not None,
+        gap=max_pause, span=max_span,
+    )  # fmt: skip
+    return answer(frame, grouping, rows)
+
+
+def _marks(
+    frame: Frame, begin: Condition | None, end: Condition | None, partition_by: Any, order_by: Any,
+    params: Any, measures: Mapping[str, str] | None,
+) -> tuple[RegexQuery | None, RegexQuery | None, RegexQuery]:  # fmt: skip
+    """Return the queries of rows that begin and end a group, and that of all rows with the measures."""
+    shared = {"partition_by": partition_by, "order_by": order_by}
+    name = free_name("condition", frame)
+    measured = tuple((measures or {}).values())
+    used: set[str] = set()
+
+    def params_of(*conditions: Any) -> dict[str, Any] | None:
+        """Return the parameters of conditions; a query refuses those that it does not use."""
+        names = parameters_of(*conditions)
+        used.update(params or () if names is None else names)
+        return {key: value for key, value in (params or {}).items() if names is None or key in names} or None
+
+    marks = [
+        None if condition is None
+        else kept_query(_query_of_row, name, condition, params=params_of(condition), **shared)
+        for condition in (begin, end)
+    ]  # fmt: skip
+    rest = kept_query(regex_query, ".", params=params_of(*measured), **shared, **as_measures(measures))
+    if unused := sorted(set(params or ()) - used):
+        raise CepError(
+            f"params: {unused[0]!r} is used by no condition and no measure; write :{unused[0]} in one"
+        )
+    return *marks, rest

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import pandas as pd
 
-from cepkit.insight.tally import Followed
-from cepkit.language.expressions.durations import count_text
+from cepkit.errors import CepError
+from cepkit.events import ColumnType
+from cepkit.language import row_patterns as pt
+from cepkit.language.expressions.durations import count_text, format_duration
 from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.language.sequences.printing import duration_text
-from cepkit.language.sequences.query import SequenceQuery
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -21,6 +25,22 @@ if TYPE_CHECKING:
     from cepkit.language.match_recognize.query import RowsQuery
 
 _LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What follows ``n`` tested partial matches.
+
+    A candidate is an event that fulfils the next component's conditions on a single event. For ``n_late``
+    partial matches the first candidate is outside the window or gap; for ``n_never`` no candidate follows.
+
+    """
+
+    n: int = 0
+    n_late: int = 0
+    n_never: int = 0
+
+
 _NOTHING_FOLLOWED = Followed()
 
 
@@ -88,11 +108,145 @@ class BranchFunnel:
     share: float
 
 
+TIMES = ("from_first", "from_previous")
+COLUMNS = ("step", "reached", "lost", "share", "share_of_previous", *TIMES, "quantile")  # of users
+
+
+class UserSteps(Protocol):
+    """The steps that users reach."""
+
+    @property
+    def n_users(self) -> int:
+        """Return the number of users."""
+        ...
+
+    @property
+    def clock(self) -> ColumnType | None:
+        """Return the type of the clock, or None without times."""
+        ...
+
+    def counts(self) -> pd.DataFrame:
+        """Return ``n``, the number of users, for each number of a ``step`` and each ``group``."""
+        ...
+
+    def quantiles(self, shares: Sequence[float]) -> pd.DataFrame:
+        """Return ticks since other steps for each ``step``, ``group`` and ``quantile``."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class UserCounts:
+    """How many users reach each step of a list, in groups by a column, and how long it takes them."""
+
+    steps: tuple[str, ...]
+    optional: tuple[bool, ...]
+    by: str | None
+    found: UserSteps
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """A row for each group and step."""
+        tables = []
+        for group, counts in self._groups(self.found.counts()):
+            n_of_step = dict(zip(counts["step"], counts["n"], strict=True))
+            reached = np.array([n_of_step.get(i, 0) for i in range(len(self.steps))], np.int64)
+            before = [self.found.n_users if self.by is None else int(reached[0])]
+            for is_optional, n in zip(self.optional, reached.tolist(), strict=True):
+                before.append(before[-1] if is_optional else n)  # users of the last step that is not optional
+            with np.errstate(invalid="ignore"):
+                columns = {
+                    "step": self.steps, "reached": reached, "lost": np.array(before[:-1]) - reached,
+                    "share": reached / reached[0],
+                    "share_of_previous": reached / np.array([reached[0], *before[1:-1]]),
+                }  # fmt: skip
+            number = np.arange(len(reached))
+            tables.append(pd.DataFrame({**self._named(group), "number": number, **columns}))
+        table = pd.concat(tables, ignore_index=True)
+        if self.found.clock is not None:
+            medians = self._times([0.5]).drop(columns=["step", "quantile"])
+            table = table.merge(medians, how="left", on=[*self._named(None), "number"])
+        return table.drop(columns="number")
+
+    def times(self, shares: Sequence[float]) -> pd.DataFrame:
+        """Return quantiles of the times for each group and step."""
+        return self._times(shares).drop(columns="number")
+
+    def _times(self, shares: Sequence[float]) -> pd.DataFrame:
+        if self.found.clock is None:
+            raise CepError("a funnel has times if order_by names a clock and the steps have an order")
+        unit: Any = self.found.clock.unit
+        found = self.found.quantiles(shares)
+        found = found.sort_values(["step", "quantile"], ignore_index=True)
+        parts = []
+        for group, rows in self._groups(found):
+            values = {name: rows[name].astype("float64") for name in TIMES}
+            if unit is not None:
+                values = {
+                    name: pd.to_timedelta(np.asarray(ticks), unit=unit) for name, ticks in values.items()
+                }
+            steps = {"number": rows["step"], "step": [self.steps[i] for i in rows["step"]]}
+            named = {**self._named(group), **steps, "quantile": rows["quantile"].astype("float64")}
+            parts.append(pd.DataFrame({**named, **values}))
+        return pd.concat(parts, ignore_index=True)
+
+    def _named(self, group: Any) -> dict[str, Any]:
+        return {} if self.by is None else {self.by: group}
+
+    def _groups(self, rows: pd.DataFrame) -> Iterator[tuple[Any, pd.DataFrame]]:
+        """Yield each group with its rows; there is one without a column, and null comes last."""
+        if self.by is None:
+            yield None, rows
+        elif rows.empty:
+            yield pd.NA, rows
+        else:
+            yield from rows.groupby("group", dropna=False, observed=True)
+
+    def words(self) -> list[str]:
+        """Return a sentence for each group that says where most users are lost."""
+        lines = []
+        for group, rows in self.table.groupby(self.by, dropna=False) if self.by else [(None, self.table)]:
+            first, last = int(rows["reached"].iloc[0]), int(rows["reached"].iloc[-1])
+            line = f"{last:,} of {first:,} users reach the last step{_percent(last, first)}"
+            lost = rows.iloc[1:][["lost", "step"]].sort_values("lost", ascending=False, kind="stable")
+            if len(lost) and lost["lost"].iloc[0]:
+                line += f"; most are lost before {lost['step'].iloc[0]}: {lost['lost'].iloc[0]:,}"
+            lines.append(line if self.by is None else f"{self.by} {group}: {line}")
+        return lines
+
+    def shown(self) -> pd.DataFrame:
+        """Return the table with shares in percent, and times in their two largest units."""
+        texts = {name: [f"{x:.1%}" if x == x else "" for x in self.table[name]] for name in _SHARES}
+        for name in TIMES:
+            if name in self.table and self.table[name].dtype.kind == "m":
+                texts[name] = [_duration(time) for time in self.table[name]]
+        return self.table.assign(**texts).rename(columns=_SHARES)
+
+    def bars(self) -> dict[str, list[tuple[str, int, bool]]]:
+        """Return the bars of each group by its name."""
+        groups = self.table.groupby(self.by, dropna=False) if self.by else [("users", self.table)]
+        return {
+            str(group): [(step, int(n), True) for step, n in zip(rows["step"], rows["reached"], strict=True)]
+            for group, rows in groups
+        }
+
+
+_SHARES = {"share": "of first", "share_of_previous": "of previous"}
+
+
+def _duration(time: Any) -> str:
+    return "" if pd.isna(time) else " ".join(format_duration(time.as_unit("ns").value, "ns").split()[:4])
+
+
+def _percent(n: int, whole: int) -> str:
+    return f" ({n / whole:.1%})" if whole else ""
+
+
 @dataclass(frozen=True)
 class FunnelResult:
     """How many events and partial matches reach each step of each branch; the result of ``df.cep.funnel``.
 
-    A regex or MATCH_RECOGNIZE has one branch; its steps are the parts of the pattern.
+    A regex or MATCH_RECOGNIZE has one branch; its steps are the parts of the pattern. The funnel of a list of
+    steps counts users: then ``users`` has the numbers, and there are no branches.
 
     Examples
     --------
@@ -105,8 +259,9 @@ class FunnelResult:
     '3 matches'
     """
 
-    query: RegexQuery | SequenceQuery | RowsQuery
+    query: Any  # of regex, sequence or MATCH_RECOGNIZE; for a list the steps as text
     branches: tuple[BranchFunnel, ...]
+    users: UserCounts | None = None
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row per step of each branch, then one for its matches and one for the reported matches.
@@ -127,6 +282,11 @@ class FunnelResult:
             * ``absent``: partial matches that an absent event ended;
             * ``share``: the share of possible first events for which ``tried`` and ``passed`` are complete.
 
+            A list of steps has a row per step, after the group where there is ``by``: ``step``; ``reached``,
+            the number of users; ``lost``, those who reach the step before it and not this one (for the first
+            step: all without it); ``share`` of the users with the first step; ``share_of_previous``; and with
+            a clock ``from_first`` and ``from_previous``, the median times, see `times`.
+
         Examples
         --------
         >>> import pandas as pd
@@ -137,6 +297,8 @@ class FunnelResult:
         0    a      2       2
         1    b      4       3
         """
+        if self.users is not None:
+            return self.users.table.copy()
         rows = []
         for b, branch in enumerate(self.branches):
             rows += [_row(b, step) | {"share": branch.share} for step in branch.steps]
@@ -151,6 +313,41 @@ class FunnelResult:
             frame["event_type"] = pd.Series(types, dtype=object)  # integers must not become floats
         frame["exact"] = frame["exact"].astype("boolean")
         return frame.astype({"selectivity": "float64", "share": "float64"})
+
+    def times(self, quantiles: Sequence[float] = (0.25, 0.5, 0.75, 0.9)) -> pd.DataFrame:
+        """Return how long users of a list of steps take.
+
+        Parameters
+        ----------
+        quantiles : sequence of float
+            Shares of the users from 0 to 1.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per step and quantile, after the group where there is ``by``: the time since the first step,
+            ``from_first``, and since the step before, ``from_previous``. Both belong to the first row with
+            which a user reaches the step, and to the latest rows before it that lead there.
+
+        Raises
+        ------
+        CepError
+            For a query, without a clock, and for steps in any order.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> clicks = pd.DataFrame({"user": list("aabb"), "kind": ["view", "buy"] * 2, "ts": [0, 4, 5, 7]})
+        >>> funnel = clicks.cep.funnel(["view", "buy"], event_type="kind", partition_by="user", order_by="ts")
+        >>> funnel.times([0.5])["from_first"].tolist()
+        [nan, 3.0]
+        """
+        if self.users is None:
+            raise CepError("times: users have times, and they reach a list of steps, as in ['view', 'buy']")
+        shares = [share for share in quantiles if isinstance(share, int | float) and 0 <= share <= 1]
+        if len(shares) < len(quantiles) or not shares:
+            raise CepError(f"quantiles={quantiles!r}: expected shares from 0 to 1, as in [0.5, 0.9]")
+        return self.users.times(shares)
 
     def conditions(self) -> pd.DataFrame:
         """Return a row per condition of each step.
@@ -188,6 +385,8 @@ class FunnelResult:
     def count(self) -> Count:
         """Return the number of matches over all branches, before any after-match policy.
 
+        For a list of steps, it is the number of users that reach the last one.
+
         Examples
         --------
         >>> import pandas as pd
@@ -196,6 +395,8 @@ class FunnelResult:
         >>> funnel.count()
         Count(n=3, exact=True)
         """
+        if self.users is not None:
+            return Count(sum(bars[-1][1] for bars in self.users.bars().values()))
         every = [branch.complete for branch in self.branches]
         return Count(sum(count.n for count in every), all(count.exact for count in every))
 
@@ -212,6 +413,8 @@ class FunnelResult:
         >>> print(funnel.words()[0].rpartition("; ")[2])
         the fewest events pass here: 3 of 4 events tried as b pass (b.ts > a.ts + 1: 3 of 4)
         """
+        if self.users is not None:
+            return self.users.words()
         lines = [line for b, branch in enumerate(self.branches) for line in self._words(b, branch)]
         if isinstance(self.query, RegexQuery | SequenceQuery):
             return lines
@@ -239,12 +442,13 @@ class FunnelResult:
     # --- pictures and reprs
 
     def plot(self) -> go.Figure:
-        """Draw the partial matches that reach each step as bars.
+        """Draw the partial matches or users that reach each step as bars, with percents of the first.
 
         Returns
         -------
         plotly.graph_objects.Figure
-            One trace per branch. The axis is logarithmic if the numbers differ much; its title says so.
+            One trace per branch or group. The axis is logarithmic if the numbers differ much; its title says
+            so.
 
         Examples
         --------
@@ -255,22 +459,42 @@ class FunnelResult:
         >>> isinstance(funnel.plot(), go.Figure)
         True
         """
-        from cepkit.plots.funnel import funnel_figure
+        from cepkit.plots.charts import funnel_figure
 
+        if self.users is not None:
+            bars = self.users.bars()
+            return funnel_figure(self._title, [*bars.values()], [*bars], "users")
         drawn = []
         for branch in self.branches:
             counts = [(step.variable, step.partial) for step in branch.steps]
             counts += [("matches", branch.complete), ("reported", branch.reported)]
             drawn.append([(name, count.n, count.exact) for name, count in counts if count is not None])
-        return funnel_figure(str(self.query.pattern), drawn)
+        return funnel_figure(self._title, drawn)
+
+    @property
+    def _title(self) -> str:
+        """The pattern, or the steps."""
+        return self.query if isinstance(self.query, str) else str(self.query.pattern)
 
     def _shown(self) -> pd.DataFrame:
+        if self.users is not None:
+            return self.users.shown()
         frame = self.to_frame()
         counts = [
             count
             for branch in self.branches
             for count in (*(step.partial for step in branch.steps), branch.complete, branch.reported)
         ]
+        from cepkit.plots.charts import percents
+
+        of_first = []
+        for branch in self.branches:
+            partial = [step.partial for step in branch.steps]
+            is_exact = all(count.exact for count in partial)
+            shares = percents([count.n for count in partial]) if is_exact else [""] * len(partial)
+            of_first += [*shares, "", ""]
+        if any(of_first):
+            frame.insert(list(frame.columns).index("partial") + 1, "of first", of_first)
         frame["partial"] = ["" if count is None else str(count) for count in counts]
         frame["selectivity"] = ["" if pd.isna(x) else f"{x:.3g}" for x in frame["selectivity"]]
         frame["event_type"] = ["" if pd.isna(x) else str(x) for x in frame["event_type"]]
@@ -285,12 +509,26 @@ class FunnelResult:
         return words
 
     def __repr__(self) -> str:
-        return "\n".join([str(self.query.pattern), self._shown().to_string(index=False), *self._notes()])
+        return "\n".join([self._title, self._shown().to_string(index=False), *self._notes()])
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{html.escape(line)}</p>" for line in self._notes())
-        head = f"<p><b>{html.escape(str(self.query.pattern))}</b></p>"
+        head = f"<p><b>{html.escape(self._title)}</b></p>"
         return head + self._shown().to_html(index=False, border=0) + notes
+
+
+def beginnings(pattern: pt.Pattern, most: int | None = None) -> list[tuple[pt.Pattern, pt.Pattern]]:
+    """Return the beginnings of a pattern that need a row, the shortest first, each with its newest parts.
+
+    ``most`` limits their number; the shortest ones and the whole pattern remain.
+    """
+    parts = pattern.parts if isinstance(pattern, pt.Sequence) else (pattern,)
+    ends = [i for i in range(1, len(parts)) if not pt.is_nullable(pt.seq(*parts[:i]))]
+    ends = [*(ends if most is None else ends[: most - 1]), len(parts)]
+    return [
+        (pt.seq(*parts[:end]), pt.seq(*parts[begin:end]))
+        for begin, end in zip([0, *ends], ends, strict=False)
+    ]
 
 
 def funnel_of_rows(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -15,44 +16,140 @@ from cepkit.compile.shared.loading import is_ready
 from cepkit.engines.after_match import MOST_LOOKED_AT, report_matches
 from cepkit.engines.counting.engine import counter_of, graph_of
 from cepkit.engines.regex import advance, match_regex
-from cepkit.engines.search import BranchSearch
-from cepkit.engines.shared.kernels import accepted, kernel, per_call
-from cepkit.engines.shared.places import Places
+from cepkit.engines.search import BranchSearch, search_of
+from cepkit.engines.shared.places import Places, accepted, kernel, per_call
 from cepkit.engines.shared.python_kernels import plain_module
 from cepkit.engines.shared.sequence_set import SequenceSet
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import Events
-from cepkit.insight.funnel import BranchFunnel, ConditionCount, Count, StepCount, funnel_of_rows
-from cepkit.insight.tally import Followed, Tally, outputs_of
-from cepkit.language.expressions import trees as ex
-from cepkit.language.regex.patterns import (
-    AnyEvent,
-    Pattern,
-    Repeat,
-    Sequence,
-    Variable,
-    is_nullable,
-    seq,
-    variables,
+from cepkit.insight.funnel import (
+    BranchFunnel,
+    ConditionCount,
+    Count,
+    Followed,
+    StepCount,
+    beginnings,
+    funnel_of_rows,
 )
+from cepkit.language.expressions import trees as ex
 from cepkit.language.regex.query import RegexQuery
+from cepkit.language.row_patterns import AnyEvent, Pattern, Repeat, Variable, variables
 from cepkit.language.sequences.branches import Condition
 from cepkit.progress import checkpoint
+
+# Count how often events and conditions of a branch are tested, by a search in plain Python.
+
+MOST_TALLIED = 50_000  # events tested
+
+
+def outputs_of(places: Places, bound: BoundBranch) -> list[np.ndarray]:
+    """Return the output arrays of the search for a branch, with room for counts only."""
+    n = len(bound.accepts)
+    return [np.zeros(places.n, np.int64), np.empty(0, np.int64), np.empty((0, n), np.int64)]
+
+
+def _plain_search(
+    places: Places, accept: np.ndarray, bound: BoundBranch
+) -> tuple[dict[str, Any], list, list]:
+    """Return the names of the search as plain Python, its arguments and its scratch arrays.
+
+    Plain Python reads lists and memory faster than arrays. What conditions compute with stays in arrays.
+
+    """
+    text, arguments, (path, component, first, *states) = search_of(places, accept, bound)
+    names = plain_module(places.program, text)
+    names |= {name: value.tolist() for name, value in names.items() if isinstance(value, np.ndarray)}
+    n_walked = len(arguments) - len(places.inputs.arguments())
+    arguments = [*map(memoryview, arguments[:n_walked]), *arguments[n_walked:]]
+    return names, arguments, [memoryview(path), memoryview(component), first, *map(memoryview, states)]
+
+
+class Tally:
+    """Counts of the events tried as each component of a branch, and of the conditions they passed.
+
+    First events come in random order, until ``most`` events were tested; None means ``MOST_TALLIED``.
+
+    """
+
+    def __init__(
+        self, places: Places, accept: np.ndarray, bound: BoundBranch, seed: int, most: int | None = None
+    ):
+        n, most = len(bound.branch.components), MOST_TALLIED if most is None else most
+        self.of_component = [[0, 0] for _ in range(n)]
+        self.of_condition = [[0, 0] for _ in bound.conditions]
+        self.following = [[0, 0, 0] for _ in range(n)]
+        ends = places.end_of_partition, places.window_end, places.gap_end, places.later
+        self._ends = [memoryview(each) for each in ends]
+        self._next = [_next_accepted(accept[test_of(places.program, terms)]) for terms in bound.accepts]
+        names, arguments, scratch = _plain_search(places, accept, bound)
+        for name, each in (("admits", True), ("closes", False)):
+            names[name] = self._decider(bound, names, each)
+        starts = np.flatnonzero(accept[test_of(places.program, bound.accepts[0])])
+        starts = np.random.default_rng(seed).permutation(starts)
+        outputs, work, n_done = outputs_of(places, bound), 0, 0
+        for n_taken, start in enumerate(starts.tolist()):
+            if work >= most:
+                break
+            checkpoint()
+            limit = max(most // 20, (most - work) // (len(starts) - n_taken))
+            report = np.zeros(7, np.int64)
+            report[START], report[DEPTH] = start - 1, -1
+            with np.errstate(all="ignore"):
+                names["search"](start + 1, 0, places.n, 0, limit, *arguments, *scratch, *outputs, report)
+            work += int(report[WORK]) + 1
+            n_done += int(report[DONE])
+        self.share = n_done / len(starts) if len(starts) else 1.0
+
+    def _decider(self, bound: BoundBranch, names: dict[str, Any], each: bool) -> Callable[..., bool]:
+        tests_of_component: dict[int, list[tuple[int, Callable]]] = {}
+        for i, bound_condition in enumerate(bound.conditions):
+            if bound_condition.condition.absence is None and bound_condition.condition.each == each:
+                tests_of_component.setdefault(bound_condition.condition.decided_at, []).append(
+                    (i, names[f"holds{i}"])
+                )
+
+        def decide(c: int, *path: Any) -> bool:
+            passed = True
+            for i, holds in tests_of_component.get(c, ()):
+                held = bool(holds(*path))
+                self.of_condition[i][0] += 1
+                self.of_condition[i][1] += held
+                passed &= held
+            if each:
+                self.of_component[c][0] += 1
+                self.of_component[c][1] += passed
+            elif passed:
+                self._note_following(c, *path[:3])
+            return passed
+
+        return decide
+
+    def _note_following(self, c: int, path: memoryview, first: np.ndarray, d: int) -> None:
+        """Count what follows the partial match that ends with event ``d`` of the path."""
+        counts = self.following[c]
+        counts[0] += 1
+        if c + 1 < len(self._next):
+            end_of_partition, window_end, gap_end, later = self._ends
+            p = path[d]
+            following = self._next[c + 1][later[p]]
+            if following >= end_of_partition[p]:
+                counts[2] += 1
+            elif following >= min(window_end[path[0]], gap_end[p]):
+                counts[1] += 1
+
+
+def _next_accepted(accept: np.ndarray) -> memoryview:
+    """Return the first accepted place at or after each place, ``n`` if none; one extra entry for the end."""
+    n = len(accept)
+    at = np.append(np.where(accept.astype(bool), np.arange(n), n), n)
+    return memoryview(np.minimum.accumulate(at[::-1])[::-1])
+
+
+# The funnels of regexes and of sequences: how many events and partial matches reach each step.
 
 # The funnel of a regex: count the matches of longer and longer beginnings of its pattern.
 
 _FEW_ROWS = 5_000  # events that plain Python reads faster than a kernel compiles
-
-
-def beginnings(pattern: Pattern, most: int | None = None) -> list[Pattern]:
-    """Return the beginnings of a regex pattern, from the shortest to the whole; each needs at least one row.
-
-    ``most`` limits their number; the shortest ones and the whole pattern remain.
-    """
-    parts = pattern.parts if isinstance(pattern, Sequence) else ()
-    prefixes = [seq(*parts[:i]) for i in range(1, len(parts))]
-    prefixes = [part for part in prefixes if not is_nullable(part)]
-    return [*(prefixes if most is None else prefixes[: most - 1]), pattern]
 
 
 def count_regex_funnel(
@@ -70,12 +167,9 @@ def count_regex_funnel(
 
     The regex engine runs once for each step, and once for each condition that reads no matched rows.
     """
-    parts = beginnings(program.query.pattern, most_steps)
-    lengths = [0, *map(_length, parts)]
     steps = []
-    for part, n_before in zip(parts, lengths, strict=False):
-        last_part = _own_part(part, n_before)
-        is_known = part is parts[-1] and n_matches is not None
+    for part, last_part in beginnings(program.query.pattern, most_steps):
+        is_known = part == program.query.pattern and n_matches is not None
         n = n_matches if is_known else _count(_cut_off(program, part), events)
         alone = None, ()
         if with_conditions:
@@ -84,27 +178,19 @@ def count_regex_funnel(
     return funnel_of_rows(events.n_events, steps)
 
 
-def _length(pattern: Pattern) -> int:
-    return len(pattern.parts) if isinstance(pattern, Sequence) else 1
-
-
-def _own_part(beginning: Pattern, n_before: int) -> Pattern:
-    """Return the parts of a beginning after its first ``n_before`` parts."""
-    return seq(*beginning.parts[n_before:]) if n_before else beginning
-
-
 def _cut_off(program: Program, part: Pattern) -> Program:
     """Return the compiled query of a beginning of the pattern."""
     query = program.query
     used = {variable.name for variable in variables(part)}
     define = tuple((name, tree) for name, tree in query.define if name in used)
-    shorter = replace(query, pattern=part, define=define, measures=None, sources=())
+    _, name = query.after_match or ("", None)
+    after = ("to_next", None) if name and name not in used else query.after_match
+    shorter = replace(query, pattern=part, define=define, measures=None, after_match=after, sources=())
     return compile_regex(shorter, program.schema)
 
 
 def _count(program: Program, events: Events) -> int:
-    """Return the number of matches."""
-    if events.n_events > _FEW_ROWS or not program.compiled:
+    if events.n_events > _FEW_ROWS or not program.compiled or not program.query.skips_by_default:
         return len(match_regex(program, events))
     inputs = program.inputs(events.columns)
     dtypes = {name: values.dtype.name for name, values in inputs.columns.items()}
@@ -128,7 +214,8 @@ def looks_at_match(tree: ex.Expression) -> bool:
 def row_query(query: RegexQuery, name: str, condition: ex.Expression | None) -> RegexQuery:
     """Return the query whose matches are the rows at which a condition, or a boolean column, holds."""
     define = () if condition is None else ((name, condition),)
-    return replace(query, pattern=Variable(name), define=define, measures=None, within=None, sources=())
+    plain = replace(query, after_match=None, keep="shortest", measures=None, within=None, sources=())
+    return replace(plain, pattern=Variable(name), define=define)
 
 
 def _n_alone(program: Program, events: Events, part: Pattern) -> int | None:
@@ -146,7 +233,6 @@ def _n_alone(program: Program, events: Events, part: Pattern) -> int | None:
 
 
 def _conditions(program: Program, events: Events, part: Pattern) -> Iterator[ConditionCount]:
-    """Yield the conditions of the predicates in a part of the pattern."""
     defined = dict(program.query.define)
     for name in dict.fromkeys(variable.name for variable in variables(part)):
         if name in program.automaton.dropped:
@@ -205,7 +291,7 @@ def count_funnel(
         partial += [Count(n_whole)] if n_whole is not None else []
         steps = tuple(_step(places, accept, bound, c, partial[c], tally, count) for c in range(n))
         funnels.append(BranchFunnel(steps, partial[-1], partial[-1], tally.share))
-    if program.query.after_match[0] == "none":
+    if not program.query.selects:
         return tuple(funnels)
     reported = None
     exact = all(funnel.complete.exact for funnel in funnels)
@@ -343,6 +429,8 @@ def exact_count(
     Plain Python searches few events in any case, since compiling takes longer.
 
     """
+    if places.program.window.is_empty:
+        return Count(0)
     if _is_single_event(bound):
         return Count(int(np.count_nonzero(accept[test_of(places.program, bound.accepts[0])])))
     graph = graph_of(places.program, bound) if places.program.compiled else ""

@@ -1,26 +1,31 @@
-"""The moments of a stream, one per event: how the event changes the partial matches of a query.
-
-`cepkit.step` reads all events once and keeps no moment; `cepkit.insight.stepping` jumps to any moment.
-"""
+"""The moments of a stream: all of them one after the other, and the live partial matches after any event."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from cepkit.compile.regex.automaton import ANY
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.after_match import Reporter
-from cepkit.errors import ResultTooLargeError
+from cepkit.engines.match_recognize.bound import SearchedRows
+from cepkit.errors import ResultTooLargeError, UnsupportedQueryError
 from cepkit.events import Events, Source
-from cepkit.insight.partial_matches import Branched, Partial, RegexPartials, SequencePartials, block_of
+from cepkit.insight.trace import (
+    DrawnStates,
+    MatchTrace,
+    RegexTrace,
+    RowTrace,
+    SequenceTrace,
+    looks_between,
+    rows_looked_back,
+)
 from cepkit.insight.why_not import row_text
+from cepkit.progress import checkpoint
 
 MOST_LISTED = 20  # partial matches of a kind that a moment lists; it only counts the others
 MOST_LIVE = 10_000  # live partial matches of a sequence
@@ -204,178 +209,237 @@ def moments_of(
 
     An event costs time O(live partial matches), in plain Python. No moment is kept.
     """
-    rows = _RowLabels(source, events)
     if isinstance(program, Program):
-        moments = _RegexMoments(program, rows, events)
+        trace: MatchTrace = RegexTrace(program, events)
     else:
-        moments = _SequenceMoments(program, rows, events, most_live)
-    return (moments.read(k) for k in range(events.n_events))
+        if program.query.ends_greedily:
+            raise UnsupportedQueryError("step: GREEDY at the end of the pattern waits for later events")
+        trace = SequenceTrace(program, events, most_live, reports=True)
+    return (_moment(trace, source, events, k) for k in range(events.n_events))
 
 
-class _RowLabels:
-    """The index labels of events, and the values of their rows."""
-
-    def __init__(self, source: Source, events: Events):
-        self.source, self.events = source, events
-
-    def labels(self, positions: Iterable[int]) -> dict[int, Any]:
-        """Return the index labels of events by position."""
-        positions = sorted(set(positions))
-        row_labels = self.source.index_labels(self.events.rows(np.array(positions, np.int64)))
-        labels = (label.item() if isinstance(label, np.generic) else label for label in row_labels)
-        return dict(zip(positions, labels, strict=True))
-
-    def values(self, position: int) -> dict[str, Any]:
-        """Return the values of an event's row by column."""
-        source, rows = self.source, self.events.rows(np.array([position]))
-        names = (name for name in source.schema if name not in source.duplicates)
-        return {name: source.arrow(name, rows).to_pylist()[0] for name in names}
-
-
-def names_of_mask(names: tuple[str, ...], mask: int) -> str:
-    """Return the predicates at some positions of a regex in words: ``up or top``."""
-    predicates = dict.fromkeys(
-        "any" if name == ANY else name for p, name in enumerate(names) if mask >> p & 1
+def _moment(trace: MatchTrace, source: Source, events: Events, k: int) -> Moment:
+    """Read event ``k``, the next one, and return its moment."""
+    change, live = trace.read(k), trace.live(k)
+    if trace.n_left_out:
+        raise ResultTooLargeError(
+            f"step: at {row_text(_labels(source, events, [k])[k])}, more than most_live={trace.most_live:,} "
+            "partial matches are live. Narrow the window, use strategy='next', step through fewer rows, "
+            "or give a larger most_live"
+        )
+    kinds = {"began": change.began, "advanced": change.advanced, "ended": change.ended, "live": live}
+    shown = {name: some[:MOST_LISTED] for name, some in kinds.items()}
+    shown["completed"] = change.completed
+    counts: dict[str, Any] = {f"n_{name}": len(some) for name, some in kinds.items()}
+    partials = (partial_match for some in shown.values() for partial_match in some)
+    label = _labels(
+        source, events, [k, *(at for partial_match in partials for at in trace.events(partial_match))]
     )
-    return " or ".join(predicates) or "nothing"
+
+    def listed(partial_match: Any) -> PartialMatch:
+        positions, names = trace.events(partial_match), trace.names(partial_match)
+        labels = [label[position] for position in positions]
+        events_of_sequence = tuple(zip(names, labels, strict=True)) if len(names) == len(labels) else ()
+        n = trace.n_events(partial_match)
+        return PartialMatch(names[-1], labels[0], labels[-1], n, positions, events_of_sequence)
+
+    return Moment(
+        k, label[k],
+        **{name: tuple(map(listed, some)) for name, some in shown.items()},
+        **counts,
+        n_elsewhere=trace.n_live - len(live), n_left_out=change.n_unreported,
+        states=tuple(sorted(Counter(trace.names(partial_match)[-1] for partial_match in live).items())),
+        _values=partial(_values, source, events, k),
+    )  # fmt: skip
 
 
-def _moment(
-    k: int, rows: _RowLabels, kinds: dict[str, list], positions_of: Callable[[Any], Iterable[int]],
-    partial_of: Callable[[Any, dict[int, Any]], PartialMatch], **more: Any,
-) -> Moment:  # fmt: skip
-    """Return the moment of event ``k`` from its partial matches of each kind, in the form of their engine.
+def _labels(source: Source, events: Events, positions: Iterable[int]) -> dict[int, Any]:
+    positions = sorted(set(positions))
+    row_labels = source.index_labels(events.rows(np.array(positions, np.int64)))
+    labels = (label.item() if isinstance(label, np.generic) else label for label in row_labels)
+    return dict(zip(positions, labels, strict=True))
 
-    ``positions_of`` returns the events of one of them; ``partial_of`` describes one with labels of events.
 
+def _values(source: Source, events: Events, position: int) -> dict[str, Any]:
+    rows = events.rows(np.array([position]))
+    names = (name for name in source.schema if name not in source.duplicates)
+    return {name: source.arrow(name, rows).to_pylist()[0] for name in names}
+
+
+# Random access to the moments of a stream: the live partial matches after any event. The explorer jumps back
+# and forth. So a walk reads a bounded neighbourhood and remembers its snapshots.
+
+LOOK_BACK = 120  # events read before the wanted one, unless a point without partial matches is nearer
+LOOK_AHEAD = 300  # most events that a walk reads for one jump
+MOST_FOLLOWED = 300  # partial matches of a sequence or of a row pattern
+EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The partial matches and matches after an event."""
+
+    # State, number of its partial matches, and some of them in words; empty states are left out.
+    live: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
+    # The events of each match that the event completes, numbered as in `Stepping`. Contiguous events have
+    # only the first and the last one.
+    completed: tuple[tuple[int, ...], ...] = ()
+    is_whole: bool = True  # whether no partial match began before the neighbourhood
+    note: str = ""  # what is left out
+
+
+class Walk:
+    """Reads events from ``begin`` on, one at a time, and remembers the snapshot after each.
+
+    ``low`` is the first event of the trace. Snapshots are whole from the event ``whole_from`` on.
     """
-    shown = {name: some if name == "completed" else some[:MOST_LISTED] for name, some in kinds.items()}
-    label = rows.labels(
-        [k, *(at for some in shown.values() for partial_match in some for at in positions_of(partial_match))]
-    )
-    listed = {
-        name: tuple(partial_of(partial_match, label) for partial_match in some)
-        for name, some in shown.items()
-    }
-    counts = {f"n_{name}": len(some) for name, some in kinds.items() if name != "completed"}
-    return Moment(k, label[k], **listed, **counts, **more, _values=partial(rows.values, k))
+
+    def __init__(
+        self, stepping: Stepping, trace: MatchTrace, begin: int, stop: int, low: int, whole_from: int
+    ):
+        self._stepping, self.trace, self.begin, self.stop, self._low = stepping, trace, begin, stop, low
+        self._whole_from = whole_from
+        self._snapshots: list[Snapshot] = []
+        self._is_broken = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no partial match began before the walk."""
+        return self._whole_from <= self.begin
+
+    def reaches(self, k: int) -> bool:
+        """Return whether the walk has the snapshot after event ``k``, or can read on to it."""
+        most = min(self.stop, self.begin + len(self._snapshots) + LOOK_AHEAD)
+        return not self._is_broken and self.begin <= k < most
+
+    def after(self, k: int) -> Snapshot:
+        while len(self._snapshots) <= k - self.begin:
+            checkpoint()
+            self._is_broken = True  # cancellation may stop the work in the middle of an event
+            self._snapshots.append(self._read(self.begin + len(self._snapshots)))
+            self._is_broken = False
+        return self._snapshots[k - self.begin]
+
+    def partials(self) -> list[tuple[int, ...]]:
+        """Return the events of each live partial match."""
+        return [self._events(partial_match) for partial_match in self.trace.live()]
+
+    def _events(self, partial_match: Any) -> tuple[int, ...]:
+        return tuple(self._low + at for at in self.trace.events(partial_match))
+
+    def _read(self, k: int) -> Snapshot:
+        trace, drawn = self.trace, self._stepping.states
+        matches = {self._events(match) for match in trace.read(k - self._low).completed}
+        partials_of_state: dict[int, list[Any]] = {}
+        for partial_match in () if drawn is None else trace.live():
+            for state in trace.states(partial_match, drawn):
+                partials_of_state.setdefault(state, []).append(partial_match)
+        live = tuple(
+            (state, len(partials), tuple(map(self._words, partials[:EXAMPLES])))
+            for state, partials in sorted(partials_of_state.items())
+        )
+        n = trace.n_left_out
+        note = f"{n:,} of the {trace.left_out} partial matches are left out" if n else ""
+        is_whole = not n and k >= self._whole_from
+        return Snapshot(live, tuple(sorted(matches, key=lambda match: match[::-1])), is_whole, note)
+
+    def _words(self, partial_match: Any) -> str:
+        names, events = self.trace.names(partial_match), self._events(partial_match)
+        name_of, n = self._stepping.name_of, self.trace.n_events(partial_match)
+        if len(names) < len(events):  # contiguous events
+            return f"from {name_of(events[0])}, {n:,} {self._stepping.noun}{'s' * (n != 1)}"
+        return ", ".join(f"{name} = {name_of(event)}" for name, event in zip(names, events, strict=True))
 
 
-# --- regex
+class Stepping:
+    """Steps through the events of a partition, or of the whole stream.
 
+    The program of MATCH_RECOGNIZE is its searched rows. ``states`` are the drawn states of its automaton.
+    """
 
-class _RegexMoments:
-    """The moments of a regex; the first event identifies a partial match."""
+    def __init__(
+        self,
+        program: Program | SequenceProgram | SearchedRows,
+        events: Events,
+        partition: int | None,
+        states: DrawnStates | Sequence[int] | None = None,
+        ends: np.ndarray | None = None,
+        name: Callable[[int], str] | None = None,
+    ):
+        self.program, self.events, self.states = program, events, states
+        self._name, self.noun = name, "row" if isinstance(program, SearchedRows) else "event"
+        self.positions: np.ndarray | None = None
+        is_alone = not isinstance(program, SequenceProgram)  # its partitions are independent
+        if isinstance(program, SearchedRows):
+            self._part = program.partition(partition or 0)
+            self.positions = self._part.positions
+        elif events.n_partitions > 1 and (is_alone or (partition is not None and not looks_between(program))):
+            self.positions = np.flatnonzero(events.partition_of_event == (partition or 0))
+        self.n = events.n_events if self.positions is None else len(self.positions)
+        self.ends = None if ends is None else self._numbers(np.asarray(ends, np.int64))
+        self.walk: Walk | None = None
 
-    def __init__(self, program: Program, rows: _RowLabels, events: Events):
-        self.rows, self.events, self.rank = rows, events, events.rank_by_partition
-        self.partials = RegexPartials(program, events)
-        self.names = program.automaton.names
-        self.done = names_of_mask(self.names, program.automaton.accepting)
-        self._state_of_mask: dict[int, str] = {}
+    def _numbers(self, ends: np.ndarray) -> np.ndarray:
+        """Return the numbers of the events at these positions, without those of other partitions."""
+        if self.positions is None:
+            return ends
+        at = np.searchsorted(self.positions, ends)
+        at = np.minimum(at, max(0, self.n - 1))
+        return np.unique(at[self.positions[at] == ends]) if self.n else at[:0]
 
-    def read(self, k: int) -> Moment:
-        """Return the moment of event ``k``, the next one."""
+    def position_of(self, k: int) -> int:
+        """Return the position of event ``k`` in the stream of the frame."""
+        return k if self.positions is None else int(self.positions[k])
+
+    def name_of(self, k: int) -> str:
+        return f"{self.noun} {k + 1:,}" if self._name is None else self._name(self.position_of(k))
+
+    def index_of(self, position: int) -> int:
+        """Return the first event at or after a position in the stream of the frame."""
+        return position if self.positions is None else int(np.searchsorted(self.positions, position))
+
+    def after(self, n_read: int) -> Snapshot:
+        if n_read < 1:
+            return Snapshot()
+        k = min(n_read, self.n) - 1
+        if self.walk is None or not self.walk.reaches(k):
+            self.walk = self.walk_to(k)
+        return self.walk.after(k)
+
+    def next_match(self, n_read: int) -> int:
+        """Return how many events to read to complete the next match, or the number of all events."""
+        if self.ends is None:
+            return self.n
+        at = int(np.searchsorted(self.ends, n_read))
+        return int(self.ends[at]) + 1 if at < len(self.ends) else self.n
+
+    def walk_to(self, k: int) -> Walk:
+        """Return a new walk that begins before event ``k``, if possible where no partial match is live."""
+        begin, program = max(0, k - LOOK_BACK), self.program
+        if isinstance(program, SearchedRows):
+            begin = begin if k >= LOOK_AHEAD else 0
+            rows = RowTrace(program, self._part, begin, MOST_FOLLOWED)
+            return Walk(self, rows, begin, self.n, 0, 0 if begin == 0 else self.n)
+        whole_from = 0 if begin == 0 else self.n
+        if isinstance(program, SequenceProgram):
+            stop = min(self.n, begin + LOOK_AHEAD)
+            # An absence at the end of a match may read later events.
+            sequence = SequenceTrace(program, self.part(begin, min(self.n, stop + LOOK_BACK)), MOST_FOLLOWED)
+            return Walk(self, sequence, begin, stop, begin, min(whole_from, begin + sequence.first_whole()))
+        if self.ends is not None:
+            n_before = int(np.searchsorted(self.ends, k))  # a match that ends at k began before
+            if n_before and self.ends[n_before - 1] + 1 >= begin:
+                begin = whole_from = int(self.ends[n_before - 1]) + 1
+        low, stop = max(0, begin - rows_looked_back(program.query)), min(self.n, begin + LOOK_AHEAD)
+        return Walk(
+            self, RegexTrace(program, self.part(low, stop), begin - low), begin, stop, low, whole_from
+        )
+
+    def part(self, low: int, high: int) -> Events:
+        """Return the events from ``low`` to before ``high`` as a stream of their own."""
         events = self.events
-        before = self._live(k)
-        completed = self.partials.read(k)[0].tolist()
-        after = self._live(k)
-        began = [k] if k in after or completed == [k] else []
-        advanced = [start for start in (*after, *completed) if start in before]
-        ended = [start for start in before if start not in after and start not in completed]
-        newest = int(events.by_partition[self.rank[k] - 1]) if before else k  # before this event
-        kinds = {
-            "began": [(start, k, after.get(start, self.done)) for start in began],
-            "advanced": [(start, k, after.get(start, self.done)) for start in advanced],
-            "ended": [(start, newest, before[start]) for start in ended],
-            "live": [(start, k, state) for start, state in after.items()],
-            "completed": [(start, k, self.done) for start in completed],
-        }
-        states = tuple(sorted(Counter(after.values()).items()))
-        n_elsewhere = self.partials.n_live - len(after)
-        return _moment(
-            k,
-            self.rows,
-            kinds,
-            lambda partial_match: partial_match[:2],
-            self._partial,
-            states=states,
-            n_elsewhere=n_elsewhere,
-        )
-
-    def _live(self, k: int) -> dict[int, str]:
-        """Return the states of the live partial matches in the partition of event ``k``, by their starts."""
-        starts, masks = self.partials.live(int(self.events.partition_of_event[k]))
-        return {start: self._state(mask) for start, mask in zip(starts.tolist(), masks.tolist(), strict=True)}
-
-    def _state(self, mask: int) -> str:
-        if mask not in self._state_of_mask:
-            self._state_of_mask[mask] = names_of_mask(self.names, mask)
-        return self._state_of_mask[mask]
-
-    def _partial(self, one: tuple[int, int, str], label: dict[int, Any]) -> PartialMatch:
-        start, newest, state = one
-        n = int(self.rank[newest] - self.rank[start]) + 1
-        return PartialMatch(state, label[start], label[newest], n, (start, newest))
-
-
-# --- sequences
-
-
-class _SequenceMoments:
-    """The moments of a sequence."""
-
-    def __init__(self, program: SequenceProgram, rows: _RowLabels, events: Events, most_live: int):
-        self.program, self.rows, self.events, self.most_live = program, rows, events, most_live
-        self.partials = SequencePartials(program, events, most_live)
-        self.reporter = None if program.query.after_match[0] == "none" else Reporter(program)
-        self.variables = [
-            [component.variable for component in bound.branch.components] for bound in program.branches
-        ]
-
-    def read(self, k: int) -> Moment:
-        """Return the moment of event ``k``, the next one."""
-        places = self.partials.places
-        j = int(places.place_of_position[k])
-        change = self.partials.read(j)
-        if self.partials.n_left_out:
-            raise ResultTooLargeError(
-                f"step: at {row_text(self.rows.labels([k])[k])}, more than most_live={self.most_live:,} "
-                "partial matches are live. Narrow the window, use strategy='next', step through fewer rows, "
-                "or give a larger most_live"
-            )
-        completed = self._report(change.completed)
-        live = self.partials.live(j)
-        kinds = {"began": change.began, "advanced": change.advanced, "ended": change.ended, "live": live}
-        kinds["completed"] = completed
-        states = Counter(self.variables[b][partial_match.components[-1]] for b, partial_match in live)
-        return _moment(
-            k, self.rows, kinds, self._positions, self._partial,
-            n_elsewhere=self.partials.n_live - len(live), n_left_out=len(change.completed) - len(completed),
-            states=tuple(sorted(states.items())),
-        )  # fmt: skip
-
-    def _report(self, completed: list[Branched]) -> list[Branched]:
-        """Return the matches that ``after_match`` reports, in canonical order."""
-        if not completed:
-            return []
-        places = self.partials.places
-        block = block_of(completed, places.position_of_place)
-        if self.reporter is not None:
-            block = self.reporter.reported(block, self.events.partition_of_event[block.last])
-        reported = []
-        for m, branch in enumerate(block.branch_of_match.tolist()):
-            items = slice(block.first_item_of_match[m], block.first_item_of_match[m + 1])
-            path = places.place_of_position[block.event_of_item[items]].tolist()
-            reported.append((branch, Partial(tuple(path), tuple(block.component_of_item[items].tolist()))))
-        return reported
-
-    def _positions(self, one: Branched) -> tuple[int, ...]:
-        return tuple(self.partials.places.position_of_place[list(one[1].path)].tolist())
-
-    def _partial(self, one: Branched, label: dict[int, Any]) -> PartialMatch:
-        names, positions = self.variables[one[0]], self._positions(one)
-        events = tuple(
-            (names[c], label[position]) for c, position in zip(one[1].components, positions, strict=True)
-        )
-        return PartialMatch(events[-1][0], events[0][1], events[-1][1], len(positions), positions, events)
+        rows = slice(low, high) if self.positions is None else self.positions[low:high]
+        partition = events.partition_of_event[rows]
+        codes, new_codes = np.unique(partition, return_inverse=True)
+        columns = {name: column.take(rows) for name, column in events.columns.items()}
+        return Events(len(partition), columns, new_codes.astype(np.int32), len(codes))

@@ -8,10 +8,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from cepkit.compile.match_recognize.automaton import ACCEPT as MATCH
-from cepkit.compile.match_recognize.automaton import build_row_automaton
 from cepkit.compile.match_recognize.values import compile_value
-from cepkit.engines.match_recognize.bound import BoundRowQuery
+from cepkit.compile.shared.row_automaton import ACCEPT as MATCH
+from cepkit.compile.shared.row_automaton import build_row_automaton
+from cepkit.engines.match_recognize.bound import BoundRowQuery, RowPartition, SearchedRows, all_row_matches
 from cepkit.engines.match_recognize.matching import (
     MatchHistory,
     Needs,
@@ -19,14 +19,14 @@ from cepkit.engines.match_recognize.matching import (
     find_row_matches,
     history_needs,
 )
-from cepkit.engines.match_recognize.row_match_set import RowPartition, SearchedRows, all_row_matches
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import DURATION, TIME, ColumnType
-from cepkit.insight.funnel import BranchFunnel, ConditionCount, funnel_of_rows
+from cepkit.insight.funnel import BranchFunnel, ConditionCount, beginnings, funnel_of_rows
 from cepkit.insight.why_not import cell
+from cepkit.language import row_patterns as pt
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import format_duration
-from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.printing import print_row_pattern, print_sql, sql_variable
 from cepkit.progress import checkpoint
 
@@ -83,7 +83,6 @@ class RowReader:
         self._trial.start, self._trial.number = start, number
 
     def beginning(self) -> list[Way]:
-        """Return the only way without rows."""
         return [Way(self.program.automaton.start, self._history.start)]
 
     def advance(self, ways: list[Way], row: int, allowed: Collection[str] | None = None) -> Advance:
@@ -207,7 +206,6 @@ def value_text(value: object, kind: ColumnType) -> str:
 
 
 def needs_of(bound: BoundRowQuery, variable: str, condition: ex.Expression) -> Needs:
-    """Return what a condition of a variable needs to know of the rows before."""
     return history_needs({variable: condition}, bound.members)
 
 
@@ -220,47 +218,6 @@ def is_row_local(bound: BoundRowQuery, variable: str, condition: ex.Expression) 
 # Count the rows from which each beginning of a row pattern matches.
 
 
-@dataclass(frozen=True, slots=True)
-class RowBeginning:
-    """The pattern cut off after a step: ``whole`` with all parts, and ``step`` with the newest ones."""
-
-    whole: rp.RowPattern
-    step: rp.RowPattern
-
-
-def row_beginnings(pattern: rp.RowPattern, most: int | None = None) -> list[RowBeginning]:
-    """Return the beginnings of a row pattern, the shortest first.
-
-    A beginning that may match no row has no step of its own; the next step has its parts, too. ``most``
-    limits the number of beginnings; the shortest ones and the whole pattern remain.
-    """
-    parts = pattern.parts if isinstance(pattern, rp.Concatenation) else (pattern,)
-    ends = [i for i in range(1, len(parts)) if not all(map(may_match_no_row, parts[:i]))]
-    ends = [*(ends if most is None else ends[: most - 1]), len(parts)]
-    return [
-        RowBeginning(_together(parts[:end]), _together(parts[begin:end]))
-        for begin, end in zip([0, *ends[:-1]], ends, strict=True)
-    ]
-
-
-def _together(parts: tuple[rp.RowPattern, ...]) -> rp.RowPattern:
-    return parts[0] if len(parts) == 1 else rp.Concatenation(parts)
-
-
-def may_match_no_row(pattern: rp.RowPattern) -> bool:
-    """Return whether a pattern has an empty match."""
-    match pattern:
-        case rp.RowVariable():
-            return False
-        case rp.NoRow() | rp.Anchor():
-            return True
-        case rp.Alternation(options=options):
-            return any(map(may_match_no_row, options))
-        case rp.Quantified(body=body, low=low):
-            return low == 0 or may_match_no_row(body)
-    return all(map(may_match_no_row, pattern.children()))
-
-
 def count_row_funnel(
     searched: SearchedRows,
     n_matches: int | None = None,
@@ -270,14 +227,14 @@ def count_row_funnel(
 ) -> tuple[BranchFunnel, ...]:
     """Count the rows from which each beginning of the pattern matches, at most ``most_steps`` beginnings."""
     steps = []
-    for beginning in row_beginnings(searched.bound.query.pattern, most_steps):
-        alone = _conditions(searched, beginning.step) if with_conditions else (None, ())
-        steps.append((print_row_pattern(beginning.step), _count(searched, beginning.whole), *alone))
+    for beginning, step in beginnings(searched.bound.query.pattern, most_steps):
+        alone = _conditions(searched, step) if with_conditions else (None, ())
+        steps.append((print_row_pattern(step), _count(searched, beginning), *alone))
     reported = all_row_matches(searched)[1] if n_matches is None else n_matches
     return funnel_of_rows(searched.events.n_events, steps, reported)
 
 
-def _count(searched: SearchedRows, pattern: rp.RowPattern) -> int:
+def _count(searched: SearchedRows, pattern: pt.Pattern) -> int:
     """Return the number of rows from which a pattern matches."""
     program = replace(
         searched.bound.program,
@@ -295,10 +252,10 @@ def _count(searched: SearchedRows, pattern: rp.RowPattern) -> int:
     return total
 
 
-def _conditions(searched: SearchedRows, step: rp.RowPattern) -> tuple[int | None, tuple[ConditionCount, ...]]:
+def _conditions(searched: SearchedRows, step: pt.Pattern) -> tuple[int | None, tuple[ConditionCount, ...]]:
     """Return how many rows satisfy the only variable of a step, and the counts of its conditions."""
     define = dict(searched.bound.query.define)
-    names = list(dict.fromkeys(variable.name for variable in rp.row_variables(step)))
+    names = list(dict.fromkeys(variable.name for variable in pt.variables(step)))
     counts: list[ConditionCount] = []
     n_alone: int | None = None
     for name in names:

@@ -11,10 +11,9 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.compile.match_recognize.values import ColumnScope, column_of
-from cepkit.engines.match_recognize.bound import result_schema, scope_of_result
+from cepkit.engines.match_recognize.bound import RowPartition, SearchedRows, scope_of_result
 from cepkit.engines.match_recognize.matching import RowMatch, next_start
-from cepkit.engines.match_recognize.output import output_rows
-from cepkit.engines.match_recognize.row_match_set import RowPartition, SearchedRows
+from cepkit.engines.match_recognize.measuring import output_rows
 from cepkit.events import Source
 from cepkit.insight.row_pattern_reading import Advance, RowReader, Way, value_text
 from cepkit.insight.why_not import RowsExplainer, RowsRead, WhyNot, named_positions
@@ -53,8 +52,7 @@ def dropped_rows(
     output = list(output_rows(bound.program, bound.measures, shown, part.columns, part.n_rows, [match]))
     if not isinstance(whole, SelectedRows) or whole.where is None:
         return [], len(output)
-    order_by = [key.column for key in query.keys]
-    schema = result_schema(clause, bound.schema, bound.measures, query.partition_by, order_by)
+    schema = bound.result_schema()
     scope = scope_of_result(whole, schema, dict(query.params), list(bound.schema))
     names = [name for name, _ in clause.measures]
     read = {column_of(node.name, schema) for node in whole.where.walk() if isinstance(node, ex.Attribute)}
@@ -128,16 +126,13 @@ class RowExplainer(RowsExplainer):
         self.searched, self.bound = searched, searched.bound
 
     def again(self, named: Mapping[int, str | None]) -> RowExplainer:
-        """Return the same for other rows."""
         return RowExplainer(self.searched, self.source, named)
 
     def enter(self, partition: int) -> np.ndarray:
-        """Prepare to read a partition, and return the positions of its rows."""
         self.part = self.searched.partition(partition)
         return self.part.positions
 
     def answer(self, read: RowsRead) -> WhyNot:
-        """Read the rows, and return the explanation."""
         self.found = self.searched.matches(self.part.code)
         n_before = sum(match.start < read.low for match in self.found)
         self.reader = RowReader(self.bound, self.part, read.low, n_before + 1, every_way=True)

@@ -229,7 +229,6 @@ class RowsRead:
         return len(self.taken)
 
     def stop(self, kind: str, reason: str) -> None:
-        """Add a reason that stops the reading."""
         self.kinds.append(kind)
         self.reasons.append(reason)
 
@@ -246,7 +245,6 @@ class RowsExplainer(ABC):
         self.positions, self._partition_by = list(self.named), partition_by
 
     def explain(self) -> WhyNot:
-        """Return the explanation."""
         if strays := self._strays():
             return strays
         self.of_partition = self.enter(int(self.events.partition_of_event[self.positions[0]]))
@@ -277,7 +275,6 @@ class RowsExplainer(ABC):
         return row_text(self.source.index_labels(self.events.rows(np.array([position])))[0])
 
     def row(self, k: int) -> str:
-        """Return a row of the partition in words."""
         return self.label(int(self.of_partition[k]))
 
     def rows(self, low: int, high: int) -> str:
@@ -286,7 +283,6 @@ class RowsExplainer(ABC):
         return first if low == high else f"rows {first.removeprefix('row ')} to {last.removeprefix('row ')}"
 
     def stopped(self, read: RowsRead, more: Sequence[str] = ()) -> WhyNot:
-        """Return the explanation for a reading that stops."""
         head = f"no match: {self.rows(read.low, read.high)}"
         if read.reached > read.high - read.low:
             head += "; a partial match"
@@ -298,12 +294,10 @@ class RowsExplainer(ABC):
         return self.refusal(head, read, more)
 
     def refusal(self, head: str, read: RowsRead, more: Sequence[str] = ()) -> WhyNot:
-        """Return the explanation for rows that are no match."""
         table = self.table(self.names_of_taken(read), read.reached, read.reasons)
         return WhyNot(head, tuple(read.reasons), tuple(read.kinds), tuple(more), False, None, table)
 
     def table(self, variables: Sequence[str], reached: int, reasons: Iterable[str]) -> pd.DataFrame:
-        """Return the table of the explanation."""
         n = len(self.positions)
         labels = self.source.index_labels(self.events.rows(np.array(self.positions, np.int64)))
         return reading_table(labels, [*variables, *[None] * n][:n], reached, reasons)

@@ -8,20 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.regex.automaton import ANY
 from cepkit.compile.regex.program import Program, compile_regex
+from cepkit.compile.shared.row_automaton import ANY
 from cepkit.engines.regex import label_rows
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError
 from cepkit.events import Events, Source
 from cepkit.insight.funnels import looks_at_match, row_query
-from cepkit.insight.moments import names_of_mask
-from cepkit.insight.partial_matches import RegexPartials, rows_looked_back
-from cepkit.insight.stepping import RegexWalk, Stepping
+from cepkit.insight.moments import Stepping, Walk
+from cepkit.insight.trace import RegexTrace, names_of_mask, rows_looked_back
 from cepkit.insight.why_not import RowsExplainer, RowsRead, WhyNot, cell, named_positions
 from cepkit.language.expressions import trees as ex
-from cepkit.language.regex.construction import parse_pattern
-from cepkit.language.regex.patterns import Variable, variables
+from cepkit.language.regex.query import parse_pattern
+from cepkit.language.row_patterns import Variable, variables
 from cepkit.language.sequences.printing import duration_text
 
 # The conditions that fail when a partial match of a regex reads a row, and the values they compare.
@@ -62,10 +61,10 @@ def _holds(
     query = replace(program.query, pattern=pattern, define=define, measures=None, within=None, sources=())
     low = max(0, start - rows_looked_back(query))
     try:
-        partials = RegexPartials(compile_regex(query, program.schema), stepping.part(low, k + 1), start - low)
+        trace = RegexTrace(compile_regex(query, program.schema), stepping.part(low, k + 1), start - low)
     except (CepError, KeyError):  # a condition that cannot run alone is assumed to hold
         return True
-    _, last = partials.read(start - low, k + 1 - low)
+    _, last = trace.advance(start - low, k + 1 - low)
     return bool(len(last)) and int(last[-1]) == k - low
 
 
@@ -137,6 +136,7 @@ def explain_regex_rows(
     in time O(rows squared). Each condition that may have failed runs as a query of its own.
 
     """
+    program.query.refuse_skips("why_not")
     names = tuple(dict.fromkeys(variable.name for variable in variables(program.query.pattern)))
     named = named_positions(source, events, rows, names)
     return _Explainer(program, source, events, find, named).explain()
@@ -152,11 +152,9 @@ class _Explainer(RowsExplainer):
         self.program, self.find, self.names = program, find, program.automaton.names
 
     def again(self, named: Mapping[int, str | None]) -> _Explainer:
-        """Return the same for other rows."""
         return _Explainer(self.program, self.source, self.events, self.find, named)
 
     def enter(self, partition: int) -> np.ndarray:
-        """Prepare to read a partition, and return the positions of its rows."""
         self.stepping = Stepping(self.program, self.events, partition)
         return np.flatnonzero(self.events.partition_of_event == partition)
 
@@ -168,7 +166,6 @@ class _Explainer(RowsExplainer):
         return one if len(self.positions) == 1 else many
 
     def answer(self, read: RowsRead) -> WhyNot:
-        """Read the rows, and return the explanation."""
         self._read(read)
         if not read.kinds:
             return self._explain_match(read, self.rows(read.low, read.high))
@@ -181,12 +178,11 @@ class _Explainer(RowsExplainer):
         low, automaton = read.low, self.program.automaton
         front = max(0, low - rows_looked_back(self.program.query))
         part = self.stepping.part(front, read.high + 1)
-        partials = RegexPartials(self.program, part, low - front, reports=False)
+        trace = RegexTrace(self.program, part, low - front, reports=False)
         wanted = automaton.first
         for k in range(low, read.high + 1):
-            partials.read(k - front)
-            starts, masks = partials.live()
-            reached = int(masks[0]) if len(starts) and starts[0] == low - front else 0
+            trace.advance(k - front, k - front + 1)
+            reached = next((span.where for span in trace.live() if span.first == low - front), 0)
             name = self.named[int(self.of_partition[k])]
             meant = automaton.mask_of_name(name) if name is not None else -1
             mask = wanted & reached & meant
@@ -270,7 +266,6 @@ class _Explainer(RowsExplainer):
         return int(np.searchsorted(self.of_partition, position))
 
     def _spelled(self, found: MatchSet, number: int) -> list[str]:
-        """Return the variable of every row of a match."""
         positions = label_rows(self.program, found.take(np.array([number])))
         return ["any" if self.names[p] == ANY else self.names[p] for p in positions.tolist()]
 
@@ -315,7 +310,6 @@ class Fate:
 
     @property
     def is_match(self) -> bool:
-        """Whether it becomes a match."""
         return self.rival == self.start
 
 
@@ -324,11 +318,11 @@ def fates_at(stepping: Stepping, k: int) -> tuple[list[Fate], bool]:
     walk, follow = stepping.walk_to(k), stepping.program.automaton.follow_of_mask
     for passed in range(walk.begin, k):
         walk.after(passed)
-    before = _partials(walk)
+    before = _masks(walk)
     waiting, taken, fates = list(before), dict.fromkeys(before, 0), []
     for j in range(k, walk.stop):
         completed = walk.after(j).completed
-        after = _partials(walk)
+        after = _masks(walk)
         if j == k:
             taken |= {start: after.get(start, 0) for start in waiting}
         for start in waiting:
@@ -347,9 +341,8 @@ def fates_at(stepping: Stepping, k: int) -> tuple[list[Fate], bool]:
     return fates, walk.is_whole
 
 
-def _partials(walk: RegexWalk) -> dict[int, int]:
-    """Return the position masks of the live partial matches by their starts."""
-    return dict(zip(*(array.tolist() for array in walk.partials()), strict=True))
+def _masks(walk: Walk) -> dict[int, int]:
+    return {events[0]: span.where for events, span in zip(walk.partials(), walk.trace.live(), strict=True)}
 
 
 def fate_text(
@@ -393,7 +386,7 @@ def predicates_at(program: Program, stepping: Stepping, k: int) -> list[tuple[st
             continue
         query = row_query(program.query, name, defined.get(name))
         low = max(0, k - rows_looked_back(query))
-        partials = RegexPartials(compile_regex(query, program.schema), stepping.part(low, k + 1), k - low)
-        _, last = partials.read(k - low)
+        trace = RegexTrace(compile_regex(query, program.schema), stepping.part(low, k + 1), k - low)
+        _, last = trace.advance(k - low, k + 1 - low)
         predicates.append((name, str(defined.get(name, f"column {name}")), bool(len(last))))
     return predicates

@@ -7,7 +7,7 @@ these events and the events around them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import MatchBlock, SequenceSet
 from cepkit.insight.partial_matches import Extender, Obstacle, Partial
+from cepkit.language.sequences.checks import ONCE
 from cepkit.progress import checkpoint
 
 MOST_STEPS = 20_000  # partial readings per branch
@@ -84,7 +85,6 @@ class _Reader:
     # --- readings
 
     def best(self) -> EventReading:
-        """Return the best reading of all events."""
         if strays := self._strays():
             return self._without(strays)
         fits = [[c for c in range(self.n) if self._fits(c, place)] for place in self.wanted]
@@ -295,46 +295,79 @@ class _Reader:
 class Outcome:
     """Whether events that fulfil the query are a reported match."""
 
+    reading: EventReading
     # Number of the match; None if the after-match policy leaves it out, or if the number is unknown.
     number: int | None = None
     taker: MatchBlock | None = None  # the match that leaves the events out
+    is_longer: bool = False  # whether it begins with them and has more
 
 
 def outcome_of(
-    program: SequenceProgram, found: SequenceSet, reading: EventReading, places: Places
+    program: SequenceProgram,
+    found: SequenceSet,
+    reading: EventReading,
+    places: Places,
+    variable_of: Mapping[int, str],
 ) -> Outcome:
     """Return the number of the match ``reading``, or the match that leaves it out.
 
-    ``found`` are all matches, before the after-match policy.
+    ``found`` are all matches, before the after-match policy. A reported match may divide the events among
+    the variables in another way, if it gives the events of ``variable_of`` their variables.
 
     """
     position = places.position_of_place[list(reading.places)]
     reported = report_matches(program, found)
-    number = _number(reported, position, reading)
-    if number is not None or program.query.after_match[0] == "none":
-        return Outcome(number)
-    return Outcome(None, _taker(program, found, reported, position, reading))
+    n_before, block = _numbered(reported, int(position[-1]))
+    same = [(m, read) for m, read in _readings(block, position, reading) if _has(program, read, variable_of)]
+    if same:
+        m, read = min(same, key=lambda number_and_reading: number_and_reading[1] != reading)
+        return Outcome(read, n_before + m)
+    if not program.query.selects:
+        return Outcome(reading)
+    if program.query.ends_greedily and (longer := _longer(found, position)) is not None:
+        return Outcome(reading, None, longer, is_longer=True)
+    return Outcome(reading, None, _taker(program, found, reported, position, reading))
 
 
-def _number(found: SequenceSet, position: np.ndarray, reading: EventReading) -> int | None:
+def _numbered(found: SequenceSet, last: int) -> tuple[int, MatchBlock]:
+    """Return the matches that end at ``last``, unless they are too many, and the number of earlier ones."""
     ends, counts = found.ends()
-    at = int(np.searchsorted(ends, position[-1]))
-    if at == len(ends) or ends[at] != position[-1] or int(counts[at]) > _MOST_NUMBERED:
-        return None
-    block = found.ending(int(position[-1]), int(position[-1]) + 1)
-    same = _same(block, position, reading)
-    return None if same is None else sum(int(count) for count in counts[:at]) + same
+    at = int(np.searchsorted(ends, last))
+    is_few = at < len(ends) and int(counts[at]) <= _MOST_NUMBERED
+    return sum(int(count) for count in counts[:at]), found.ending(last, last + 1 if is_few else last)
 
 
-def _same(block: MatchBlock, position: np.ndarray, reading: EventReading) -> int | None:
-    n_items = np.diff(block.first_item_of_match)
-    for m in np.flatnonzero((n_items == len(position)) & (block.branch_of_match == reading.branch)):
+def _readings(
+    block: MatchBlock, position: np.ndarray, reading: EventReading
+) -> Iterator[tuple[int, EventReading]]:
+    """Yield the matches with these events, each with its number in the block."""
+    for m in np.flatnonzero(np.diff(block.first_item_of_match) == len(position)).tolist():
         items = slice(block.first_item_of_match[m], block.first_item_of_match[m + 1])
-        if (block.event_of_item[items] == position).all() and (
-            block.component_of_item[items] == np.array(reading.components)
-        ).all():
-            return int(m)
-    return None
+        if (block.event_of_item[items] == position).all():
+            components = tuple(block.component_of_item[items].tolist())
+            yield m, replace(reading, branch=int(block.branch_of_match[m]), components=components)
+
+
+def _has(program: SequenceProgram, reading: EventReading, variable_of: Mapping[int, str]) -> bool:
+    """Return whether the events have the variables that the user names."""
+    components = program.branches[reading.branch].branch.components
+    return all(
+        variable_of.get(place, components[c].variable) == components[c].variable
+        for place, c in zip(reading.places, reading.components, strict=True)
+    )
+
+
+def _longer(found: SequenceSet, position: np.ndarray) -> MatchBlock | None:
+    """Return the longest match that begins with the events at ``position`` and has more; None without any."""
+    block = found.ending(int(position[-1]) + 1, found.events.n_events)
+    longest = None
+    for m in np.flatnonzero(block.first == position[0]).tolist():
+        match = block.take(np.array([m]))
+        if np.array_equal(match.event_of_item[: len(position)], position) and (
+            longest is None or match.n_items > longest.n_items
+        ):
+            longest = match
+    return longest
 
 
 def _taker(program, found: SequenceSet, reported: SequenceSet, position: np.ndarray, reading) -> MatchBlock:
@@ -348,6 +381,9 @@ def _taker(program, found: SequenceSet, reported: SequenceSet, position: np.ndar
         takes = block.first == position[0]
     elif policy == "past_last":
         takes = block.last >= position[0]
+    elif policy in ONCE:
+        shared = np.isin(block.event_of_item, position)
+        takes = np.bincount(block.match_of_item[shared], minlength=len(block)) > 0
     else:
         has_variable = variables_of_items(program, block) == program.query.variables.index(variable)
         horizon = np.full(len(block), -1)

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.sequences.program import ALL, EACH, EARLIER, LAST, PREVIOUS, SequenceProgram
-from cepkit.compile.shared.bound_query import Derived, Prepared, Term
-from cepkit.engines.measures.reducing import similarity
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.functions import values_of
+from cepkit.compile.shared.terms import Computed, Exact
+from cepkit.engines.measures.sequence_measures import value_on_path
 from cepkit.engines.shared.places import Places
-from cepkit.engines.shared.python_kernels import Seen
 from cepkit.engines.shared.sequence_set import SequenceSet
-from cepkit.events import (
-    BOOLEAN,
-    DURATION,
-    NULL_CODE,
-    NULL_INTEGER,
-    TEXT,
-    TIME,
-    Events,
-    Source,
-    shared_categories,
-)
+from cepkit.events import TIME, Events, Source
 from cepkit.insight.funnels import conditions_alone
-from cepkit.insight.partial_matches import Obstacle
+from cepkit.insight.partial_matches import Extender, Obstacle, Partial
 from cepkit.insight.why_not import WhyNot, named_positions, reading_table, row_text
 from cepkit.insight.why_not_sequences import (
+    MOST_FILLERS,
     EventReading,
     Outcome,
     outcome_of,
@@ -40,9 +32,9 @@ from cepkit.language.expressions.durations import format_duration
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
 from cepkit.language.expressions.trees import with_parts
 from cepkit.language.sequences.printing import duration_text, type_text
+from cepkit.progress import checkpoint
 
 _SHOWN_FILLERS = 3
-_INDEX = {None: EACH, ex.CURRENT: EACH, ex.BEFORE: PREVIOUS, ex.LAST: LAST}
 
 
 class Words:
@@ -71,7 +63,6 @@ class Words:
         return row_text(self.source.index_labels(self._rows([place]))[0])
 
     def rows(self, places: Sequence[int]) -> str:
-        """Return the labels of several events."""
         return ", ".join(self.row(place) for place in places)
 
     def time(self, place: int) -> str:
@@ -97,7 +88,15 @@ class Words:
         return f"{self.row(place)} ({time})" if time else self.row(place)
 
     def _value(self, column: str, place: int) -> Any:
-        if derived := self.program.derived.get(column):
+        derived = self.program.derived.get(column)
+        if isinstance(derived, Computed):
+            values = self.places.events.columns[column].take(self.places.position_of_place[[place]])
+            [value] = values_of(values)
+            is_time = values.type.kind == TIME and value is not None
+            return pd.Timestamp(value, unit=values.type.unit) if is_time else value
+        if isinstance(derived, Exact):
+            column = derived.column
+        elif derived is not None:
             items = self.source.arrow(derived.column, self._rows([place]))[0].as_py()
             within = items is not None and -len(items) <= derived.index < len(items)
             return items[derived.index] if within else None
@@ -107,6 +106,17 @@ class Words:
         """Return the variable of a component, with its type if it has one: ``Cancel x``."""
         component = self.components[c]
         return _type_and_name(component.variable, component.event_type)
+
+    def kind(self, c: int) -> str:
+        """Return the type of a component, or its variable if it takes any type."""
+        component = self.components[c]
+        return component.variable if component.event_type is None else type_text(component.event_type)
+
+    def moment(self, place: int) -> str:
+        return self.time(place) or self.row(place)
+
+    def within(self) -> str:
+        return "" if self.query.within is None else f" within {duration_text(self.query.within)}"
 
     # --- the reading
 
@@ -133,7 +143,6 @@ class Words:
     # --- what stops
 
     def reason(self, obstacle: Obstacle) -> str:
-        """Return an obstacle in words."""
         return getattr(self, f"_{obstacle.kind}")(obstacle)
 
     def _type(self, o: Obstacle) -> str:
@@ -160,10 +169,23 @@ class Words:
 
     def _alone(self, o: Obstacle) -> str:
         condition = conditions_alone(self.bound, o.component)[o.number]
-        return f"{self.row(o.places[0])}: {self._with_truth(condition.expression, o.seen)}"
+        if condition.conjunct >= len(self.query.where):
+            return self._undecided(o.places[0])
+        return f"{self.row(o.places[0])}: {self._with_truth(condition.expression, o)}"
 
     def _condition(self, o: Obstacle) -> str:
-        return self._with_truth(self.bound.conditions[o.number].condition.expression, o.seen)
+        condition = self.bound.conditions[o.number].condition
+        if condition.conjunct >= len(self.query.where):
+            return self._undecided(o.partial.path[0])
+        return self._with_truth(condition.expression, o)
+
+    def _undecided(self, place: int) -> str:
+        absent = self.bound.branch.absences[-1].variable
+        wait = f"{duration_text(self.query.within)} after {self.row(place)} ({self.time(place)})"
+        return (
+            f"whether {absent} is absent is decided {wait}, which is later than the data are complete; "
+            "complete_until='end' says that no event follows"
+        )
 
     def _partition(self, o: Obstacle) -> str:
         first, second = o.places
@@ -291,125 +313,21 @@ class Words:
 
     # --- conditions with their values
 
-    def _with_truth(self, expression: ex.Expression, seen: Seen) -> str:
-        values = str(self._with_values(expression, seen))
-        truth = {True: "true", False: "false", None: "null"}[seen.truth]
-        return f"{expression}: {values} is {truth}"
-
-    def _with_values(self, expression: ex.Expression, seen: Seen) -> ex.Expression:
-        params = dict(self.query.params)
+    def _with_truth(self, expression: ex.Expression, o: Obstacle) -> str:
+        truth = {True: "true", False: "false", None: "null"}[o.truth]
+        path = self.places.position_of_place[list(o.partial.path)]
+        place = self.program, self.places.events, self.read.branch, path, np.array(o.partial.components)
 
         def value(node: ex.Expression) -> ex.Expression:
-            match node:
-                case ex.Aggregate():
-                    return self._aggregate(node, seen)
-                case ex.Parameter(name=name):
-                    return _literal(params[name])
-                case ex.Call(function=name) if name in VECTOR_FUNCTIONS:
-                    return self._similarity(node, seen)
-                case ex.Subscript(operand=ex.Reference() as reference, index=index):
-                    return self._element(node, reference, seen, index)
-                case ex.Reference(name=str()):
-                    return self._element(node, node, seen)
+            if isinstance(node, ex.Parameter):
+                return _literal(dict(self.query.params)[node.name])
+            is_vector = isinstance(node, ex.Call) and node.function in VECTOR_FUNCTIONS  # too long to show
+            is_item = isinstance(node, ex.Subscript) and isinstance(node.operand, ex.Reference)
+            if is_vector or is_item or isinstance(node, ex.Aggregate | ex.Reference):
+                return _literal(value_on_path(*place, node, self.source))
             return node
 
-        return _replace_parts(expression, value)
-
-    def _element(self, node, reference: ex.Reference, seen: Seen, item: int | None = None) -> ex.Expression:
-        which = self._which(reference)
-        for leaf in seen.place_of:
-            column = leaf.data[2]
-            derived = self.program.derived.get(column)
-            name = (derived.column, derived.index) if isinstance(derived, Derived) else (column, None)
-            if leaf.data[:2] == (reference.variable, which) and name == (reference.name, item):
-                return _literal(self._value(column, seen.place_of[leaf]))
-        return ex.Literal(None) if isinstance(which, int) else node
-
-    def _which(self, reference: ex.Reference) -> Any:
-        """Return which event of its variable a reference means, in the words of the program's terms."""
-        which = _INDEX.get(reference.index, reference.index)
-        is_single = reference.variable not in self.query.group_variables
-        return EACH if is_single and (which == LAST or which == 1) else which
-
-    def _similarity(self, e: ex.Call, seen: Seen) -> ex.Expression:
-        """Return the value of a function of two arrays, since arrays are too long to show."""
-        sides = []
-        for argument in e.arguments:
-            wanted = (argument.variable, self._which(argument))
-            prepared = Prepared(argument.name, e.function)
-            leaves = (leaf for leaf in seen.place_of if leaf.data[:2] == wanted)
-            leaf = next(
-                (
-                    candidate
-                    for candidate in leaves
-                    if self.program.derived.get(candidate.data[2]) == prepared
-                ),
-                None,
-            )
-            if leaf is None:
-                return ex.Literal(None) if isinstance(wanted[1], int) else e
-            sides.append(self.places.inputs.columns[leaf.data[2]][[seen.place_of[leaf]]])
-        return _literal(similarity(e.function, *sides)[0])
-
-    def _aggregate(self, e: ex.Aggregate, seen: Seen) -> ex.Expression:
-        names = {"avg": ("sum", "count_of"), "delta": ("last", "first"), "count": ("count_of",)}
-        wanted = names.get(e.function, (e.function,))
-        if e.function == "avg" and self._group(e, "high", seen) is not None:
-            wanted = ("high", "low", "count_of")  # the halves of a sum of integers
-        if isinstance(e.operand, ex.Reference) and e.operand.name is None:
-            wanted = ("count",)
-        leaves = [self._group(e, name, seen) for name in wanted]
-        if None in leaves:
-            return e
-        values = [self._group_value(leaf, seen.value_of[leaf]) for leaf in leaves]
-        if None in values or (e.function == "avg" and values[-1] == 0):
-            return ex.Literal(None)
-        if e.function == "avg":
-            total = values[0] if len(values) == 2 else values[0] * 2**32 + values[1]
-            return _literal(total / values[-1])
-        return _literal(values[0] - values[1] if e.function == "delta" else values[0])
-
-    def _group(self, e: ex.Aggregate, name: str, seen: Seen) -> Term | None:
-        """Return the only aggregate that the expression can mean, or None if there are several."""
-        inside = [node for node in e.walk() if isinstance(node, ex.Reference)]
-        over = EARLIER if any(node.index == ex.ALL_BEFORE for node in inside) else ALL
-        columns = {node.name for node in inside} - {None}
-        half = name if name in ("high", "low") else None
-        name = "sum" if half else name
-        leaves = [
-            leaf
-            for leaf in seen.value_of
-            if leaf.data == (name, inside[0].variable, over)
-            and _half(leaf) == half
-            and {part.data[2] for part in leaf.walk() if part.op == "element"} == columns
-        ]
-        return leaves[0] if len(leaves) == 1 else None
-
-    def _group_value(self, leaf: Term, value: Any) -> Any:
-        value = value.item() if isinstance(value, np.generic) else value
-        if leaf.kind in (TEXT, BOOLEAN):
-            if value == NULL_CODE:
-                return None
-            return bool(value) if leaf.kind == BOOLEAN else self._text(leaf, value)
-        if value == NULL_INTEGER or value != value:
-            return None
-        if leaf.kind == TIME:
-            return pd.Timestamp(value, unit=leaf.unit or "ns")
-        if leaf.kind == DURATION:
-            return pd.Timedelta(value, unit=leaf.unit or "ns")
-        return value
-
-    def _text(self, leaf: Term, code: int) -> str:
-        column = next(part.data[2] for part in leaf.walk() if part.op == "element")
-        columns = self.places.events.columns
-        for group in self.program.text_groups:
-            if column in group:
-                names = sorted(group)
-                shared = shared_categories(
-                    [columns[name] for name in names], bool(group & self.program.ordered_text)
-                )
-                return shared[names.index(column)].categories[code]
-        return columns[column].categories[code]
+        return f"{expression}: {_replace_parts(expression, value)} is {truth}"
 
 
 def _replace_parts(
@@ -478,10 +396,10 @@ def explain_sequence_rows(
         place: name for place, name in zip(wanted, named.values(), strict=True) if name is not None
     }
     reading = read_events(places, wanted, variable_of)
-    words = Words(program, source, places, reading, variable_of)
     if not reading.obstacles:
-        outcome = outcome_of(program, run(program, events), reading, places)
-        return _matching(program, words, outcome)
+        outcome = outcome_of(program, run(program, events), reading, places, variable_of)
+        return _matching(program, Words(program, source, places, outcome.reading, variable_of), outcome)
+    words = Words(program, source, places, reading, variable_of)
     reasons = tuple(words.reason(obstacle) for obstacle in reading.obstacles)
     kinds = tuple(obstacle.kind for obstacle in reading.obstacles)
     head = f"no match: {words.reading()}"
@@ -502,10 +420,124 @@ def _matching(program: SequenceProgram, words: Words, found: Outcome) -> WhyNot:
     policy += f"({variable})" if variable else ""
     taker = words.rows(words.places.place_of_position[found.taker.event_of_item].tolist())
     reason = f"after_match={policy!r} leaves it out: the earlier match of {taker} is reported"
+    if found.is_longer:
+        reason = f"GREEDY leaves it out: the match of {taker} is longer"
     head = f"no match: {words.reading()} fulfils all conditions"
     return WhyNot(head, (reason,), ("after_match",), (), False, None, words.table((reason,)))
 
 
-def _half(leaf: Term) -> str | None:
-    """Return which half of its values an aggregate adds, or None if it adds whole values."""
-    return leaf.args[0].op if leaf.args and leaf.args[0].op in ("high", "low") else None
+# --- one event, told as a colleague would
+
+
+@dataclass(frozen=True, slots=True)
+class EventStory:
+    """What became of an event: the partial match that it belongs to, and why that one is no match."""
+
+    text: str
+    reached: tuple[tuple[int, str], ...]  # positions and variables of the partial match
+    end: int  # the position of the event where it ended
+    is_match: bool = False
+
+
+def tell_event(program: SequenceProgram, source: Source, events: Events, position: int) -> EventStory | None:
+    """Return the furthest partial match with an event in words; None if no component takes the event."""
+    places = Places(program, events)
+    j = int(places.place_of_position[position])
+    best: tuple[int, Partial, Extender, int] | None = None
+    for number, bound in enumerate(program.branches):
+        extender = Extender(places, bound)
+        for partial in _partials_with(extender, places, j):
+            furthest = _extended(extender, places, partial)
+            if best is None or len(furthest.path) > len(best[1].path):
+                best = number, furthest, extender, j
+    return _tell_first(program, source, places, j) if best is None else _tell(program, source, places, *best)
+
+
+def _tell_first(program: SequenceProgram, source: Source, places: Places, j: int) -> EventStory | None:
+    """Return the words for an event that a later component could take, without a beginning before it."""
+    for number, bound in enumerate(program.branches):
+        extender = Extender(places, bound)
+        for c in range(1, extender.n):
+            if extender.conditions.failing_alone(c, j) is None:
+                words = Words(program, source, places, EventReading(number, (j,), (c,), 1, ()), {})
+                head = f"{words.kind(c)} at {words.moment(j)}: no {words.kind(0)} before it{words.within()}."
+                position = int(places.position_of_place[j])
+                return EventStory(head, ((position, words.components[c].variable),), position)
+    return None
+
+
+def _partials_with(extender: Extender, places: Places, j: int) -> Iterator[Partial]:
+    """Yield partial matches that end with event ``j``: it begins one, or the nearest events before it do."""
+    if not extender.obstacles(Partial(), j, 0):
+        yield Partial().with_event(j, 0)
+    low = int(places.start_of_partition[j])
+    for start in range(j - 1, max(low, j - MOST_FILLERS) - 1, -1):
+        checkpoint()
+        if extender.obstacles(Partial(), start, 0):
+            continue
+        partial = Partial().with_event(start, 0)
+        for y in range(start + 1, j + 1):
+            c = _next_component(extender, partial, y)
+            if c is not None:
+                partial = partial.with_event(y, c)
+        if partial.path[-1] == j:
+            yield partial
+            return
+
+
+def _next_component(extender: Extender, partial: Partial, y: int) -> int | None:
+    last = partial.components[-1]
+    candidates = [last + 1] if last + 1 < extender.n else []
+    if extender.components[last].high != 1 and not extender.is_full(partial, last):
+        candidates.append(last)
+    return next((c for c in candidates if not extender.obstacles(partial, y, c)), None)
+
+
+def _extended(extender: Extender, places: Places, partial: Partial) -> Partial:
+    """Return the partial match with the next events that can continue it."""
+    end = int(places.time_end[partial.path[0]])
+    for y in range(partial.path[-1] + 1, min(end, partial.path[-1] + MOST_FILLERS)):
+        checkpoint()
+        if partial.components[-1] == extender.n - 1 and not extender.at_end(partial):
+            break
+        c = _next_component(extender, partial, y)
+        partial = partial if c is None else partial.with_event(y, c)
+    return partial
+
+
+def _tell(
+    program: SequenceProgram, source: Source, places: Places, number: int, partial: Partial,
+    extender: Extender, j: int,
+) -> EventStory:  # fmt: skip
+    reading = EventReading(number, partial.path, partial.components, len(partial.path), ())
+    words, query, last = Words(program, source, places, reading, {}), program.query, partial.components[-1]
+    position = places.position_of_place
+
+    kind, at = words.kind, words.moment
+    steps = [f"{kind(c)} at {at(y)}" for y, c in zip(partial.path, partial.components, strict=True)]
+    text = steps[0] + "".join(f", {step} followed" for step in steps[1:])
+    names = (words.components[c].variable for c in partial.components)
+    reached = tuple(zip(position[list(partial.path)].tolist(), names, strict=True))
+    obstacles = extender.at_end(partial)
+    if not obstacles:
+        return EventStory(f"{text}: all conditions hold.", reached, int(position[partial.path[-1]]), True)
+    start, stop = partial.path[-1] + 1, len(position)
+    missing = min(last + 1, extender.n - 1)
+    if last == extender.n - 1 and not any(o.kind == "few" for o in obstacles):
+        return EventStory(f"{text}; {words.reason(obstacles[0])}.", reached, int(position[partial.path[-1]]))
+    key = places.start_of_partition[partial.path[0]]
+    end = int(position[partial.path[-1]])
+    for y in range(start, min(stop, start + 50 * MOST_FILLERS)):
+        if places.start_of_partition[y] != key:
+            break
+        failing = extender.conditions.failing_alone(missing, y)
+        if failing is not None and (failing == 0 or words.components[missing].event_type is None):
+            continue  # of another type
+        why, end = extender.obstacles(partial, y, missing), int(position[y])
+        if y >= places.time_end[partial.path[0]] and query.within is not None:
+            over = f"no {kind(missing)} until {at(y)}, when the {duration_text(query.within)} was over"
+            return EventStory(f"{text}; {over}.", reached, end)
+        if why:
+            text += f"; {kind(missing)} at {at(y)} cannot follow: {words.reason(why[0])}."
+            return EventStory(text, reached, end)
+    return EventStory(f"{text}; no {kind(missing)} followed{words.within()}.", reached, end)

@@ -1,4 +1,4 @@
-"""Kernels that divide rows into groups of neighbours of a partition, such as sessions and runs."""
+"""Kernels that divide rows into groups such as sessions and runs, and that find the sequences of EQL."""
 
 from numba import types as T
 
@@ -6,74 +6,136 @@ from cepkit.kernels.jit import njit
 
 _PARTITION, _FLAGS = (T.Array(of, 1, "C", readonly=True) for of in (T.int32, T.bool_))
 _TICKS, _FLOATS = (T.Array(of, 1, "C", readonly=True) for of in (T.int64, T.float64))
-_I1, _F1, _I2, _READ = (
+_I1, _F1, _I2, _B1 = (
     T.Array(T.int64, 1, "C"),
     T.Array(T.float64, 1, "C"),
     T.Array(T.int64, 2, "C"),
-    T.Array(T.int64, 2, "C", readonly=True),
+    T.Array(T.bool_, 1, "C"),
 )
 
 
 @njit(
     [
-        (_PARTITION, _FLAGS, _TICKS, T.int64, _I1, _I1, _I2, _I1),
-        (_PARTITION, _FLAGS, _FLOATS, T.float64, _I1, _F1, _I2, _I1),
+        (_PARTITION, _TICKS, T.int64, T.int64, _FLAGS, _I1, _I1, _I1, _B1),
+        (_PARTITION, _FLOATS, T.float64, T.float64, _FLAGS, _I1, _F1, _F1, _B1),
     ],
     cache=True,
     nogil=True,
 )
-def divide(partition, is_member, ticks, longest, group_of_partition, later_tick, groups, group_of_event):
-    """Write first event, last event and length of each group to the end of ``groups``; return the first row.
+def mark_begins(partition, ticks, gap, span, ends, state, first_tick, last_tick, begins):
+    """Set ``begins`` for events that must begin a group: after a pause, a long time, or an end."""
+    # A pause is longer than ``gap``; a group lasts at most ``span``; a negative number is no limit. The event
+    # after one in ``ends`` begins a group. ``state`` is 0 for each partition at first; the other arrays of
+    # partitions need no values. An array without items stands for one partition, no clock, or no ends.
+    # O(n_events).
+    has_partitions, has_ticks, has_ends, p = len(partition) > 0, len(ticks) > 0, len(ends) > 0, 0
+    for e in range(len(begins)):
+        if has_partitions:
+            p = partition[e]
+        is_new = begins[e] or state[p] != 1
+        if has_ticks:
+            tick = ticks[e]
+            if not is_new and gap >= 0:
+                pause = tick - last_tick[p]  # negative if it has no 64 bits
+                is_new = pause > gap or pause < 0
+            if not is_new and span >= 0:
+                lasted = tick - first_tick[p]
+                is_new = lasted > span or lasted < 0
+            if is_new:
+                first_tick[p] = tick
+            last_tick[p] = tick
+        begins[e] = is_new
+        state[p] = 2 if has_ends and ends[e] else 1
 
-    The pass goes from the last event to the first, so that the groups are in the order of their last events.
-    Members of a partition are in one group if no other event of it is between them, and if the pause between
-    neighbours is at most ``longest``. An array without items stands for one partition, for members only, for
-    no clock, or for no interest in the groups of events. ``group_of_partition`` is -1 at first. O(n_events).
-    """
+
+@njit([(_PARTITION, _FLAGS, _FLAGS, _I1, _I1, _I2, _I1)], cache=True, nogil=True)
+def divide(partition, is_member, begins, group_of_partition, later_event, groups, group_of_event):
+    """Write the groups to the end of ``groups``, and return the row of the first of them."""
+    # A row has first event, last event, length, and the events of the partition before and after the group,
+    # -1 for none. The pass goes from the last event to the first, so that the groups are in the order of
+    # their last events. Members of a partition are in one group if no other event of it is between them, and
+    # none of them but the first is in ``begins``. An array without items stands for one partition, for
+    # members only, for no begins, or for no interest in the groups of events. Arrays of partitions are -1 at
+    # first. O(n_events).
     n_events, has_partitions, has_flags = len(groups), len(partition) > 0, len(is_member) > 0
-    has_ticks, is_asked = len(ticks) > 0, len(group_of_event) > 0
+    has_begins, is_asked = len(begins) > 0, len(group_of_event) > 0
     begin, p = n_events, 0
     for e in range(n_events - 1, -1, -1):
         if has_partitions:
             p = partition[e]
+        g = group_of_partition[p]  # a group that may continue, -1, or -2 - g for a group that has begun
+        if g < -1:
+            groups[-2 - g, 3] = e
+            g = -1
         if has_flags and not is_member[e]:
-            group_of_partition[p] = -1
+            if g >= 0:
+                groups[g, 3] = e
+            group_of_partition[p], later_event[p] = -1, e
             continue
-        g = group_of_partition[p]
-        goes_on = g >= 0
-        if has_ticks:
-            pause = later_tick[p] - ticks[e]  # negative if it has no 64 bits
-            goes_on = goes_on and not (pause > longest or pause < 0)
-            later_tick[p] = ticks[e]
-        if goes_on:
+        if g >= 0:
             groups[g, 0] = e
             groups[g, 2] += 1
         else:
             begin -= 1
             g = begin
-            group_of_partition[p] = g
-            groups[g, 0], groups[g, 1], groups[g, 2] = e, e, 1
+            groups[g, 0], groups[g, 1], groups[g, 2], groups[g, 3], groups[g, 4] = e, e, 1, -1, later_event[p]
         if is_asked:
             group_of_event[e] = g
+        group_of_partition[p] = -2 - g if has_begins and begins[e] else g
+        later_event[p] = e
     return begin
 
 
-@njit([(_PARTITION, _READ, T.int64, _I1, _I1, _I1, _I1, _I1, _I1)], cache=True, nogil=True)
-def write_numbers(
-    partition, groups, begin, n_of_partition, first, last, length, number_of_group, number_of_event
-):
-    """Write the numbers of the groups of each partition, from 1, and the columns of ``groups`` as arrays.
-
-    ``number_of_event`` has the groups of the events, -1 for none, and receives their numbers, 0 for none.
-    O(n_groups + n_events).
-    """
+@njit([(_PARTITION, _TICKS, _I1, _I1)], cache=True, nogil=True)
+def number_groups(partition, last, n_of_partition, number):
+    """Write the numbers of the groups, from 1 in each partition, in the order of ``last``. O(n_groups)."""
     p = 0
-    for g in range(len(first)):
-        first[g], last[g], length[g] = groups[begin + g, 0], groups[begin + g, 1], groups[begin + g, 2]
+    for g in range(len(last)):
         if len(partition) > 0:
             p = partition[last[g]]
         n_of_partition[p] += 1
-        number_of_group[g] = n_of_partition[p]
-    for e in range(len(number_of_event)):
-        g = number_of_event[e]
-        number_of_event[e] = number_of_group[g - begin] if g >= 0 else 0
+        number[g] = n_of_partition[p]
+
+
+@njit(
+    [
+        (_TICKS, _TICKS, _TICKS, _TICKS, T.int64, _FLAGS, _I2, _I1, _I1, _I1),
+        (_TICKS, _TICKS, _TICKS, _FLOATS, T.float64, _FLAGS, _I2, _I1, _I1, _I1),
+    ],
+    cache=True,
+    nogil=True,
+)
+def follow(position, stage, key, ticks, span, forks, waiting, before, first, done):
+    """Write the last entries of complete sequences to ``done``, and return how many there are."""
+    # An entry says that the event at ``position`` fits ``stage``, with a key; stage -1 ends the sequences of
+    # the key, but not those that its own event has just continued. Entries are in the order of events, and
+    # those of an event from the last stage to the first. ``waiting``, (n_keys, n_stages), has the last entry
+    # of each partial sequence, -1 at first; a sequence takes the place of an older one. ``before`` and
+    # ``first`` get the entry before each one, and the first of its sequence. Where ``forks``, bool by stage,
+    # a sequence continues and also waits where it was. It lasts at most ``span``; a negative span is no
+    # limit. O(n_entries + n_ends * n_stages).
+    n_stages, n_done = len(forks), 0
+    for e in range(len(position)):
+        s, k = stage[e], key[e]
+        if s < 0:
+            for t in range(n_stages):
+                if waiting[k, t] >= 0 and position[waiting[k, t]] != position[e]:
+                    waiting[k, t] = -1
+            continue
+        before[e], first[e] = -1, e
+        if s > 0:
+            other = waiting[k, s - 1]
+            if other < 0:
+                continue
+            if not forks[s]:
+                waiting[k, s - 1] = -1
+            lasted = ticks[e] - ticks[first[other]]
+            if span >= 0 and (lasted > span or lasted < 0):
+                continue
+            before[e], first[e] = other, first[other]
+        if s == n_stages - 1:
+            done[n_done] = e
+            n_done += 1
+        else:
+            waiting[k, s] = e
+    return n_done

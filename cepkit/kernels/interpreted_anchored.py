@@ -1,9 +1,7 @@
-"""Kernels that count sequences with conditions on their first event, for any graph: the graph is tables.
+"""Kernels that count sequences with conditions on their first event, for any graph: the graph is tables."""
 
-They are compiled once per installation, since no query changes their code. Tests are those of
-`cepkit.kernels.interpreted_counting`. The first event of a match is its *anchor*; all other events are
-*entries*. Each entry has a bit for each state that accepts it, and for conditions of edges.
-"""
+# The first event of a match is its *anchor*; all other events are *entries*. Each entry has a bit for each
+# state that accepts it, and for conditions of edges. Tests are those of `interpreted_counting`.
 
 from numba import types as T
 
@@ -20,16 +18,14 @@ ANCHOR, ENTRY, N_LISTED = range(3)  # of ``at``; then the length of the list of 
 
 
 def _count(stop, work_limit, modulus, at, graph, scratch, out):
-    """Add the numbers of matches of the anchors before ``stop`` to ``out``, by their last entry.
-
-    Returns the anchor at which it stopped, at the latest after ``work_limit`` entries. ``modulus`` is uint64
-    or float64: 0 for numbers modulo 2^64, or for floats. ``at``, (2 + n_edges,), is the state between calls:
-    the anchor, its next entry (-1: begin), and the lengths of the lists. A row of edges has source and
-    target; the bits that the later and the earlier entry need; the number of its list, or -1 if any two
-    entries fulfil it; its first and last test in ``links``. The algorithm is that of
-    `cepkit.compile.counting.anchored_source.write_anchored_count`. Time O(anchors x entries in a window x
-    edges), times the entries in a window for each edge with a list.
-    """
+    """Add the numbers of matches of the anchors before ``stop`` to ``out``, by their last entry."""
+    # Returns the anchor at which it stopped, at the latest after ``work_limit`` entries. ``modulus`` is
+    # uint64 or float64: 0 for numbers modulo 2^64, or for floats. ``at``, (2 + n_edges,), is the state
+    # between calls: the anchor, its next entry (-1: begin), and the lengths of the lists. A row of edges has
+    # source and target; the bits that the later and the earlier entry need; the number of its list, or -1 if
+    # any two entries fulfil it; its first and last test in ``links``. The algorithm is that of
+    # `cepkit.compile.counting.anchored.write_anchored_count`. Time O(anchors x entries in a window x edges),
+    # times the entries in a window for each edge with a list.
     first, until, bits_of_anchor, bits_of_entry, n_states, finals, edges, tests, links, numbers = graph
     allowed, totals, listed, listed_number = scratch
     zero, one = out.dtype.type(0), out.dtype.type(1)

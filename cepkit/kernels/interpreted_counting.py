@@ -1,9 +1,8 @@
-"""Kernels that count sequences for any state graph: its states, edges and conditions are tables.
+"""Kernels that count sequences for any state graph: its states, edges and conditions are tables."""
 
-They are compiled once per installation, since no query changes their code. A condition between an earlier and
-a later event is a *test*: a number of the earlier event lies in an interval that the later event gives. The
-interval is the unsigned distance ``q - low <= width``, so that one comparison serves all signs.
-"""
+# They are compiled once per installation, since no query changes their code. A condition between an earlier
+# and a later event is a *test*: a number of the earlier event lies in an interval that the later event gives.
+# The interval is the unsigned distance ``q - low <= width``, so that one comparison serves all signs.
 
 import numpy as np
 from numba import types as T
@@ -88,16 +87,14 @@ def _push(tests, first, last, edge, a, weight, places, numbers, lo, out):
     cache=True, **_OPTIONS,
 )  # fmt: skip
 def count(begin, stop, work_limit, at, window_start, graph, counts, changes, out):
-    """Count the matches that end at each member of the last pool, modulo 2^64.
-
-    A call looks at the members from ``begin`` to ``stop`` and at up to ``work_limit`` pairs of events.
-    ``window_start`` is by member. ``at`` is the state between calls: the newest place (first -1), the first
-    member in the window of each pool, and for each state the first member that is not yet counted, then
-    scratch of the same size twice. ``counts`` has the numbers of partial matches that end at each member of
-    each state's pool, and ``changes`` is scratch of the same size. The algorithm is that of
-    `cepkit.compile.counting.counting.write_counting`. Time per last event O(pairs with lost first events and
-    their successors + pairs with new events); memory O(events).
-    """
+    """Count the matches that end at each member of the last pool, modulo 2^64."""
+    # A call looks at the members from ``begin`` to ``stop`` and at up to ``work_limit`` pairs of events.
+    # ``window_start`` is by member. ``at`` is the state between calls: the newest place (first -1), the first
+    # member in the window of each pool, and for each state the first member that is not yet counted, then
+    # scratch of the same size twice. ``counts`` has the numbers of partial matches that end at each member of
+    # each state's pool, and ``changes`` is scratch of the same size. The algorithm is that of
+    # `cepkit.compile.counting.counting.write_counting`. Time per last event O(pairs with lost first events
+    # and their successors + pairs with new events); memory O(events).
     states, edges, first_edge, tests, first_test, first_member, places, numbers = graph
     zero, one = np.uint64(0), np.uint64(1)
     n_states, n_pools = len(states), len(first_member) - 1
@@ -205,27 +202,11 @@ def count(begin, stop, work_limit, at, window_start, graph, counts, changes, out
 
 @njit([(*[T.int64] * 3, *[_I1] * 3, _I2, _U1, _I1)], cache=True, **_OPTIONS)
 def nearest(begin, work_limit, is_ahead, members, first, stop, tests, numbers, out):
-    """Write for each event the place of the nearest absent event that passes all tests.
-
-    Parameters
-    ----------
-    begin, work_limit : int
-        The first event, and how many absent events a call may look at.
-    is_ahead : int
-        1 to look from ``first`` on, 0 to look from ``stop`` back.
-    members : ndarray of int64
-        Places of the absent events.
-    first, stop : ndarray of int64
-        The members to look at, by event.
-    tests, numbers : ndarray
-        As in `count`; the absent event has the part of the earlier one.
-    out : ndarray of int64
-        A place far ahead if there is none ahead, 0 if there is none before.
-
-    Notes
-    -----
-    Time O(events x members looked at).
-    """
+    """Write for each event the place of the nearest absent event that passes all tests."""
+    # It looks at the ``members``, the places of absent events, from ``first`` on if ``is_ahead``, else from
+    # ``stop`` back, and at about ``work_limit`` of them in a call, which begins with event ``begin``. In a
+    # test, the absent event has the part of the earlier one. ``out`` gets a place far ahead if there is none
+    # ahead, 0 if there is none before. O(events x members looked at).
     work = 0
     for a in range(begin, len(out)):
         found = (1 << 62) if is_ahead else 0

@@ -1,8 +1,7 @@
-"""Kernel that searches single events in any order: levels, limits and tests are tables.
+"""Kernel that searches single events in any order: levels, limits and tests are tables."""
 
-It is compiled once per installation, since no query changes its code. Tests are those of
-`cepkit.kernels.interpreted_counting`. Each level binds an event of one component, a *member* of its list.
-"""
+# It is compiled once per installation, since no query changes its code. Tests are those of
+# `cepkit.kernels.interpreted_counting`. Each level binds an event of one component, a *member* of its list.
 
 import numpy as np
 from numba import types as T
@@ -13,7 +12,7 @@ from cepkit.kernels.records import Cursors, Levels
 
 _I1, _I2 = (T.Array(T.int64, n, "C") for n in (1, 2))
 _U1, _F1 = (T.Array(of, 1, "C") for of in (T.uint64, T.float64))
-EQUAL, DIFFERENT, BELOW, AT_MOST, ABOVE = range(5)  # in the order of `cepkit.kernels.opcodes.SIGNS`
+EQUAL, DIFFERENT, BELOW, AT_MOST, ABOVE = range(5)  # in the order of `cepkit.kernels.records.SIGNS`
 LOWEST, HIGHEST = np.int64(-(2**63)), np.int64(2**63 - 1)
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 # Columns of the tables. Level -1 stands for a single number instead of one per member.
@@ -119,14 +118,12 @@ def _set_interval(joint, rf, bits_of_rf, ri, numbers):
     cache=True, **_OPTIONS,
 )  # fmt: skip
 def search(fill, work_limit, low, high, chosen, tables, state, count_of_last, out, report):
-    """Find matches, or count them by the place of their last event if not ``fill``.
-
-    Matches end at the members of the last component from ``low`` to ``high``. ``chosen`` are the members of
-    level 0, from ``cursor[0]`` to ``stop[0]``; if it is empty, these themselves. ``out`` gets places,
-    (n, n_components). The report has the level to continue at, matches of this call, work of all calls, and
-    whether the search is done. The algorithm is that of
-    `cepkit.compile.sequences.ordered_source.write_ordered`.
-    """
+    """Find matches, or count them by the place of their last event if not ``fill``."""
+    # Matches end at the members of the last component from ``low`` to ``high``. ``chosen`` are the members of
+    # level 0, from ``cursor[0]`` to ``stop[0]``; if it is empty, these themselves. ``out`` gets places, (n,
+    # n_components). The report has the level to continue at, matches of this call, work of all calls, and
+    # whether the search is done. The algorithm is that of
+    # `cepkit.compile.sequences.ordered_source.write_ordered`.
     levels, bounds, tests, absences, joints, loads, code, floats, rf, bits_of_rf, ri, places, numbers = tables
     cursor, stop, index = state
     n = len(levels)

@@ -1,27 +1,14 @@
-"""Kernel that searches sequences of any kind: components and conditions are tables, terms are instructions.
+"""Kernel that searches all sequences: components and conditions are tables, terms are instructions."""
 
-It is compiled once per installation, since no query changes its code. The text of the walk is also that of
-the kernels that `cepkit.compile.sequences.search_source` writes, which have functions for conditions.
-"""
+# It is compiled once per installation, since no query changes its code. The text of the walk is also that of
+# the kernels that `cepkit.compile.sequences.search_source` writes, which have functions for conditions.
 
 import numpy as np
 from numba import types as T
 
+import cepkit.kernels.records as op
 from cepkit.kernels.interpreting import run_instructions
 from cepkit.kernels.jit import Record, njit
-from cepkit.kernels.opcodes import (
-    AT_LAST,
-    AT_LOOP,
-    AT_OTHER,
-    AT_TIME_LIMIT,
-    FIRST,
-    LOWEST,
-    NOWHERE,
-    NUMBER,
-    NUMBER_KNOWN,
-    TOTAL,
-)
-from cepkit.kernels.opcodes import LAST as LAST_OF
 from cepkit.kernels.records import BranchTables, Conditions, PlaceLimits, SearchOutput, SearchTask, WalkPath
 
 NULL = -(2**63)
@@ -45,7 +32,7 @@ def _depth(base, offset, first, last, outer, inner):
     """Return the depth on the path that a base and an offset mean."""
     if base >= 0:
         return first[base] + offset
-    return (last if base == AT_LAST else outer if base == AT_LOOP else inner) + offset
+    return (last if base == op.AT_LAST else outer if base == op.AT_LOOP else inner) + offset
 
 
 @njit(**_HELPER)
@@ -54,7 +41,7 @@ def _load(loads, begin, end, path, depths, y, values):
     first, last, outer, inner = depths
     floats, integers, rf, ri = values
     for x in range(begin, end):
-        if loads[x, BASE] == AT_OTHER:
+        if loads[x, BASE] == op.AT_OTHER:
             place = y
         else:
             d, limit, place = (
@@ -62,7 +49,7 @@ def _load(loads, begin, end, path, depths, y, values):
                 loads[x, LIMIT],
                 -1,
             )
-            if limit == NOWHERE or d <= (last if limit == AT_LAST else first[limit] - 1):
+            if limit == op.NOWHERE or d <= (last if limit == op.AT_LAST else first[limit] - 1):
                 place = path[d]
         register = loads[x, REGISTER]
         if loads[x, IS_FLOAT]:
@@ -79,11 +66,11 @@ def _reduce(group, path, low, high, values):
     """Compute an aggregate over the events of the path from depth ``low`` to ``high``."""
     floats, integers, rf, ri = values
     function, target, row, known = group[FUNCTION], group[TARGET], group[VALUE_ROW], group[KNOWN_ROW]
-    if function == NUMBER:
+    if function == op.NUMBER:
         ri[target] = high - low + 1
         return 0
-    if function in (FIRST, LAST_OF):
-        place = path[low] if function == FIRST else path[high]
+    if function in (op.FIRST, op.LAST):
+        place = path[low] if function == op.FIRST else path[high]
         if group[OF_FLOATS]:
             rf[target] = floats[row, place]
         else:
@@ -95,25 +82,25 @@ def _reduce(group, path, low, high, values):
         if not integers[known, place]:
             continue
         n += 1
-        if function == NUMBER_KNOWN:
+        if function == op.NUMBER_KNOWN:
             continue
         if group[OF_FLOATS]:
             x = floats[row, place]
             if n == 1:
                 z = x
-            elif function == TOTAL:
+            elif function == op.TOTAL:
                 z += x
             else:
-                z = min(z, x) if function == LOWEST else max(z, x)
+                z = min(z, x) if function == op.LOWEST else max(z, x)
         else:
             u = integers[row, place]
             if n == 1:
                 v = u
-            elif function == TOTAL:
+            elif function == op.TOTAL:
                 v += u
             else:
-                v = min(v, u) if function == LOWEST else max(v, u)
-    if function == NUMBER_KNOWN:
+                v = min(v, u) if function == op.LOWEST else max(v, u)
+    if function == op.NUMBER_KNOWN:
         ri[target] = n
     elif group[OF_FLOATS]:
         rf[target] = z
@@ -127,15 +114,18 @@ def holds(q, query, path, first, last, y):
     """Return whether condition q holds for a path, for each event of its loops."""
     row, loops, groups = query.conditions[q], query.loops, query.groups
     values = query.floats, query.integers, query.rf, query.ri
-    if row[NEEDS] != NOWHERE and last == first[row[NEEDS]]:
+    if row[NEEDS] != op.NOWHERE and last == first[row[NEEDS]]:
         return True
     low, stop, inner_low, inner_stop = 0, 1, 0, 1
     if row[FIRST_LOOP] < row[LAST_LOOP]:
         loop = loops[row[FIRST_LOOP]]
-        low, stop = first[loop[0]] + loop[1], last + 1 if loop[2] == AT_LAST else first[loop[2]]
+        low, stop = first[loop[0]] + loop[1], last + 1 if loop[2] == op.AT_LAST else first[loop[2]]
     if row[FIRST_LOOP] + 1 < row[LAST_LOOP]:
         loop = loops[row[FIRST_LOOP] + 1]
-        inner_low, inner_stop = first[loop[0]] + loop[1], last + 1 if loop[2] == AT_LAST else first[loop[2]]
+        inner_low, inner_stop = (
+            first[loop[0]] + loop[1],
+            last + 1 if loop[2] == op.AT_LAST else first[loop[2]],
+        )
     for outer in range(low, stop):
         for inner in range(inner_low, inner_stop):
             depths = first, last, outer, inner
@@ -163,11 +153,11 @@ def is_free(begin, end, listed, absences, limits, query, path, first, last):
     absent_tests, accept, time_start, time_end = limits
     for x in range(begin, end):
         row, test = absences[listed[x, 0]], absent_tests[listed[x, 0]]
-        if row[LOW_BASE] == AT_TIME_LIMIT:
+        if row[LOW_BASE] == op.AT_TIME_LIMIT:
             low = time_start[path[last]]
         else:
             low = path[_depth(row[LOW_BASE], row[LOW_OFFSET], first, last, 0, 0)] + 1
-        if row[HIGH_BASE] == AT_TIME_LIMIT:
+        if row[HIGH_BASE] == op.AT_TIME_LIMIT:
             high = time_end[path[0]]
         else:
             high = path[_depth(row[HIGH_BASE], row[HIGH_OFFSET], first, last, 0, 0)]
@@ -226,10 +216,8 @@ def free_at(c, absent, path, first, last, _, branch, query):
     cache=True, **_OPTIONS,
 )  # fmt: skip
 def walk(task, limits, branch, query, state, output, report):
-    """Find the matches of a branch; see `cepkit.compile.sequences.search_source.write_search`.
-
-    O(partial matches x window x instructions).
-    """
+    """Find the matches of a branch; see `cepkit.compile.sequences.search_source.write_search`."""
+    # O(partial matches x window x instructions).
     stop, low, high, fill, work_limit, is_run_scope = task
     tests, absent_tests, accept, later, window_end, gap_end, time_start, time_end, position = limits
     least, most, inner_mode, begin_mode, preference = (

@@ -1,8 +1,7 @@
-"""numba's ``njit``, with machine code in the cache of cepkit.
+"""numba's ``njit``, with machine code in the cache of cepkit."""
 
-numba's own cache unpickles files without a look at their content or their owner. It also fails where no
-folder can be written, and it misses changes of functions in other files. Here, `cepkit.cache` checks files.
-"""
+# numba's own cache unpickles files without a look at their content or their owner. It also fails where no
+# folder can be written, and it misses changes of functions in other files. Here, `cepkit.cache` checks files.
 
 from __future__ import annotations
 
@@ -71,10 +70,9 @@ def _without_literals(dispatcher: Any) -> Any:
 
 
 class Record(types.NamedTuple):
-    """numba's type of a named tuple of arguments. Its fields take what arguments outside of it take.
+    """numba's type of a named tuple of arguments. Its fields take what arguments outside of it take."""
 
-    numba alone would refuse a writable array for a field that is only read, and fields that are all equal.
-    """
+    # numba alone would refuse a writable array for a field that is only read, and fields that are all equal.
 
     def can_convert_from(self, typingctx: Any, other: Any) -> Any:
         """Return how numba converts ``other`` to this type, or None."""
@@ -144,10 +142,8 @@ class KernelCache:
 
 @lru_cache(maxsize=1)
 def _surroundings() -> str:
-    """Return a hash of what all kernels depend on: versions, settings, and the texts of this room.
-
-    A kernel contains the functions that it calls, so the text of its own file is not enough.
-    """
+    """Return a hash of what all kernels depend on: versions, settings, and the texts of this room."""
+    # A kernel contains the functions that it calls, so the text of its own file is not enough.
     texts = (path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))
     versions = numba.__version__, llvmlite.__version__, sys.implementation.cache_tag, sys.platform
     return hashlib.sha256(repr((versions, numba_settings())).encode() + b"\n".join(texts)).hexdigest()

@@ -1,8 +1,7 @@
-"""Build event sequences in Python: ``event``, ``seq``, ``all_of``, ``any_of``, and queries made from them.
+"""Build event sequences in Python: ``event``, ``seq``, ``all_of``, ``any_of``, and queries made from them."""
 
-Example: ``a, b = event("a", "GOOG"), event("b", "AAPL")`` and
-``seq(a, b.plus()).where(b["volume"] > a["volume"]).within("5 min")``.
-"""
+# Example: ``a, b = event("a", "GOOG"), event("b", "AAPL")`` and
+# ``seq(a, b.plus()).where(b["volume"] > a["volume"]).within("5 min")``.
 
 from __future__ import annotations
 
@@ -10,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from cepkit.errors import CepError
+from cepkit.language import row_patterns as pt
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.operands import Operand
-from cepkit.language.regex import patterns as pt
 from cepkit.language.sequences.checks import check_name
 from cepkit.language.sequences.construction import READERS, make_query
 from cepkit.language.sequences.patterns import (
@@ -22,11 +21,11 @@ from cepkit.language.sequences.patterns import (
     QueryMethods,
     SequenceOf,
     SequencePattern,
+    SequenceQuery,
     WholeQuery,
     as_part,
     extend_query,
 )
-from cepkit.language.sequences.query import SequenceQuery
 
 
 def event(variable: str, event_type: str | int | bool | None = None) -> EventPattern:

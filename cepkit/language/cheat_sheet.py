@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cepkit.language.expressions.summaries import SUMMARIES, SUMMARY_SPELLINGS
+from cepkit.language.expressions.vocabulary import FUNCTIONS_OF_VALUES, SUMMARIES
 from cepkit.language.match_recognize.printing import say_rows
 from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, SelectedRows
 from cepkit.language.regex.query import RegexQuery, say_regex
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.language.sequences.printing import say_sequence
-from cepkit.language.sequences.query import SequenceQuery
 
 # The cheat sheet of the query languages: one entry for every construct and every built-in function.
 #
@@ -92,7 +92,10 @@ _EVENTS = _entries(
         ("ANY B b", "with any events before it"),
         ("B+ b[] INNER NEXT", "what may be skipped between two of the events"),
         ("B+ b[] UNTIL (x > 5)", "the repetition ends before the first such event"),
-        ("B+ b[] GREEDY", "an event that fits continues the repetition"),
+        (
+            "B+ b[] GREEDY",
+            "an event that fits continues the repetition, and the longest match remains",
+        ),
         ("B+ b[] RELUCTANT", "an event that fits the next part ends the repetition"),
     ),
 ) + _entries(
@@ -125,6 +128,8 @@ _CONDITIONS = _entries(
         ("x between 5 and 9", "5 and 9 included; also not between"),
         ("name in ('up', 'down')", "one of these values; also not in, and square brackets"),
         ("name like 'u%'", "% is any text, _ is one character; also not like"),
+        ("name ilike 'U%'", "the same in upper or lower case"),
+        ("x is distinct from y", "both differ, or one is missing; also is not distinct from"),
         ("x is null", "the value is missing"),
         ("x is not null", "the value is not missing"),
         ("flag", "a boolean column is true"),
@@ -153,11 +158,13 @@ _CONDITIONS = _entries(
     ),
 )
 
+
 _FUNCTIONS = _entries(
     CONDITION,
     (
         ("x > prev(x)", "the value of the previous row"),
         ("x > prev(x, 2)", "the value 2 rows earlier"),
+        ("x > next(x)", "the value of the next row, in finished data"),
         ("x > first(x)", "the value at the first row of the match"),
         ("x > last(x)", "the value at the last row so far, the previous one"),
         ("x > max(x)", "the largest value of the match so far"),
@@ -169,38 +176,23 @@ _FUNCTIONS = _entries(
         ("count() >= 3", "the number of rows so far"),
         ("count(x) >= 3", "the number of rows so far where x is known"),
         ("delta(ts) < '5 min'", "the last value minus the first one, of the match so far"),
-        ("abs(x) > 5", "the value without its sign"),
-        ("sign(x) = -1", "-1, 0 or 1"),
-        ("sqrt(x) > 2", "square root"),
-        ("power(x, 2) > 9", "x to the power of 2"),
-        ("exp(x) > 2", "e to the power of x"),
-        ("log(x) > 1", "natural logarithm"),
-        ("log2(x) > 1", "logarithm to base 2"),
-        ("log10(x) > 1", "logarithm to base 10"),
-        ("floor(x) = 3", "rounded down"),
-        ("ceil(x) = 3", "rounded up"),
-        ("round(x) = 3", "rounded to the nearest whole number"),
-        ("least(x, y) > 1", "the smallest of its arguments"),
-        ("greatest(x, y) > 1", "the largest of its arguments"),
         ("bit_and(x, 4) = 4", "bits that both numbers have"),
         ("bit_or(x, 4) = 5", "bits that at least one number has"),
         ("bit_xor(x, 4) = 1", "bits that exactly one number has"),
-        ("starts_with(name, 'u')", "the text begins so"),
-        ("ends_with(name, 'p')", "the text ends so"),
-        ("contains(name, 'u')", "the text has this part"),
         ("corr(v, w) > 0.9", "correlation of two arrays"),
         ("cosine(v, w) > 0.9", "cosine similarity of two arrays"),
         ("l2(v, w) < 1", "Euclidean distance of two arrays"),
+        *((function.example, function.meaning) for function in FUNCTIONS_OF_VALUES),
     ),
 ) + _entries(
     MEASURE,
     (
         ("collect(x)", "a list of the values; only in measures="),
-        *((f"{name}(x)", f"{summary.meaning}; only in measures=") for name, summary in SUMMARIES.items()),
+        *((f"{name}({summary.shown})", summary.meaning) for name, summary in SUMMARIES.items()),
         *(
-            (f"{other}(x)", f"the same as {name}")
-            for other, name in SUMMARY_SPELLINGS.items()
-            if other != name
+            (f"{spelling}({summary.shown})", f"the same as {name}")
+            for name, summary in SUMMARIES.items()
+            for spelling in summary.spellings
         ),
     ),
 )
@@ -249,6 +241,7 @@ _SQL = (
             ("FINAL LAST(x) > 5", "of the whole match, in MEASURES; RUNNING is up to the row"),
             ("CASE WHEN x > 5 THEN 1 END", "a value that depends on a condition"),
             ("CAST(x AS VARCHAR) = '5'", "the value as another type"),
+            ("LOWER(name) = 'up'", "all functions of conditions: cep.vocabulary() lists them"),
         ),
     )
 )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from cepkit.errors import CepError, PredicateError, nearest, underline
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.printing import join_words
 
 Duration = str | timedelta | int
+END = "end"  # the value of ``complete_until`` that says that no event follows
 
 
 class Query(ABC):
@@ -70,6 +73,35 @@ def as_mapping(argument: str, given: Any) -> Mapping:
     if given is not None and not isinstance(given, Mapping):
         raise CepError(f"{argument}: expected a mapping of names to values, got {type(given).__name__}")
     return {} if given is None else given
+
+
+_AFTER_MATCH = re.compile(
+    r"(?ai:(?:after{_}match{_})?(?:skip{_})?"
+    r"(?P<kind>none|no{_}skip|past{_}last(?:{_}row|{_}event)?|to{_}next(?:{_}row|{_}event)?|to{_}first|to{_}last"
+    r"|once(?:{_}newest)?))"
+    r"(?:\s*[(\[]\s*(?P<bracketed>\w+)\s*[)\]]|\s+(?P<plain>\w+))?".replace("{_}", r"[\s_-]+")
+)
+AfterMatch = tuple[str, str | None]  # where the search continues, and the name whose row that is
+
+
+def read_after_match(forms: Sequence[str], given: Any) -> AfterMatch:
+    """Return ``after_match`` as a kind and a name; ``forms`` are those of the language, as ``to_last(b)``."""
+    if isinstance(given, tuple) and len(given) == 2:
+        return given
+    said = join_words(map(repr, forms))
+    match = _AFTER_MATCH.fullmatch(given.strip()) if isinstance(given, str) else None
+    words = [] if match is None else re.split(r"[\s_-]+", match["kind"].lower())
+    kind = "_".join(words[:2]).replace("no_skip", "none")
+    kinds = ["_".join(form.partition("(")[0].split("_")[:2]) for form in forms]
+    if match is None or kind not in kinds:
+        hint = nearest(given, kinds) if isinstance(given, str) else ""
+        raise CepError(f"after_match: {given!r} is not known; there are {said}.{hint}")
+    name = match["bracketed"] or match["plain"]
+    takes = {form.endswith(")") for form, other in zip(forms, kinds, strict=True) if other == kind}
+    if bool(name) not in takes:
+        needs = f"needs a name, as in '{kind}(b)'" if True in takes else f"takes no name, got {given!r}"
+        raise CepError(f"after_match: {kind!r} {needs}; there are {said}")
+    return kind, name
 
 
 def listed(title: str, sign: str, entries: Iterable[tuple[str, object]]) -> list[str]:

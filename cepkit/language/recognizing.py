@@ -1,4 +1,4 @@
-"""Recognise SQL's MATCH_RECOGNIZE in the text of a query, and write the call that means the same."""
+"""Recognise the language of a text: SQL's MATCH_RECOGNIZE with the call that means the same, and others."""
 
 from __future__ import annotations
 
@@ -20,6 +20,53 @@ def is_match_recognize(text: str) -> bool:
         return True
     clauses = _clauses(text)
     return "PATTERN" in clauses and "DEFINE" in clauses
+
+
+_SEQUENCE = "write PATTERN SEQ(_ a, _ b) WHERE … WITHIN 5 min, with partition_by= for the key"
+# What a text of another language looks like, what it is, and how the same is said here.
+_OTHERS = (
+    (
+        r"(sequence|sample|join)\b[^\[]*\[\s*!?\w+\s+where\b|\w+\s+where\s",
+        "EQL of Elastic",
+        "call cep.eql(text, events=df, order_by=…, event_category=…)",
+    ),
+    (
+        r"(\w+\s*)?\|\s*(where|scan|summarize|extend|project|sort|join|search|stats|eval|take|top)\b",
+        "KQL or SPL",
+        f"filter the frame with pandas, then {_SEQUENCE}",
+    ),
+    (
+        r"(index\s*=|transaction\s+\w+\s)",
+        "SPL of Splunk",
+        "call df.cep.transaction(by=…, starts_with=…, ends_with=…, max_span=…)",
+    ),
+    (
+        r"select\b.*\bfrom\s+pattern\s*\[|every\s+\w+\s*=",
+        "EPL of Esper",
+        "write PATTERN SEQ(A a, B b) WHERE …, with event_type= for the streams",
+    ),
+    (
+        r"(from\b.*\binsert\s+into\b|define\s+stream\b|@app)",
+        "SiddhiQL",
+        "call cep.siddhi(text, Trades=trades, order_by=…)",
+    ),
+    (r"(select|create\s+stream)\b.*\bemit\s+changes\b", "ksqlDB's SQL", _SEQUENCE),
+    (
+        r"(select\b.*\bfrom|with\s+\w+\s+as\s*\()\b",
+        "SQL",
+        "call cep.sql(text, t=df) for a query with MATCH_RECOGNIZE; select rows with pandas or DuckDB first",
+    ),
+)
+
+
+def other_language(text: str) -> str | None:
+    """Return which language of others a text is written in and what to do, or None."""
+    if not re.search(r"[=\"'\[\];<>@]|select\s+\*", text, re.IGNORECASE):  # words alone may be a regex
+        return None
+    for shape, language, advice in _OTHERS:
+        if re.match(rf"\s*(?:{shape})", text, re.IGNORECASE | re.DOTALL):
+            return f"this is {language}, not a query of cepkit; {advice}"
+    return None
 
 
 def call_of_match_recognize(text: str) -> str:

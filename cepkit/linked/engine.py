@@ -10,15 +10,151 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.shared.searched_matches import MOST_KNOWN
+from cepkit.engines.search import MOST_KNOWN
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError, nearest
 from cepkit.events import Events
 from cepkit.linked.kernel_machine import KernelMachine
-from cepkit.linked.linked_cep import LinkedCEP, SaseRuns, SiddhiLikeRuns, advance_chains
-from cepkit.linked.patterns import POINTER, Copying, PlainEvents, PlainMatches, PlainPattern
+from cepkit.linked.patterns import OUTPUTS, POINTER, Copying, PlainEvents, PlainMatches, PlainPattern
 from cepkit.linked.query import PlainQuery, describe_engine, linked_query_unsupported, variables_of
 from cepkit.planning.planner import Engine, EngineValue
+
+# LinkedCEP finds skip-till-any sequences with chains of partial matches; run engines, for comparison.
+
+KLEENE = ("runs",)
+
+
+class LinkedCEP(KernelMachine):
+    """Find every match of a sequence (skip-till-any-match) with chains of partial matches.
+
+    A chain holds successive events that the same components accept and that have the same predecessors. A new
+    event looks only at the newest event of each chain. The engine combines the matches of a whole chain at
+    the end, or only counts them.
+
+    When no component is coverable, every chain is a run of one event and saves nothing.
+
+
+    Source: Qiu et al., LinkedCEP, section 3.2, algorithms 1 (CoverMatch) and 2 (CombineMatch).
+    Differs: the printed algorithms lose and invent matches with conditions between events, windows, repeated
+    types, partitions, equal times or Kleene closures. They return matches only at the end of the stream. Here
+    all events of a chain share their predecessors. A component has chains of several events only when no
+    condition ties it to others. The window is checked again when matches are combined. A match is returned
+    as soon as it ends.
+    """
+
+    def __init__(
+        self,
+        pattern: PlainPattern,
+        *,
+        output: str = "all",
+        kleene: str = "runs",
+        copies: str = "pointer",
+        payload: int | None = None,
+        ordered: bool = True,
+    ):
+        if output not in OUTPUTS:
+            raise CepError(f"output {output!r} is not known. Outputs: {list(OUTPUTS)}")
+        if kleene not in KLEENE:
+            raise CepError(f"kleene {kleene!r} is not known. Ways: {list(KLEENE)}")
+        super().__init__(
+            pattern, pattern.coverable, output, advance_chains(output), Copying(copies, payload),
+            ordered=ordered,
+        )  # fmt: skip
+
+    @property
+    def coverages(self) -> np.ndarray:
+        """The coverages so far in canonical order, int64, (n_coverages, n_components).
+
+        Only with output ``latest``. A Kleene closure is represented by its latest event.
+        """
+        if self.output != "latest":
+            raise CepError(f"an engine with output {self.output!r} keeps no coverages. Use output='latest'")
+        return self.rows
+
+
+def advance_chains(output: str) -> Callable[..., None]:
+    """Return the function that advances the chains of a `KernelMachine`."""
+    from cepkit.kernels.wings import linked as kernel
+
+    number = OUTPUTS.index(output)
+
+    def advance(tables, events, store, parts, scratch, out, start, stop, report):
+        kernel.advance_chains(tables, events, store, parts, scratch, out, start, stop, number, report)
+
+    return advance
+
+
+# Run engines for skip-till-any sequences, for comparison with LinkedCEP: every partial match is a run.
+
+# Where runs are kept: in one list per partition, or in one list per component.
+KEPT = ("together", "by_component")
+_OUTPUTS = ("all", "count")
+
+
+class _Runs(KernelMachine):
+    """Find every match of a sequence (skip-till-any-match) by runs. An event that extends a run copies it."""
+
+    kept: str
+
+    def __init__(
+        self,
+        pattern: PlainPattern,
+        *,
+        output: str = "all",
+        copies: str = "pointer",
+        payload: int | None = None,
+        ordered: bool = True,
+    ):
+        if output not in _OUTPUTS:
+            raise CepError(f"output {output!r} is not known. Outputs: {list(_OUTPUTS)}")
+        super().__init__(
+            pattern, (False,) * pattern.n_components, output, _advance_runs(self.kept, output),
+            Copying(copies, payload), ordered=ordered,
+        )  # fmt: skip
+
+
+class SaseRuns(_Runs):
+    """Find every match of a sequence (skip-till-any-match) by runs in one list, as in SASE.
+
+    An event that can extend a run extends a copy, because the run itself also waits for other events. Every
+    event that the pattern uses visits all runs of its partition. It ends the runs that are too old and copies
+    the runs that it fits.
+
+
+    Source: Agrawal, Diao, Gyllstrom, Immerman, "Efficient pattern matching over event streams", SIGMOD 2008.
+    Differs: an event that must not occur between neighbours ends runs when it comes; no later check looks
+    for it. By default a run points to the run that it extends, as in the shared buffer of SASE+, and does not
+    repeat its events. So a copy costs the same at any length.
+    """
+
+    kept = "together"
+
+
+class SiddhiLikeRuns(_Runs):
+    """Find every match of a sequence (skip-till-any-match) by runs in a list per component, as in Siddhi.
+
+    An event visits only the lists of the components that it may follow, oldest run first, and ends the runs
+    that are too old. It does not visit most of the runs that it cannot extend. Parameters and results are
+    those of `SaseRuns`.
+
+    Source: Suhothayan et al., "Siddhi: A second look at complex event processing architectures", GCE 2011.
+    Differs: Siddhi's own ``->`` takes only the first event that fits, so its results could not be equal. This
+    engine stores and visits partial matches as Siddhi does, but with the semantics of skip-till-any-match.
+    """
+
+    kept = "by_component"
+
+
+def _advance_runs(kept: str, output: str):
+    from cepkit.kernels.wings import linked as kernel
+
+    mode = _OUTPUTS.index(output), KEPT.index(kept)
+
+    def advance(tables, events, store, parts, scratch, out, start, stop, report):
+        kernel.advance_runs(tables, events, store, parts, scratch, out, start, stop, mode, report)
+
+    return advance
+
 
 # The chains of partial matches that LinkedCEP makes, as a frame; for up to 2,000 events.
 
@@ -36,7 +172,7 @@ def chains_of(pattern: PlainPattern, events: PlainEvents) -> pd.DataFrame:
             f"chains: the pattern uses {n:,} events. Chains can be shown for at most {MOST_EVENTS:,}. "
             "Search a part of the frame"
         )
-    from cepkit.kernels import linked as kernel
+    from cepkit.kernels.wings import linked as kernel
 
     # The engine does not keep chains of the last component. One more component, which accepts no event,
     # makes it keep them.
@@ -110,7 +246,6 @@ class PartialMatchRun:
         return self._coverages()
 
     def chains_frame(self) -> pd.DataFrame:
-        """Return the chains of partial matches and the chains that they extend."""
         if self._chains is None:
             raise AttributeError(f"engine {self.engine!r} has no chains; engine='linked' has")
         return self._chains()
@@ -193,11 +328,9 @@ class PlainlyMatched(SequenceSet):
         return KnownMatches(self.events, joined(blocks))
 
     def count(self) -> int:
-        """Return the exact number of matches."""
         return self.run.matches
 
     def ends(self) -> tuple[np.ndarray, np.ndarray | list[int]]:
-        """Return the positions where matches end and the number of matches that end at each."""
         if self._known is not None:
             return self._known.ends()
         plain = self._query.plain
@@ -254,7 +387,6 @@ class PartialMatchEngine(EngineValue):
         Copying(self.copies, self.payload)
 
     def planned(self, *, trace: bool) -> Engine:
-        """Return the planner's engine for this value."""
         if trace:
             raise UnsupportedQueryError(
                 f"trace=True: {self} writes no trace. Parallel engines do: cep.Hybrid(), cep.RIP()"

@@ -136,7 +136,7 @@ class KernelMachine:
         *,
         ordered: bool = True,
     ):
-        from cepkit.kernels import linked as kernel
+        from cepkit.kernels.wings import linked as kernel
 
         self._kernel = kernel
         self.pattern = pattern
@@ -202,7 +202,6 @@ class KernelMachine:
         """Return new arrays ``items``, ``component``, ``length`` and ``spare``.
 
         They are filled, so that the system gives them memory now. Otherwise the search would pay for it.
-
         """
         n_matches = max(1, n_items // self.pattern.n_components)
         return (
@@ -356,7 +355,6 @@ class KernelMachine:
 
         Only with output ``count``. ``positions`` rise, count from the first of ``events``, and include all
         events at which matches may end.
-
         """
         self._check_and_append(events)
         begin = start = self.n_events - events.n_events
@@ -454,7 +452,7 @@ def _tables(
     is_ordered: bool,
 ) -> tuple:
     """Return the pattern as arrays, and the names of the integer and float columns that it needs."""
-    from cepkit.kernels import linked as kernel
+    from cepkit.kernels.wings import linked as kernel
 
     n = pattern.n_components
     by_decision: list[list[EventComparison]] = [[] for _ in range(n + len(pattern.absences))]

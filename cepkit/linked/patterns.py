@@ -124,7 +124,6 @@ class PlainPattern:
 
         They may when the component is no Kleene closure and no condition names it with another event.
         Partition keys do not count as conditions.
-
         """
         named = set(self.kleene)
         for condition, is_absence in self._all_conditions():
@@ -198,11 +197,9 @@ class PlainEvents:
 
     @property
     def n_events(self) -> int:
-        """The number of events."""
         return len(self.time)
 
     def take(self, rows: slice) -> PlainEvents:
-        """Return the events of a slice."""
         partition, absent = self.partition_of_event, self.accepts_of_absence
         return PlainEvents(
             self.time[rows],

@@ -19,13 +19,15 @@ from cepkit.compile.sequences.program import (
     SequenceProgram,
 )
 from cepkit.compile.sequences.search_source import test_of
-from cepkit.compile.shared.bound_query import BoundQuery, Term
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.term_writing import KernelSource, decorator, module_header, stored_dtype
-from cepkit.engines.shared.kernels import accepted, dtypes_of, kernel
-from cepkit.engines.shared.places import Places
+from cepkit.compile.shared.terms import Term
+from cepkit.engines.shared.places import Places, accepted, dtypes_of, kernel
 from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.events import BOOLEAN, FLOAT, NULL_INTEGER, TEXT, Events
-from cepkit.linked.linked_cep import linked_unsupported
+from cepkit.language.expressions.trees import MIRRORED, NEGATED
+from cepkit.language.sequences.branches import Branch
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.linked.patterns import (
     ABSENT,
     MOST_BITS,
@@ -38,9 +40,6 @@ from cepkit.linked.patterns import (
 )
 
 # The conditions of a sequence query as comparisons of two events, for LinkedCEP and the run engines.
-
-_FLIPPED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-_MIRRORED = {"==": "==", "!=": "!=", "<": ">", ">=": "<=", ">": "<", "<=": ">="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,6 @@ def comparisons_of(bound: BoundBranch, condition: BoundCondition) -> tuple[TermC
 
     It is possible for a comparison, and for comparisons joined by "and". Each side must look at one event. In
     a Kleene closure, that is its latest event, or each event when it is added.
-
     """
     comparisons = []
     for term, holds in _conjuncts(condition.term, True):
@@ -88,14 +86,14 @@ def _comparison(
     if None in sides:
         return None
     (left, which_left), (right, which_right) = sides
-    sign = term.data if holds else _FLIPPED[term.data]
+    sign = term.data if holds else NEGATED[term.data]
     left_term, right_term = term.args
     if left == right:
         # An event of a Kleene closure and the one before it.
         if not condition.condition.each or {which_left, which_right} != {EACH, PREVIOUS}:
             return None
         if which_left == PREVIOUS:
-            left_term, right_term, sign = right_term, left_term, _MIRRORED[sign]
+            left_term, right_term, sign = right_term, left_term, MIRRORED[sign]
     elif not all(_names_one_event(bound, condition, c, which) for c, which in sides):
         return None
     return TermComparison(left, sign, right, left_term, right_term)
@@ -158,9 +156,11 @@ def linked_query_unsupported(program: BoundQuery) -> str | None:
     """Return why LinkedCEP and the run engines cannot run a program, None when they can."""
     if not isinstance(program, SequenceProgram):
         return "it runs event sequences only"
-    if reason := linked_unsupported([bound.branch for bound in program.branches], program.query):
-        return reason
+    if len(program.branches) != 1:
+        return f"it runs a single sequence; any_of, all_of and optional parts make {len(program.branches)}"
     bound = program.branches[0]
+    if reason := _branch_reason(bound.branch) or _query_reason(program.query):
+        return reason
     components, absences = bound.branch.components, bound.branch.absences
     if len(components) + len(absences) > MOST_BITS:
         return f"it runs at most {MOST_BITS} events, absent ones among them"
@@ -200,7 +200,6 @@ def describe_engine(
 
 
 def variables_of(program: SequenceProgram) -> tuple[str, ...]:
-    """Return the variables of the components."""
     return tuple(component.variable for component in program.branches[0].branch.components)
 
 
@@ -208,7 +207,6 @@ def variables_of(program: SequenceProgram) -> tuple[str, ...]:
 
 
 def _pattern(program: SequenceProgram, window_ticks: int | None) -> PlainPattern:
-    """Return the pattern of a program."""
     bound = program.branches[0]
     branch = bound.branch
     conditions: list[EventComparison] = []
@@ -270,7 +268,6 @@ class PlainQuery:
 
     @cached_property
     def plain(self) -> PlainEvents:
-        """The events as plain arrays."""
         program, bound, place = self.program, self.bound, self.places.place_of_position
         accept = accepted(self.places)
         if program.window.is_empty:
@@ -324,3 +321,36 @@ def _with_null(values: np.ndarray, term: Term) -> np.ndarray:
     if term.kind in (TEXT, BOOLEAN):  # a missing code is negative
         return np.where(values < 0, NULL_INTEGER, values.astype(np.int64))
     return values.astype(np.int64, copy=False)
+
+
+def _branch_reason(branch: Branch) -> str | None:
+    if branch.options:
+        return "it runs no alternatives (any_of)"
+    for component in branch.components:
+        name = component.variable
+        for strategy in (component.step, component.inner):
+            if strategy != "any":
+                return f"{name!r} has strategy {strategy!r}; it runs 'any' only"
+        if component.rounds or (component.low, component.high) not in ((1, 1), (1, None)):
+            return f"{name!r} is repeated a certain number of times; it runs single events and '+' only"
+        if component.preference != "all" or component.until is not None:
+            return f"the loop of {name!r} has a preference or an 'until'; it runs neither"
+    for absence in branch.absences:
+        if absence.spanning or absence.before != absence.after + 1:
+            return (
+                f"{absence.variable!r} must be absent over several events; it looks between neighbours only"
+            )
+        if not 0 <= absence.after < len(branch.components) - 1:
+            return (
+                f"{absence.variable!r} must be absent at an edge of the window; it looks between events only"
+            )
+    return None
+
+
+def _query_reason(query: SequenceQuery) -> str | None:
+    if query.selects:
+        return "it reports every match and has no after_match policies, and no GREEDY at the end"
+    for name in ("within_events", "gap_within"):
+        if getattr(query, name) is not None:
+            return f"it has no {name}"
+    return None

@@ -1,22 +1,22 @@
-"""The cost model of agents: arrivals, sizes of buffers and work per second, measured on a sample."""
+"""The cost model of agents: arrivals, buffers and work per second of a sample; threads by the work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
-from math import inf, isinf, prod
+from math import floor, inf, isinf, prod
 
 import numpy as np
 
 from cepkit.compile.sequences.ordered_source import components_of_absence, components_of_condition
 from cepkit.compile.sequences.program import EARLIER, PREVIOUS, BoundBranch, SequenceProgram
-from cepkit.compile.shared.bound_query import Term
+from cepkit.compile.shared.terms import Term
 from cepkit.engines.ordered import OrderedEvents
 from cepkit.engines.shared.python_kernels import holding
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Events
-from cepkit.parallel.compile.joins import JoinPlan, LevelJoin, joins_unsupported, plan_joins
+from cepkit.parallel.joins import JoinPlan, LevelJoin, joins_unsupported, plan_joins
 from cepkit.planning.evaluation_order import measure_condition, measure_rates
 
 # First half of the cost model of hybrid agents: arrivals at agents, and the sizes of their buffers.
@@ -89,7 +89,6 @@ class AgentRates:
         """Return how many events of a component can follow a partial match of n events.
 
         One in n events in the window of the first event comes after all n events.
-
         """
         return min(self.in_window[component] / n, self.in_gap[component])
 
@@ -117,7 +116,6 @@ def flows_of(rates: AgentRates, model: str) -> list[Flow]:
             """Return how many partial matches of n + 1 events arise from one of n events.
 
             ``bound`` of the n events belong to the component.
-
             """
             share = (rates.loop_selectivities if bound else rates.selectivities)[c]
             if model == "paper":
@@ -156,7 +154,6 @@ def _add(to: dict[int, float], layer: dict[int, float], share: float = 1.0) -> N
 
 
 def agent_flows(rates: AgentRates, model: str) -> list[Flow]:
-    """Return the flow of every agent."""
     return [flow for flow in flows_of(rates, model) if flow.component in rates.agents]
 
 
@@ -486,3 +483,74 @@ def agent_loads(
     """
     waits = synchronisation(rates, event_workers, match_workers, model)
     return tuple(map(sum, zip(computation(rates, model), waits, strict=True)))
+
+
+# Decide by the cost model how many threads and workers each agent gets, and which agents are fused.
+
+COST_MODELS = (*MODELS, "measured")
+_ROUNDING = 1e-9  # error of a share that should be a whole number
+LEAST_THREADS = 2  # an event worker and a match worker
+
+
+def thread_shares(loads: Sequence[float], threads: int) -> tuple[float, ...]:
+    """Return each agent's share of the threads, in proportion to its load and not rounded.
+
+    Source: HYPERSONIC, section IV: T_i = load_i / sum_j load_j.
+    Differs: the printed formula lacks the factor T.
+    """
+    if inf in loads:
+        loads = [float(load == inf) for load in loads]
+    most = max(loads, default=0.0)
+    scaled = [load / most for load in loads] if most > 0 else [1.0] * len(loads)
+    total = sum(scaled)
+    return tuple(threads * load / total for load in scaled)
+
+
+def allocate_threads(
+    loads: Sequence[float], threads: int, least: int | Sequence[int] = LEAST_THREADS
+) -> tuple[int, ...]:
+    """Return the number of threads of each agent, by load.
+
+    Shares are rounded down, but not below ``least``. The agents furthest below their share get the
+    remaining threads. If the sum is too large, the agents with the most threads give some up.
+
+    Source: HYPERSONIC, section IV, leaves the rounding open.
+    """
+    fewest = [least] * len(loads) if isinstance(least, int) else list(least)
+    if threads < sum(fewest):
+        raise CepError(f"threads={threads}: {len(loads)} agents need at least {sum(fewest)}")
+    shares = thread_shares(loads, threads)
+    counts = [max(n, floor(share + _ROUNDING)) for n, share in zip(fewest, shares, strict=True)]
+    short = sorted(range(len(loads)), key=lambda i: (counts[i] - shares[i], i))
+    for i in short[: max(threads - sum(counts), 0)]:
+        counts[i] += 1
+    while sum(counts) > threads:
+        # Among agents with equally many threads, the one with less load gives; at equal load, the later one.
+        giving = [i for i in range(len(loads)) if counts[i] > fewest[i]]
+        counts[min(giving, key=lambda i: (-counts[i], shares[i], -i))] -= 1
+    return tuple(counts)
+
+
+def split_by_load(threads: int, event_load: float, match_load: float) -> tuple[int, int]:
+    """Return the number of event workers and of match workers by their measured loads, at least 1 each."""
+    share = thread_shares([event_load, match_load], threads)[0]
+    events = min(max(floor(share + 0.5), 1), threads - 1)
+    return events, threads - events
+
+
+def pairs_to_fuse(
+    loads: Sequence[float], n_pairs: int, followed: Iterable[int] | None = None
+) -> tuple[int, ...]:
+    """Return the first agents of ``n_pairs`` disjoint pairs of neighbours with the least total load."""
+    n = len(loads)
+    firsts = range(n - 1) if followed is None else set(followed)
+    # best[k][p]: the least load of p pairs among the last k agents, and the first agents of the pairs.
+    nothing: list[tuple[float, tuple[int, ...]]] = [(inf, ())] * n_pairs
+    best = [[(0.0, ()), *nothing]]
+    for a in reversed(range(n)):
+        best_pairs = list(best[-1])
+        for left in range(1, n_pairs + 1 if a in firsts else 0):
+            cost, pairs = best[-2][left - 1]
+            best_pairs[left] = min(best_pairs[left], (cost + loads[a] + loads[a + 1], (a, *pairs)))
+        best.append(best_pairs)
+    return max((pairs for cost, pairs in best[-1] if cost < inf), key=len)

@@ -11,12 +11,11 @@ import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.shared.placing import usable_threads
+from cepkit.engines.shared.places import usable_threads
 from cepkit.errors import MissingDependencyError, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agents.agent_run import KERNELS, AgentRun
-from cepkit.parallel.agents.agents import Agents
-from cepkit.parallel.agents.crew import Costs, Crew, RunSettings
+from cepkit.parallel.agents.agents import Agents, Costs, Crew, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun, outcome
 from cepkit.parallel.agents.threads import on_threads
 from cepkit.progress import checkpoint
@@ -152,7 +151,6 @@ def _least_squares() -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """Return a function that minimises ``|a x - b|`` for x of 0 or more, on one thread.
 
     Idle BLAS threads spin for a while and would disturb the next measurement.
-
     """
     try:
         from scipy.optimize import nnls

@@ -1,22 +1,104 @@
-"""The trace of a run of agents: the actions of its threads, and the lengths of queues and buffers."""
+"""The trace of a run of agents: the actions of its threads, lengths of queues and buffers, and its files."""
 
 from __future__ import annotations
 
 import html
+import json
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from cepkit.errors import CepError, whole_number
-from cepkit.parallel.trace_files import columns_of, read_tables, write_tables
+from cepkit.errors import CepError, short_text, whole_number
 
 if TYPE_CHECKING:
     import pandas as pd
 
+
+# Write and read a trace as a folder of Parquet files. Reading runs no code from the files.
+
+FILES = ("actions.parquet", "lengths.parquet")
+VERSION = 1
+_FORMAT = "cepkit trace"
+
+Words = Mapping[str, Sequence[str]]  # names of the codes, by column
+
+
+def write_tables(
+    path: Path, about: Mapping[str, Any], tables: Sequence[Mapping[str, np.ndarray]], words: Words
+) -> None:
+    """Write the tables of a trace, one per name in ``FILES``, all or none."""
+    import pyarrow.parquet as pq  # takes long to import, and most processes write no trace
+
+    if path.exists() and not _is_trace(path):
+        raise CepError(f"trace: {str(path)!r} exists and is not a trace. Give the path of a new folder")
+    head = {_FORMAT: json.dumps({"version": VERSION, **about})}
+    written = path.with_name(f"{path.name}.{os.getpid()}.part")
+    written.mkdir(parents=True)
+    try:
+        for name, columns in zip(FILES, tables, strict=True):
+            arrays = {
+                column: _as_words(values, words[column]) if column in words else pa.array(values)
+                for column, values in columns.items()
+            }
+            table = pa.table(arrays).replace_schema_metadata(head)
+            pq.write_table(table, written / name, compression="zstd")
+        if path.exists():
+            shutil.rmtree(path)
+        written.rename(path)
+    finally:
+        shutil.rmtree(written, ignore_errors=True)
+
+
+def read_tables(path: Path) -> tuple[dict[str, Any], list[pa.Table]]:
+    """Return ``about`` and the tables that `write_tables` wrote; `columns_of` converts a table."""
+    import pyarrow.parquet as pq
+
+    if not _is_trace(path):
+        raise CepError(f"trace: {str(path)!r} is not a trace. Trace.save writes a folder of {list(FILES)}")
+    try:
+        tables = [pq.read_table(path / name) for name in FILES]
+        about = json.loads((tables[0].schema.metadata or {}).get(_FORMAT.encode(), b"{}"))
+    except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
+        reason = str(error).split("\n")[0]
+        raise CepError(f"trace: {str(path)!r} is damaged: {short_text(reason)}") from None
+    if about.get("version") != VERSION:
+        raise CepError(
+            f"trace: {str(path)!r} has version {about.get('version')}. This cepkit reads version {VERSION}"
+        )
+    return about, tables
+
+
+def columns_of(table: pa.Table, words: Words) -> dict[str, np.ndarray]:
+    """Return the columns of a table as arrays, and words as codes, with -1 for a missing word."""
+    return {
+        name: _as_codes(table.column(name), words[name]) if name in words else np.asarray(table.column(name))
+        for name in table.column_names
+    }
+
+
+def _is_trace(path: Path) -> bool:
+    return path.is_dir() and all((path / name).is_file() for name in FILES)
+
+
+def _as_words(codes: np.ndarray, words: Sequence[str]) -> pa.DictionaryArray:
+    codes = pa.array(codes, mask=codes < 0, type=pa.int32())
+    return pa.DictionaryArray.from_arrays(codes, pa.array(words, pa.string()))
+
+
+def _as_codes(column: pa.ChunkedArray, words: Sequence[str]) -> np.ndarray:
+    texts, values = column.cast(pa.string()), pa.array(words, pa.string())
+    codes = pc.index_in(texts, value_set=values)  # pyright: ignore[reportAttributeAccessIssue]
+    return pc.fill_null(codes, -1).to_numpy().astype(np.int64)
+
+
+# The trace of a run of agents: the actions of its threads, and the lengths of queues and buffers.
 
 # Deliver events, process an agent's events or its partial matches, remove items from its buffers.
 ACTIONS = ("source", "events", "partials", "removal")
@@ -52,7 +134,6 @@ class Lengths(NamedTuple):
     """Lengths of queues and buffers: a row per reading of one agent, in any order.
 
     A length is valid until the agent's next reading or the end of the run. Before the first reading it is 0.
-
     """
 
     time: np.ndarray  # float64, (n_readings,): ns since the start of the run
@@ -101,6 +182,28 @@ class Trace:
     >>> Trace(False, 2, ("b",), done)
     Trace of a simulated run: 1.5 µs, 2 threads busy 50 %, 1 agent
     1 action: 1 item, 7 comparisons, 0 matches
+
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
+    >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
+    >>> run.trace.makespan
+    2611.0
+    >>> len(run.trace.actions()), len(run.trace.threads())  # 2 threads and the source
+    (5, 3)
+    >>> int(run.trace.lengths()["partial_buffer"].min()), len(run.trace.agents_frame())
+    (0, 1)
+    >>> run.trace.totals()[["n_items", "compared", "n_matches"]]
+       n_items  compared  n_matches
+    0       24        23         23
+    >>> from pathlib import Path
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run.trace.save(Path(folder) / "run")
+    ...     Trace.load(Path(folder) / "run").makespan == run.trace.makespan
+    True
+    >>> round(float(run.trace.states(n_bins=1)["share"].sum()))  # 1 for each thread and for the source
+    3
     """
 
     measured: bool
@@ -120,17 +223,7 @@ class Trace:
 
     @property
     def makespan(self) -> float:
-        """End of the last action, in ns since the start of the run.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
-        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
-        >>> run.trace.makespan
-        2611.0
-        """
+        """End of the last action, in ns since the start of the run."""
         return float(self.done.end.max(initial=0.0))
 
     def actions(self) -> pd.DataFrame:
@@ -143,15 +236,6 @@ class Trace:
             one of the threads), ``agent`` (categorical; missing: the source), ``action`` (categorical),
             ``start`` and ``end`` (float64, ns), ``n_items, compared, tested, sent, looped, n_matches,
             removed_events, removed_partials`` (int64).
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
-        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
-        >>> len(run.trace.actions())
-        5
         """
         import pandas as pd
 
@@ -170,15 +254,6 @@ class Trace:
             A row per thread, by number: ``thread``; ``agent`` and ``role``: the agent and the action that
             took most of its time (missing: none); ``busy``, ``idle`` (float64, ns; the sum is the makespan);
             ``share`` (busy share of the makespan); ``items`` (int64: taken).
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
-        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
-        >>> len(run.trace.threads())  # 2 threads and the source
-        3
         """
         import pandas as pd
 
@@ -225,15 +300,6 @@ class Trace:
         Notes
         -----
         O(n log n + threads x agents x n_bins) for n actions.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
-        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
-        >>> round(float(run.trace.states(n_bins=1)["share"].sum()))  # 1 for each of 2 threads and the source
-        3
         """
         import pandas as pd
 
@@ -278,15 +344,6 @@ class Trace:
         pandas.DataFrame
             A row per reading, by ``time``, then by agent: ``time`` (float64, ns), ``agent`` (categorical),
             ``event_queue, partial_queue, event_buffer, partial_buffer`` (int64).
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
-        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
-        >>> int(run.trace.lengths()["partial_buffer"].min())
-        0
         """
         import pandas as pd
 
@@ -306,15 +363,6 @@ class Trace:
             workers of one kind); ``tested, sent, looped, n_matches, removed_events, removed_partials``
             (int64); for each of ``event_queue, partial_queue, event_buffer, partial_buffer`` the mean length
             ``mean_…`` over the makespan (float64) and the greatest length ``most_…`` (int64).
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
-        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
-        >>> len(run.trace.agents_frame())
-        1
         """
         import pandas as pd
 
@@ -344,16 +392,6 @@ class Trace:
             One row: ``measured``, ``n_threads``, ``n_agents``, ``n_actions``, ``makespan``, ``busy`` (ns of
             all threads), ``share`` (busy share of threads x makespan), ``n_items`` (taken by agents), and
             ``compared, tested, sent, looped, n_matches, removed_events, removed_partials``.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
-        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
-        >>> run.trace.totals()[["n_items", "compared", "n_matches"]]
-           n_items  compared  n_matches
-        0       24        23         23
         """
         import pandas as pd
 
@@ -380,19 +418,6 @@ class Trace:
         ------
         CepError
             When ``path`` exists and is not a trace.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
-        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     run.trace.save(Path(folder) / "trace")
-        ...     sorted(path.name for path in Path(folder, "trace").iterdir())
-        ['actions.parquet', 'lengths.parquet']
         """
         about = {
             "measured": bool(self.measured),
@@ -410,19 +435,6 @@ class Trace:
         ------
         CepError
             When ``path`` is not a trace, or has another version.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
-        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     run.trace.save(Path(folder) / "trace")
-        ...     cep.Trace.load(Path(folder) / "trace").makespan == run.trace.makespan
-        True
         """
         about, tables = read_tables(Path(path))
         agents = tuple(about["agents"])

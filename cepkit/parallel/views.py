@@ -9,9 +9,20 @@ import pandas as pd
 
 from cepkit.errors import CepError
 from cepkit.parallel.model import AgentRates
-from cepkit.parallel.plots.allocation import THREAD_WORDS, allocation_frame, allocation_scene, buffer_models
-from cepkit.parallel.plots.lengths import BINS_OF_LENGTHS, lengths_scene, run_end
-from cepkit.parallel.plots.threads import BINS, MOST_ACTIONS, MOST_SEGMENTS, marks_of, threads_scene
+from cepkit.parallel.plots import (
+    BINS,
+    BINS_OF_LENGTHS,
+    MOST_ACTIONS,
+    MOST_SEGMENTS,
+    THREAD_WORDS,
+    allocation_frame,
+    allocation_scene,
+    buffer_models,
+    lengths_scene,
+    marks_of,
+    run_end,
+    threads_scene,
+)
 from cepkit.parallel.trace import Trace
 from cepkit.plots.scene import LANE, Look, PlotScene, scene_figure
 from cepkit.widgets.scene_view import SceneView
@@ -52,7 +63,7 @@ class BufferView(TraceView):
 
     ``selected`` is None or a dict with ``length`` (``event_queue``, …), ``agent``, ``start`` and ``end`` of
     the bin (ns), ``mean``, ``least``, ``greatest``, or only ``agent``. For the levels see
-    `cepkit.parallel.plots.allocation.buffer_models`.
+    `cepkit.parallel.plots.buffer_models`.
     """
 
     heading = "Queues and buffers of the agents"

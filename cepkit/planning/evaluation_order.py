@@ -13,8 +13,8 @@ import numpy as np
 from cepkit.compile.sequences.ordered_source import components_of_absence, components_of_condition
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.engines.ordered import OrderedEvents, ordered_sequence
+from cepkit.engines.search import MOST_KNOWN
 from cepkit.engines.shared.python_kernels import holding
-from cepkit.engines.shared.searched_matches import MOST_KNOWN
 from cepkit.engines.shared.sequence_set import FoundLater, SequenceSet
 from cepkit.events import Events
 
@@ -25,6 +25,8 @@ LAST_LEVEL = 1 / 16  # relative cost of a test at the last level, of the measure
 
 Selectivity = tuple[frozenset[int], float]
 
+_LARGEST_FACTORIAL = 170  # of a float
+
 
 def partial_matches(
     order: Sequence[int],
@@ -32,16 +34,13 @@ def partial_matches(
     in_window: Sequence[float],
     selectivities: Sequence[Selectivity],
 ) -> tuple[float, ...]:
-    """Return how many partial matches of a sequence are expected after each component of an order.
-
-    With k events in one window, the first begins it and the others come in one of (k - 1)! orders. The
-    formula treats conditions as independent.
-
-    Source: Kolchinsky, Schuster, "Join Query Optimization Techniques for Complex Event Processing
-    Applications", PVLDB 11(11), 2018: the cost of order-based plans.
-    Differs: in the paper, a sequence is a conjunction with conditions on time that have given selectivities.
-    Here their share is 1 / (k - 1)!, as for independent arrivals. Events per window are measured.
-    """
+    """Return how many partial matches of a sequence are expected after each component of an order."""
+    # With k events in one window, the first begins it and the others come in one of (k - 1)! orders. The
+    # formula treats conditions as independent.
+    # Source: Kolchinsky, Schuster, "Join Query Optimization Techniques for Complex Event Processing
+    # Applications", PVLDB 11(11), 2018: the cost of order-based plans. Differs: in the paper, a sequence is a
+    # conjunction with conditions on time that have given selectivities. Here their share is 1 / (k - 1)!, as
+    # for independent arrivals. Events per window are measured.
     bound: set[int] = set()
     expected, pairs = [], 1.0
     for k, c in enumerate(order):
@@ -50,18 +49,8 @@ def partial_matches(
         share = 1.0
         for components, selectivity in selectivities:
             share *= selectivity if components <= bound else 1.0
-        expected.append(pairs * share / factorial(k))
+        expected.append(pairs * share / factorial(min(k, _LARGEST_FACTORIAL)))
     return tuple(expected)
-
-
-def left_deep_cost(
-    order: Sequence[int],
-    n_events: Sequence[float],
-    in_window: Sequence[float],
-    selectivities: Sequence[Selectivity],
-) -> float:
-    """Return the expected number of partial matches of all lengths. Parameters as in `partial_matches`."""
-    return sum(partial_matches(order, n_events, in_window, selectivities))
 
 
 def nested_search_cost(
@@ -70,14 +59,11 @@ def nested_search_cost(
     in_window: Sequence[float],
     selectivities: Sequence[Selectivity],
 ) -> float:
-    """Return how many combinations of events a nested search tests. Parameters as in `partial_matches`.
-
-    At each level, the search tests every partial match with every event of the next component in its
-    window. At the last level, vector instructions run the tests, so each test counts as ``LAST_LEVEL``.
-
-    Source: left-deep plans as in `left_deep_cost`.
-    Differs: counts tests, not combinations that pass, since a test costs as much here as keeping its result.
-    """
+    """Return how many combinations of events a nested search tests. Parameters as in `partial_matches`."""
+    # At each level, the search tests every partial match with every event of the next component in its
+    # window. At the last level, vector instructions run the tests, so each test counts as ``LAST_LEVEL``.
+    # Source: left-deep plans, see `partial_matches`. Differs: counts tests, not combinations that pass, since
+    # a test costs as much here as keeping its result.
     passed = partial_matches(order, n_events, in_window, selectivities)
     tested = [float(n_events[order[0]])]
     for k in range(1, len(order)):
@@ -92,15 +78,12 @@ def cheapest_order(
     n_events: Sequence[float],
     in_window: Sequence[float],
     selectivities: Sequence[Selectivity],
-    cost: Cost = left_deep_cost,
+    cost: Cost = nested_search_cost,
 ) -> tuple[int, ...]:
-    """Return the cheapest order; among equally cheap orders, the one closest to the pattern's.
-
-    With up to ``MOST_PERMUTED`` components, all orders are compared. With more, the search is greedy: each
-    step takes the component that keeps the order so far cheapest.
-
-    Source: Kolchinsky, Schuster 2018: greedy orders, and exhaustive search for few components.
-    """
+    """Return the cheapest order; among equally cheap orders, the one closest to the pattern's."""
+    # With up to ``MOST_PERMUTED`` components, all orders are compared. With more, the search is greedy: each
+    # step takes the component that keeps the order so far cheapest.
+    # Source: Kolchinsky, Schuster 2018: greedy orders, and exhaustive search for few components.
     n = len(n_events)
 
     def round_cost(order: tuple[int, ...]) -> float:
@@ -134,10 +117,8 @@ class Measured:
 
     @property
     def selectivity(self) -> float:
-        """The expected share that holds: 0.5 if nothing was tested, and never 0 or 1.
-
-        Source: Laplace's rule of succession.
-        """
+        """The expected share that holds: 0.5 if nothing was tested, and never 0 or 1."""
+        # Source: Laplace's rule of succession.
         return (self.n_held + 1) / (self.n_tested + 2)
 
 
@@ -158,10 +139,8 @@ class Statistics:
 def measure_rates(
     members: Sequence[np.ndarray], later: np.ndarray, window_end: np.ndarray
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Return the number of each component's events, and the mean number of them in a window.
-
-    Uses the windows after up to 2,000 evenly spaced events per component.
-    """
+    """Return the number of each component's events, and the mean number of them in a window."""
+    # Uses the windows after up to 2,000 evenly spaced events per component.
     anchors = np.concatenate([_evenly(places, _ANCHORS) for places in members])
     n_events = tuple(map(len, members))
     if not len(anchors):
@@ -182,11 +161,9 @@ def measure_condition(
     window_end: np.ndarray,
     seed: int = 0,
 ) -> Measured:
-    """Return how often a condition holds for events in the order and window of the pattern.
-
-    Draws at most ``TUPLES`` combinations. All pairs of first and last events are equally likely; the events
-    between them are drawn from those in between.
-    """
+    """Return how often a condition holds for events in the order and window of the pattern."""
+    # Draws at most ``TUPLES`` combinations. All pairs of first and last events are equally likely; the events
+    # between them are drawn from those in between.
     drawn = combinations(sorted(components), members, later, window_end, np.random.default_rng(seed))
     n_held = int(np.count_nonzero(holds(drawn))) if len(drawn) else 0
     return Measured(name, components, len(drawn), n_held)
@@ -234,6 +211,7 @@ def _evenly(places: np.ndarray, most: int) -> np.ndarray:
 
 _ALIKE = 1.02  # rates are estimates; conditions mostly compare an event with events before it
 _CLEARLY_MORE = 1.2  # the numbers of matches are estimates
+_MOST_SHOWN = 12  # branches whose orders are explained
 _NOT_WORTH = 300_000  # fewer tests than this take less time than measuring selectivities
 
 
@@ -268,17 +246,15 @@ def _search(program: SequenceProgram, events: Events, most_calls: int | None = N
     )
 
 
-def branch_orders(program: SequenceProgram, events: Events, most: int = 12) -> list[BranchOrder]:
+def branch_orders(program: SequenceProgram, events: Events) -> list[BranchOrder]:
     """Return the orders of the first branches, with costs even if the user gave the order."""
     ordered_events = OrderedEvents(program, events)
-    return [branch_order(ordered_events, bound, explained=True) for bound in program.branches[:most]]
+    return [branch_order(ordered_events, bound, explained=True) for bound in program.branches[:_MOST_SHOWN]]
 
 
 def branch_order(own: OrderedEvents, bound: BoundBranch, *, explained: bool = False) -> BranchOrder:
-    """Return the order in which the components of a branch are bound.
-
-    The work is bounded, see `cepkit.planning.evaluation_order`. The same events give the same order.
-    """
+    """Return the order in which the components of a branch are bound."""
+    # The work is bounded, see `cepkit.planning.evaluation_order`. The same events give the same order.
     user_order = own.program.given_order(bound)
     if user_order is not None and not explained:
         return BranchOrder(user_order, True, Statistics((), ()), ())
@@ -288,7 +264,7 @@ def branch_order(own: OrderedEvents, bound: BoundBranch, *, explained: bool = Fa
         return BranchOrder(user_order or tuple(range(n)), user_order is not None, none, (0.0,) * n)
     statistics = _measure_statistics(own, bound)
     rates = statistics.n_events, statistics.in_window, statistics.selectivities
-    order = user_order or cheapest_order(*rates, nested_search_cost)
+    order = user_order or cheapest_order(*rates)
     own_order = tuple(range(len(order)))
     cost, forward = (nested_search_cost(each, *rates) for each in (order, own_order))
     if user_order is None and forward <= _ALIKE * cost:
@@ -302,7 +278,7 @@ def _measure_statistics(own: OrderedEvents, bound: BoundBranch) -> Statistics:
     later, window_end = own.limit("later"), own.limit("window_end")
     n_events, in_window = measure_rates(search, later, window_end)
     rates = n_events, in_window, ()
-    if nested_search_cost(cheapest_order(*rates, nested_search_cost), *rates) < _NOT_WORTH:
+    if nested_search_cost(cheapest_order(*rates), *rates) < _NOT_WORTH:
         return Statistics(n_events, in_window)
     ones = np.ones((1, len(search)), np.int64)
 
@@ -317,7 +293,7 @@ def _measure_statistics(own: OrderedEvents, bound: BoundBranch) -> Statistics:
     measured = []
     for i, bound_condition in enumerate(bound.conditions):
         if bound_condition.condition.absence is None:
-            name = str(own.program.query.where[bound_condition.condition.conjunct])
+            name = str(bound_condition.condition.expression)
             measured.append(measure(name, components_of_condition(bound_condition), conditions=(i,)))
     for a, absence in enumerate(bound.branch.absences):
         measured.append(measure(f"!{absence.variable}", components_of_absence(bound, a), absences=(a,)))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
+from cepkit.doors import open_door
 from cepkit.errors import CepError, UnsupportedQueryError, nearest
 from cepkit.events import Events
 from cepkit.language.regex.query import RegexQuery
-from cepkit.planning.wings import load_wings
 
 if TYPE_CHECKING:
     from cepkit.compile.regex.program import Program
@@ -42,6 +43,8 @@ class Engine:
     on_spark : callable, optional
         Takes a Spark frame, its source, a program and this engine. It returns the matches of an engine that
         divides the work among tasks by itself, or None when the usual tasks run it.
+    by_key : bool
+        Whether it searches the partitions by the values that the query's equalities join.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Engine:
     takes_order: bool = False
     details: Callable[[SequenceProgram], list[tuple[str, str]]] | None = None
     on_spark: Callable[..., Any] | None = None
+    by_key: bool = False
 
     @property
     def of_sequences(self) -> Callable[[SequenceProgram, Events], SequenceSet]:
@@ -59,6 +63,21 @@ class Engine:
         if self.run is None:
             raise TypeError(f"engine {self.name!r} runs no event sequences")
         return self.run
+
+    def searched(self, program: Any) -> Any:
+        """Return the program that the engine searches for: without the equalities that its keys fulfil."""
+        return _keyed_program(program).program if self.by_key else program
+
+    def searched_events(self, program: SequenceProgram, events: Events) -> Events:
+        """Return the events in which the engine searches for `searched`."""
+        if not self.by_key:
+            return events
+        return _call_of("engines.shared.by_key", "keyed_events", _keyed_program(program), program, events)[0]
+
+    def keys_of(self, program: SequenceProgram) -> str:
+        """Return the conditions that join all events by equality, or an empty text."""
+        conjuncts = _keyed_program(program).conjuncts if self.by_key else ()
+        return " AND ".join(str(program.query.where[i]) for i in conjuncts)
 
     def unsupported(self, program: Program | SequenceProgram) -> str | None:
         """Return the reason why the engine cannot run a program, None when it can."""
@@ -87,43 +106,17 @@ def _search_unsupported(program: Program | SequenceProgram) -> str | None:
     return None if is_sequence(program) else "it runs event sequences only"
 
 
-# The modules of an engine load when it is looked at: a regex must not wait for those of sequences.
+def _later(module: str, name: str) -> Callable[..., Any]:
+    """Return a function whose module loads with its first call: a regex waits for none of sequences."""
+    return partial(_call_of, module, name)  # results keep it, and are pickled
 
 
-def _counting_unsupported(program: Program | SequenceProgram) -> str | None:
-    from cepkit.engines.counting.engine import counting_unsupported
-
-    return counting_unsupported(program)
+def _call_of(module: str, name: str, *arguments: Any) -> Any:
+    return getattr(import_module(f"cepkit.{module}"), name)(*arguments)
 
 
-def _match_by_counting(program: SequenceProgram, events: Events) -> SequenceSet:
-    from cepkit.engines.counting.engine import match_by_counting
-
-    return match_by_counting(program, events)
-
-
-def _ordered_unsupported(program: Program | SequenceProgram) -> str | None:
-    from cepkit.engines.ordered import ordered_unsupported
-
-    return ordered_unsupported(program)
-
-
-def _run_in_order(program: SequenceProgram, events: Events) -> SequenceSet:
-    from cepkit.planning.evaluation_order import run_in_order
-
-    return run_in_order(program, events)
-
-
-def _next_unsupported(program: Program | SequenceProgram) -> str | None:
-    from cepkit.engines.next.engine import next_unsupported
-
-    return next_unsupported(program)
-
-
-def _match_next(program: SequenceProgram, events: Events) -> SequenceSet:
-    from cepkit.engines.next.engine import match_next
-
-    return match_next(program, events)
+def _keyed_program(program: SequenceProgram) -> Any:
+    return _call_of("engines.shared.by_key", "keyed_program", program)
 
 
 def _next_details(program: SequenceProgram) -> list[tuple[str, str]]:
@@ -160,38 +153,43 @@ _ENGINES: dict[str, Engine] = {
     "chain": Engine(
         "chain",
         "counts first, by dynamic programming; makes matches when looked at",
-        _counting_unsupported,
-        _match_by_counting,
+        _later("engines.counting.engine", "counting_unsupported"),
+        _later("engines.counting.engine", "match_by_counting"),
     ),
     "ordered": Engine(
         "ordered",
         "generated nested search over lists of single events, in the order that costs least",
-        _ordered_unsupported,
-        _run_in_order,
+        _later("engines.ordered", "ordered_unsupported"),
+        _later("planning.evaluation_order", "run_in_order"),
         takes_order=True,
     ),
     "next": Engine(
         "next",
         "jumps from each event of a match to the next one that fits",
-        _next_unsupported,
-        _match_next,
+        _later("engines.next_engine", "next_unsupported"),
+        _later("engines.next_engine", "match_next"),
         details=_next_details,
     ),
     "search": Engine(
         "search", "generated depth-first walk over partial matches", _search_unsupported, _search
     ),
 }
-_VALUES: dict[str, str] = {}  # classes of engines that are values, each with an example
+# Classes of engines that are values, each with an example.
+_VALUES = {
+    "PartialMatchEngine": "PartialMatchEngine('linked', copies='deep')",
+    "Hybrid": "cep.Hybrid(threads=4)",
+    "RIP": "cep.RIP(threads=4)",
+    "DataParallel": "cep.DataParallel(threads=4)",
+    "StateParallel": "cep.StateParallel()",
+    "Sequential": "cep.Sequential()",
+    "ScatterGather": "cep.ScatterGather(nodes=4)",
+    "Tree": 'cep.shedding.Tree(order="cost")',
+}
 
 
 def register_engine(engine: Engine) -> None:
     """Add an engine to the table; ``"auto"`` does not choose it unless it is automatic."""
     _ENGINES[engine.name] = engine
-
-
-def register_engine_class(name: str, example: str) -> None:
-    """Add a class of engines that are values, with the text of an example."""
-    _VALUES[name] = example
 
 
 def automatic_engines() -> dict[str, Engine]:
@@ -210,20 +208,24 @@ def register_remark(label: str, remark: Remark) -> None:
 
 def remarks(program: SequenceProgram, engine: Engine) -> tuple[tuple[str, str], ...]:
     """Return the wings' remarks on a program and its engine, as labels and texts."""
-    load_wings()
+    open_door("wings")()
     return tuple((label, remark(program, engine)) for label, remark in _remarks)
 
 
 def engines() -> dict[str, Engine]:
     """Return all engines by name, including those of the wings."""
-    load_wings()
+    open_door("wings")()
     return _ENGINES
 
 
 def choose_engine(
-    program: Program | SequenceProgram, engine: str | EngineValue = "auto", *, trace: bool = False
+    program: Program | SequenceProgram,
+    engine: str | EngineValue = "auto",
+    *,
+    trace: bool = False,
+    by_key: bool = True,
 ) -> Engine:
-    """Return the engine that runs ``program``."""
+    """Return the engine that runs ``program``; ``by_key=False`` prepares no keys, for few events."""
     check_engine(engine, trace=trace)
     if isinstance(engine, EngineValue):
         chosen = engine.planned(trace=trace)
@@ -233,7 +235,7 @@ def choose_engine(
             engine.check_agents(program)
         return chosen
     if engine == "auto":
-        return _automatic(program)
+        return _automatic(program, by_key)
     if reason := engines()[engine].unsupported(program):
         able = [name for name, candidate in engines().items() if candidate.unsupported(program) is None]
         raise UnsupportedQueryError(
@@ -242,14 +244,21 @@ def choose_engine(
     return engines()[engine]
 
 
-def _automatic(program: Program | SequenceProgram) -> Engine:
+def _automatic(program: Program | SequenceProgram, by_key: bool) -> Engine:
+    searched, is_keyed = program, False
+    keyed = None
+    if by_key and is_sequence(program) and not program.query.evaluation_order:
+        keyed = _keyed_program(program)
+    if keyed:
+        searched, is_keyed = keyed.program, True
     able = (
         candidate
         for candidate in _ENGINES.values()
-        if candidate.automatic and candidate.unsupported(program) is None
+        if candidate.automatic and candidate.unsupported(searched) is None
     )
     if chosen := next(able, None):
-        return chosen
+        run = partial(_call_of, "engines.shared.by_key", "match_by_key", chosen.run)
+        return replace(chosen, run=run, by_key=True) if is_keyed else chosen
     reason = _ENGINES["ordered"].unsupported(program)
     raise UnsupportedQueryError(
         f"evaluation_order: engine 'ordered', which takes one, cannot run this query: {reason}. "
@@ -268,7 +277,6 @@ def check_engine(engine: str | EngineValue, *, trace: bool = False) -> None:
     """Raise the error for an unknown engine, or for an engine that cannot record the requested trace."""
     is_value = isinstance(engine, EngineValue)
     if isinstance(engine, type) and issubclass(engine, EngineValue):
-        load_wings()
         example = _VALUES[engine.__name__]
         raise CepError(f"engine={example.partition('(')[0]} is a class. Give a value: {example}")
     if not is_value and not isinstance(engine, str):

@@ -27,7 +27,7 @@ from cepkit.progress import free_after_fork
 if TYPE_CHECKING:
     from cepkit.compile.regex.program import Program
     from cepkit.compile.sequences.program import SequenceProgram
-    from cepkit.language.sequences.query import SequenceQuery
+    from cepkit.language.sequences.patterns import SequenceQuery
 
 
 # The plan cache: the queries and the programs of earlier calls, found again by value.
@@ -187,21 +187,18 @@ class _Watched:
 
 
 class Plans:
-    """Results of a function of a query and the types of a source, for queries that were seen before.
+    """Results of a function of a query and the types of a source, for queries that were seen before."""
 
-    A result is used again for sources with the same names of columns, and equal types in all columns whose
-    type the function asked for. It must hold neither the source nor its schema: `known_types` has the types.
-    """
+    # A result is used again for sources with the same names of columns, and equal types in all columns whose
+    # type the function asked for. It must hold neither the source nor its schema: `known_types` has the
+    # types.
 
     def __init__(self, most: int):
         self._kept = Recent(most)
 
     def get(self, key: Hashable | None, source: Source, make: Callable[[Any], _T]) -> _T:
-        """Return ``make(source)``, or the result for an equal key and equal types; it warns each time.
-
-        No key, or None, keeps nothing. Errors are not kept.
-
-        """
+        """Return ``make(source)``, or the result for an equal key and equal types; it warns each time."""
+        # No key, or None, keeps nothing. Errors are not kept.
         storage = getattr(source, "storage", None)
         if key is None or storage is None:
             return make(source)
@@ -264,12 +261,9 @@ _programs = Plans(128)
 
 
 def compile_checked(value: RegexQuery | SequenceQuery, source: Source) -> Program | SequenceProgram:
-    """Compile ``value`` for a source, with every check that needs no rows, also of the measures.
-
-    A query without ``order_by`` is ordered by the clock of the source, if it has one. The same query and
-    equal types return the same program, which has the types of the columns that it needs.
-
-    """
+    """Compile ``value`` for a source, with every check that needs no rows, also of the measures."""
+    # A query without ``order_by`` is ordered by the clock of the source, if it has one. The same query and
+    # equal types return the same program, which has the types of the columns that it needs.
     key = key_or_none(Same(value), registered_functions())
     return _programs.get(key, source, partial(_compile, value))
 
@@ -290,7 +284,7 @@ def _compile(value: RegexQuery | SequenceQuery, source: Source) -> Program | Seq
         from cepkit.engines.shared.match_set import MatchSet
 
         program = compile_regex(value, source.schema)
-        measure(value, MatchSet(no_events, none, none), source)
+        measure(value, MatchSet(no_events, none, none), source, lambda _: np.empty(0, object))
     else:
         from cepkit.compile.sequences.program import compile_sequence
         from cepkit.engines.measures.sequence_measures import sequence_measures
@@ -376,34 +370,47 @@ def _check_result_names(value: RegexQuery | SequenceQuery) -> None:
         raise CepError(f"the result would have the columns {twice} twice; give the measures other names")
 
 
-def warn_of_unknown_types(program: SequenceProgram, events: Events) -> None:
-    """Warn of event types that a sequence query names and the column of event types does not have."""
-    name = program.query.event_type
-    column = events.columns.get(name)
-    if column is None or not events.n_events:
-        return
+_TYPES_COMPARED = 10_000  # so that a column of many texts costs no time
+
+
+def warn_of_unknown_types(program: Program | SequenceProgram, events: Events) -> None:
+    """Warn of event types that a query names and the column of event types does not have."""
+    for name, wanted in _named_types(program.query).items():
+        column = events.columns.get(name)
+        if column is None or not events.n_events:
+            continue
+        if column.categories is not None:
+            types = column.categories.tolist()
+            unknown = [event_type for event_type in wanted if event_type not in types]
+            types = types[:_TYPES_COMPARED]
+        else:
+            unknown = [event_type for event_type in wanted if not (column.values == event_type).any()]
+            types = [
+                event_type
+                for event_type in np.unique(column.values[:_TYPES_COMPARED]).tolist()
+                if event_type != NULL_INTEGER
+            ]
+        if unknown:
+            shown = f"{types[:20]}{' …' if len(types) > 20 else ''}" if types else "no values"
+            warn(
+                f"the column of event types, {name!r}, never has {', '.join(map(repr, unknown))}."
+                f"{nearest(str(unknown[0]), map(str, types))} It has {shown}"
+            )
+
+
+def _named_types(query: RegexQuery | SequenceQuery) -> dict[str, list[Any]]:
+    """Return the event types that a query names, by the column of event types."""
+    if isinstance(query, RegexQuery):
+        texts, named = dict(query.sources), {}
+        for name, tree in query.define:
+            match tree:  # a name of the pattern that is a value of the column has no text of its own
+                case Comparison("==", Attribute(column), Literal(value)) if value == name:
+                    if f"predicate {name!r}" not in texts:
+                        named.setdefault(column, []).append(name)
+        return named
+    if getattr(query, "event_type", None) is None:  # also rows of MATCH_RECOGNIZE
+        return {}
     from cepkit.language.sequences.patterns import event_patterns
 
-    wanted = dict.fromkeys(event.event_type for event in event_patterns(program.query.pattern))
-    if column.categories is not None:
-        types = list(column.categories)
-        unknown = [
-            event_type for event_type in wanted if isinstance(event_type, str) and event_type not in types
-        ]
-    else:
-        unknown = [
-            event_type
-            for event_type in wanted
-            if event_type is not None and not (column.values == event_type).any()
-        ]
-        types = [
-            event_type
-            for event_type in np.unique(column.values[:10_000]).tolist()
-            if event_type != NULL_INTEGER
-        ]
-    if unknown:
-        shown = f"{types[:20]}{' …' if len(types) > 20 else ''}" if types else "no values"
-        warn(
-            f"the column of event types, {name!r}, never has {', '.join(map(repr, unknown))}."
-            f"{nearest(str(unknown[0]), map(str, types))} It has {shown}"
-        )
+    wanted = dict.fromkeys(event.event_type for event in event_patterns(query.pattern))
+    return {query.event_type: [event_type for event_type in wanted if event_type is not None]}

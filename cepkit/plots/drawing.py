@@ -1,14 +1,96 @@
-"""Static pictures as SVG text, for documents and for pages that run no JavaScript."""
+"""Static pictures as SVG text and as PNG, for documents and for pages that run no JavaScript."""
 
 from __future__ import annotations
 
+import base64
 import html
+import io
+import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cepkit.plots import theme
-from cepkit.plots.stills.png import Picture
+
+# SVG text as PNG. A PNG is shown in every page of a notebook: without a kernel, untrusted, or sanitised.
+
+SCALE = 1.5  # pixels of the file per pixel of the picture
+_COLOURS = 64  # a palette takes a quarter of the bytes, and the eye sees no difference
+_FONTS = [str(Path(__file__).parent / "stills" / name) for name in ("DejaVuSans.ttf", "DejaVuSansMono.ttf")]
+_NOT_IN_FONTS = re.compile("[^\u0000-\u045f\u1e9e\u2000-\u27ff]")
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_THIN = 'stroke-width="1"', 'stroke-width="1.01"'  # resvg takes ten times as long for lines of up to a pixel
+_SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"')
+
+
+def png(svg: str, scale: float = SCALE, *, is_small: bool = True) -> bytes:
+    """Return SVG text as the bytes of a PNG file.
+
+    Equal texts give equal bytes, because the fonts come with the package. Other fonts are used only for
+    characters that those fonts lack. A small file has a palette, in which pale and narrow marks may lose
+    their colour.
+    """
+    import resvg_py
+    from PIL import Image
+
+    full = resvg_py.svg_to_bytes(
+        svg_string=svg.replace(*_THIN),
+        zoom=scale,
+        font_files=_FONTS,
+        skip_system_fonts=not _NOT_IN_FONTS.search(svg),
+        font_family="DejaVu Sans",
+        sans_serif_family="DejaVu Sans",
+        serif_family="DejaVu Sans",
+        monospace_family="DejaVu Sans Mono",
+    )
+    if not is_small:
+        return bytes(full)
+    small = io.BytesIO()
+    with Image.open(io.BytesIO(full)) as image:
+        palette = image.convert("RGB").quantize(_COLOURS, method=Image.Quantize.MAXCOVERAGE)
+    palette.save(small, "PNG", optimize=True)
+    return small.getvalue()
+
+
+def size_of(svg: str) -> tuple[float, float]:
+    """Return the width and height of SVG text in pixels."""
+    width, height = _SIZE.search(svg).groups()
+    return float(width), float(height)
+
+
+def still_bundle(svg: str, words: str, scale: float = SCALE) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return a picture as a notebook's output: its data and its metadata by MIME type."""
+    image = base64.b64encode(png(svg, scale)).decode("ascii")
+    width, _ = size_of(svg)
+    return {"image/png": image, "text/plain": words}, {"image/png": {"width": round(width)}}
+
+
+def without_controls(text: str) -> str:
+    r"""Return a text in which a sign takes the place of each character that XML cannot have."""
+    return _NOT_IN_XML.sub("\ufffd", text)
+
+
+class Picture(str):
+    """SVG text that a notebook shows as a picture."""
+
+    __slots__ = ()
+
+    def __new__(cls, svg: str) -> Picture:
+        """Return the picture without characters that XML cannot have."""
+        return super().__new__(cls, without_controls(svg))
+
+    def _ipython_display_(self) -> None:
+        # A bundle of MIME types would get the whole text of the picture, as every str does.
+        from IPython.display import display
+
+        width, height = size_of(self)
+        data, metadata = still_bundle(self, f"Picture({width:g} x {height:g} pixels)")
+        display(data, metadata=metadata, raw=True)
+
+
+# Static pictures as SVG text, for documents and for pages that run no JavaScript.
 
 FONT_SIZE = 12
 ADVANCE = 0.56  # average width of a sans-serif character, as a share of the font size
@@ -16,13 +98,14 @@ MOST_COLUMNS = 600  # pixel columns; a longer line is drawn by the extremes of e
 
 
 def document(width: float, height: float, label: str, parts: Iterable[str]) -> Picture:
-    """Return an ``<svg>`` element with the given parts; its ``currentColor`` is the page's text colour."""
-    attributes = theme.svg_attributes(label) | {"class": "cepkit-picture"}
-    written = " ".join(f'{name}="{html.escape(value)}"' for name, value in attributes.items())
+    """Return an ``<svg>`` element with the given parts on paper; its ``currentColor`` is `theme.INK`."""
+    written = f'class="cepkit-picture" role="img" aria-label="{html.escape(label)}" color="{theme.INK}"'
+    paper = element("rect", width="100%", height="100%", fill=theme.PAPER)
     return Picture(
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{number(width)}" height="{number(height)}" '
-        f'viewBox="0 0 {number(width)} {number(height)}" {written} font-family="{html.escape(theme.SANS)}" '
-        f'font-size="{FONT_SIZE}" fill="currentColor">{"".join(parts)}</svg>'
+        f'viewBox="0 0 {number(width)} {number(height)}" {written} '
+        f'style="max-width:100%;height:auto" font-family="{html.escape(theme.SANS)}" '
+        f'font-size="{FONT_SIZE}" fill="currentColor">{paper}{"".join(parts)}</svg>'
     )
 
 
@@ -114,3 +197,82 @@ def _written(attributes: dict) -> str:
         if value is not None
     }
     return "".join(f' {name}="{html.escape(text)}"' for name, text in texts.items())
+
+
+# Tables and lines of text as SVG, and pictures below each other.
+
+WIDTH = 760.0
+_ROW, _PAD, _MOST_ROWS = 20.0, 14.0, 24
+_LINE = 18.0
+
+
+def lines_svg(lines: Iterable[object], *, is_code: bool = False, title: str = "") -> Picture:
+    """Return lines of text."""
+    texts = [str(line).replace("\t", "    ") for line in lines]
+    most = int((WIDTH - 8) / (theme.MONOSPACE_ADVANCE if is_code else ADVANCE) / FONT_SIZE)
+    texts = [text if len(text) <= most else f"{text[: most - 1]}…" for text in texts]
+    top = 24.0 if title else 4.0
+    parts = [text(4, 16, fitting(title, WIDTH, 14), size=14)] if title else []
+    parts += [_spaced(4, top + _LINE * (k + 0.75), text) for k, text in enumerate(texts) if text.strip()]
+    if is_code:
+        parts = [f'<g font-family="{theme.MONOSPACE}">', *parts, "</g>"]
+    return document(WIDTH, top + _LINE * max(len(texts), 1) + 4, title or " ".join(texts[:3]), parts)
+
+
+def _spaced(x: float, y: float, words: str) -> str:
+    return text(x, y, words).replace("<text ", '<text xml:space="preserve" ', 1)
+
+
+def table_svg(
+    header: Sequence[object], rows: Iterable[Sequence[object]], *, caption: str = "",
+    right: Iterable[int] = (),
+) -> Picture:  # fmt: skip
+    """Return a table of plain texts, at most 24 rows of it."""
+    listed, numbers = [[str(cell) for cell in row] for row in rows], frozenset(right)
+    shown = listed[:_MOST_ROWS]
+    grid = [[str(name) for name in header], *shown] if header else shown
+    n = max((len(row) for row in grid), default=0)
+    widths = _widths([max((len(row[k]) for row in grid if k < len(row)), default=0) for k in range(n)])
+    edges = [4.0]
+    for width in widths:
+        edges.append(edges[-1] + width)
+    top = 24.0 if caption else 4.0
+    parts = [text(4, 16, fitting(caption, WIDTH), size=12)] if caption else []
+    for r, row in enumerate(grid):
+        y = top + _ROW * (r + 0.7)
+        for k, cell in enumerate(row):
+            words = fitting(cell, widths[k] - _PAD + 6)
+            at_right = k in numbers
+            x = edges[k + 1] - _PAD if at_right else edges[k]
+            parts.append(text(x, y, words, anchor="end" if at_right else "start"))
+        if header and r == 0:
+            line = f"M0,{top + _ROW:g}H{edges[-1]:g}"
+            parts.append(path(line, stroke="currentColor", stroke_opacity=0.5))
+    bottom = top + _ROW * len(grid)
+    if len(listed) > len(shown):
+        parts.append(text(4, bottom + 14, f"{len(listed) - len(shown):,} more rows"))
+        bottom += _ROW
+    return document(WIDTH, bottom + 6, caption or "table", parts)
+
+
+def _widths(longest: Sequence[int]) -> list[float]:
+    """Return the widths of columns for their longest texts; wide columns give way in a wide table."""
+    widths = [max(30.0, n * ADVANCE * FONT_SIZE * 1.08 + _PAD) for n in longest]
+    limit = WIDTH
+    while sum(min(width, limit) for width in widths) > WIDTH - 8 and limit > 40:
+        limit -= 10
+    return [min(width, limit) for width in widths]
+
+
+def stacked(pictures: Sequence[str], label: str) -> Picture:
+    """Return pictures below each other; those wider than the page are made smaller."""
+    parts, y = [], 0.0
+    for picture in pictures:
+        width, height = size_of(picture)
+        share = min(1.0, WIDTH / width) if width else 1.0
+        place = f'<svg x="0" y="{number(y)}" width="{number(width * share)}" '
+        place += f'height="{number(height * share)}"'
+        head = f'width="{number(width)}" height="{number(height)}"'
+        parts.append(picture.replace("<svg ", place + " ", 1).replace(f" {head}", "", 1))
+        y += height * share + 10
+    return document(WIDTH, max(y - 10, 1.0), label, parts)

@@ -17,8 +17,8 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.io._json import to_json_plotly
 
+from cepkit.plots.drawing import still_bundle
 from cepkit.plots.stills.figure import figure_svg
-from cepkit.plots.stills.png import still_bundle
 
 PLOTLY = "application/vnd.plotly.v1+json"
 # Variables of the environment with which plotly may show figures in another way.
@@ -102,7 +102,6 @@ def _is_shown_as_json() -> bool:
     """Return whether plotly shows the JSON of a figure here, by its rules for a process without settings.
 
     plotly imports nbformat to find this out, which takes a second.
-
     """
     if "plotly.io._renderers" in sys.modules or "IPython" not in sys.modules:
         return False
@@ -172,7 +171,6 @@ def _take_looks(traces: Sequence[dict], shared: dict) -> list[dict]:
     """Move the looks of the traces to templates, and return the templates; plotly applies them in turn.
 
     Panels with the same lines repeat their looks. Without a repetition all traces share ``shared``.
-
     """
     looks = [{name: _value(trace, name) for name in _OF_LINES} for trace in traces]
     # Each template repeats the shared attributes, so it pays only for three traces or more.

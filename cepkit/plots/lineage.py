@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.regex.automaton import ANY
+from cepkit.compile.shared.row_automaton import ANY
 from cepkit.errors import require_columns
-from cepkit.plots.automata.automaton import shown_name
+from cepkit.plots.automata import shown_name
 from cepkit.plots.scene import Item, Look, PlotAxis, PlotPanel, PlotScene, lanes, look_of, span
 
 COLUMNS = ("match", "variable", "position", "index")

@@ -43,7 +43,7 @@ def look_of(name: str, place: int, **settings: str) -> Look:
     if place < 0:
         return Look(name)
     return Look(
-        name, place % len(theme.PALETTE), theme.SYMBOLS[place % len(theme.SYMBOLS)],
+        name, place % len(theme.PALETTE), settings.get("symbol", theme.SYMBOLS[place % len(theme.SYMBOLS)]),
         settings.get("dash", "solid"), settings.get("pattern", ""),
     )  # fmt: skip
 
@@ -57,6 +57,8 @@ class PlotAxis:
     label: str = ""
     size: float = 1.0  # of a unit: the ticks show places divided by it
     names: tuple[str, ...] = ()
+    ticks: tuple[tuple[float, str], ...] = ()  # places and texts; empty: round numbers
+    is_time: bool = False  # places are milliseconds since 1970
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -67,7 +69,7 @@ class Item:
     ``pick`` returns what a view reports about the mark with a number.
     """
 
-    kind: str  # "bars", "cells", "line", "points" or "texts"
+    kind: str  # "bars", "cells", "line", "points", "texts" on bars, or "notes"
     look: Look
     x: np.ndarray  # of bars: their left ends; of cells: the edges of their columns
     y: np.ndarray  # of bars: their lower ends; of cells: the shares, float64 (rows, columns)
@@ -76,6 +78,7 @@ class Item:
     least: np.ndarray | None = None  # the area around a line
     greatest: np.ndarray | None = None
     texts: Sequence[str] = ()
+    side: str = "center"  # of notes, as seen from their places
     opacity: float | np.ndarray = 1.0
     width: float = 1.6  # of a line
     words: str = ""
@@ -157,7 +160,7 @@ def sent(value: Any) -> Any:
 # What plotly gets, and what is drawn from it without a browser.
 
 _LINE = {"gridcolor": theme.GRID, "linecolor": theme.GRID, "zeroline": False, "ticks": ""}
-_ON_COLOUR = "#1f2328"  # of letters on bars
+_ON_COLOUR = "#000000"  # of letters on bars
 _AXIS, _HEAD, _ROW, _WIDTH = 46, 44, 22, 740  # pixels
 
 
@@ -213,7 +216,6 @@ def plotly_json(scene: PlotScene) -> dict[str, Any]:
 
 
 def scene_figure(scene: PlotScene) -> go.Figure:
-    """Return the scene as a figure of plotly."""
     from cepkit.plots.lean import LeanFigure
 
     drawn = plotly_json(scene)
@@ -234,7 +236,8 @@ def _tops(scene: PlotScene) -> tuple[list[int], int]:
     tops, bottom = [], 0
     for number, panel in enumerate(scene.panels):
         if number:
-            bottom += _AXIS if scene.panels[number - 1].x != panel.x else 6
+            above = scene.panels[number - 1].x
+            bottom += 6 if above == panel.x else _AXIS + 24 * (above.is_time or bool(above.ticks))
         bottom += 18 * bool(panel.label)
         tops.append(bottom)
         bottom += panel.height
@@ -250,6 +253,11 @@ def _axis(axis: PlotAxis, anchor: str) -> dict[str, Any]:
             "tickmode": "array", "tickvals": list(range(0, len(axis.names), every)),
             "ticktext": [escaped(cut(name)).replace("\n", "<br>") for name in axis.names[::every]],
         }  # fmt: skip
+    elif axis.ticks:
+        places, texts = zip(*axis.ticks, strict=True)
+        attributes |= {"tickmode": "array", "tickvals": list(places), "ticktext": list(map(escaped, texts))}
+    elif axis.is_time:
+        attributes["type"] = "date"
     elif axis.size != 1.0:
         from cepkit.plots import drawing
 
@@ -274,7 +282,6 @@ def _note(
 
 
 def colour_of(look: Look, opacity: float = 1.0) -> str:
-    """Return the colour of a look as text."""
     colour = theme.INK if look.colour < 0 else theme.PALETTE[look.colour]
     if opacity >= 1.0:
         return colour
@@ -378,7 +385,8 @@ def _traces(item: Item, panel: PlotPanel) -> Iterable[dict[str, Any]]:
     else:
         yield shared | {
             "type": "scatter", "x": item.x, "y": item.y, "mode": "text", "hoverinfo": "skip",
-            "text": list(map(escaped, item.texts)), "textfont": {"color": _ON_COLOUR, "size": 10},
+            "text": list(map(escaped, item.texts)), "textposition": f"middle {item.side}",
+            "textfont": {"color": theme.INK if item.kind == "notes" else _ON_COLOUR, "size": 10},
         }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Colours, symbols and texts of all pictures. They suit light and dark paper."""
+"""Colours, symbols and texts of all pictures. They have paper: no ink can be read on white and on black."""
 
 from __future__ import annotations
 
@@ -7,29 +7,27 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cepkit.compile.regex.automaton import ANY
-from cepkit.language.match_recognize.patterns import row_variables
-from cepkit.language.regex.patterns import variables
+from cepkit.compile.shared.row_automaton import ANY
+from cepkit.language.row_patterns import variables
 
-# Colours and symbols of all pictures. They suit light and dark paper; symbols differ where colours do.
+# Symbols differ where colours do.
 
-# Contrast 4.2 or more against white as well as against the dark grey of notebooks (#111).
-INK = "#767b84"
+PAPER = "#ffffff"
+INK = "#57606a"  # of texts and lines: contrast 6.4
 GRID = "rgba(118,123,132,0.28)"
 _BAND = "rgba(86,180,233,{:.3g})"
 BAND, DARKEST_BAND = 0.17, 0.34  # opacity of one band, and where most bands overlap
-STATE_BLUE = "#0072b2"
+STATE_BLUE = "#0a7bbc"
 ACCEPT_GREEN = "#009e73"
 TINT_ALPHA = "2b"  # opacity of a state's fill, as two hexadecimal digits
 
-# An SVG in a notebook's page has the page's text colour; an image file has INK.
-PAGE_INK = f"var(--jp-content-font-color1,var(--vscode-editor-foreground,{INK}))"
 MONOSPACE = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 SANS = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif"
 MONOSPACE_ADVANCE = 0.61  # width of a character, as a share of the font size
 
-# Okabe and Ito's palette without black, which is invisible on dark paper.
-PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442")
+# Okabe and Ito's palette without black. Black and white are read on its blue, and paper shows its yellow.
+# `widgets/common.css` has it, too.
+PALETTE = ("#0a7bbc", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#a29500")
 SYMBOLS = (
     "circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "star", "x", "pentagon",
     "bowtie", "hexagon", "hourglass",
@@ -63,10 +61,10 @@ def edge_colour(most: int) -> str:
 
 
 def layout(height: int) -> dict:
-    """Return the layout of all figures: transparent paper, mid-tones, the page's fonts."""
+    """Return the layout of all figures: paper, ink, the page's fonts."""
     return {
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
+        "paper_bgcolor": PAPER,
+        "plot_bgcolor": PAPER,
         "font": {"color": INK, "family": SANS, "size": 12},
         "height": height,
     }
@@ -88,8 +86,7 @@ def variables_of(query: Any) -> tuple[str, ...]:
         return tuple(names)
     if (rows := getattr(query, "rows", None)) is not None:
         return variables_of(rows)
-    walk = variables if hasattr(query.pattern, "children") else row_variables
-    return tuple(dict.fromkeys(variable.name for variable in walk(query.pattern)))
+    return tuple(dict.fromkeys(variable.name for variable in variables(query.pattern)))
 
 
 def style_of_variables(names: Sequence[str]) -> dict[str, Style]:
@@ -103,17 +100,6 @@ def style_of_variables(names: Sequence[str]) -> dict[str, Style]:
         styles[name] = Style(PALETTE[n_named % len(PALETTE)], SYMBOLS[n_named % len(SYMBOLS)])
         n_named += 1
     return styles
-
-
-def svg_attributes(label: str) -> dict[str, str]:
-    """Return the attributes of an ``<svg>`` element that draws its lines and texts in ``currentColor``."""
-    return {
-        "class": "cepkit-automaton",
-        "role": "img",
-        "aria-label": label,
-        "color": INK,
-        "style": f"color:{PAGE_INK};max-width:100%;height:auto",
-    }
 
 
 # Texts for plotly: names are shown literally and cut to fit.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from cepkit.compile.counting.state_graph import AnchoredGraph, StateGraph, state_graph_of
-from cepkit.compile.interpreted.regex import regex_code_of
+from cepkit.compile.interpreted.instructions import regex_code_of
 from cepkit.compile.interpreted.walk import walk_code_of
-from cepkit.compile.regex.automaton import ANY, states
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.shared.bound_query import START, Prepared, Term
+from cepkit.compile.shared.row_automaton import ANY, states
+from cepkit.compile.shared.terms import START, Prepared, Term
 from cepkit.engines.counting.engine import counting_unsupported, graph_of
 from cepkit.engines.interpreted.counting import absence_tests_of, anchored_tests_of, counting_tests_of
 from cepkit.engines.interpreted.walk import ordered_tests_of
@@ -17,7 +17,7 @@ from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.engines.regex import PARTITIONS_PER_BLOCK
 from cepkit.language.cheat_sheet import say_query
 from cepkit.language.sequences.branches import Branch, Condition
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.evaluation_order import BranchOrder
 from cepkit.planning.planner import Engine, automatic_engines
 
@@ -49,14 +49,15 @@ def regex_lines(program: Program, engine: Engine, notes: tuple[tuple[str, str], 
         lines.append(f"new query    {new_query(code if isinstance(code, str) else None)}")
     remembered = [f"{slot.op}({_columns_of(slot)})" if slot.args else "start number" for slot in plan.slots]
     lines.append(f"remembers    per partial match: {', '.join(['start', 'positions', *remembered])}")
-    for queue in plan.queues:
+    for queue in plan.queues if query.skips_by_default else ():
         place = automaton.names[queue.position]
         lines.append(f"queue        partial matches wait at {place!r} in order of their starts")
-    if plan.dominated:
+    if plan.dominated and query.skips_by_default:
         names = [automaton.names[p] for p in range(len(automaton.names)) if plan.dominated >> p & 1]
         lines.append(f"dominance    at {', '.join(dict.fromkeys(names))} only the earliest start is kept")
     if not plan.start_conjuncts and not plan.dominated:
         lines.append("note         no condition looks at the start")
+    lines += [f"{name.replace('_', ' '):12} {rule}" for name, rule in query.skip_keywords().items() if rule]
     if _may_never_expire(program):
         lines.append(
             "warning      a partial match may wait forever: nothing bounds the loop; consider within=…"
@@ -99,7 +100,7 @@ def _kernel(program: Program) -> str:
 
 _ONE_STREAM = "since all rows are one stream"
 _THREADS = {  # how engines use threads for several partitions, or why they do not
-    "regex": f"threads pay for more than {PARTITIONS_PER_BLOCK:,} partitions or on three cores, as dealing "
+    "regex": f"threads help with over {PARTITIONS_PER_BLOCK:,} partitions or on three cores: dividing rows "
     "takes time",
     "regex with functions": "threads over partitions",
     "chain": "threads sort, test and count from two million events on; one thread makes the list of matches",
@@ -164,6 +165,9 @@ def sequence_lines(
         f"order        {f'by {order}' if order else 'of the rows'}",
     ]
     lines += [f"window       {text}" for text in _windows(query)]
+    if program.clock_of_waits is not None:
+        until = "the last time in the data" if query.complete_until is None else query.complete_until
+        lines.append(f"complete     until {until}: an absence that ends later is undecided, and no match")
     if query.after_match[0] != "none":
         policy, variable = query.after_match
         lines.append(f"after match  {policy}{f'({variable})' if variable else ''}")
@@ -186,6 +190,9 @@ def sequence_lines(
         if len(program.branches) > 12:
             lines.append(f"             … {len(program.branches) - 12} more")
     lines.append(f"engine       {engine.name}: {engine.summary}")
+    if keys := engine.keys_of(program):
+        lines.append(f"keys         events are searched by the values of {keys}, as if they were partitions")
+    program = engine.searched(program)
     if engine.details is not None:
         lines += [f"{label:12} {text}" for label, text in engine.details(program)]
     for name, other in automatic_engines().items():
@@ -228,7 +235,8 @@ def _classes_of(program: SequenceProgram) -> list[str]:
     for bound in program.branches:
         bound_ids = {id(c.condition) for c in bound.conditions}
         for condition in bound.branch.conditions:
-            kinds[condition.conjunct][_kind(bound.branch, condition, id(condition) in bound_ids)] = None
+            if condition.conjunct < len(kinds):  # the end of the data is no condition of the user
+                kinds[condition.conjunct][_kind(bound.branch, condition, id(condition) in bound_ids)] = None
     return [", or ".join(event_kinds) or "in no branch" for event_kinds in kinds]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from cepkit.compile.regex.automaton import States, states
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.row_automaton import States, states
 from cepkit.engines.match_recognize.bound import BoundRowQuery
 from cepkit.language.cheat_sheet import say_query
 from cepkit.language.match_recognize.printing import print_sql
@@ -16,10 +17,15 @@ from cepkit.planning.planner import Engine
 from cepkit.results.explained_queries import regex_lines, sequence_lines
 from cepkit.results.match_recognize.explained import MeasuredRows, row_pattern_lines
 
+if TYPE_CHECKING:
+    from cepkit.plots.graphs import Graph
+
+MOST_STATES_SHOWN = 30  # by a notebook below the text
+
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """How a query is read and run; prints as text. A notebook also shows the automaton of a row pattern.
+    """How a query is read and run; prints as text. A notebook also shows its automaton.
 
     Parameters
     ----------
@@ -78,10 +84,10 @@ class Explanation:
         if isinstance(self.program, Program):
             return states(self.program.automaton)
         if isinstance(self.program, BoundRowQuery):
-            from cepkit.plots.automata.automaton import row_states
+            from cepkit.plots.automata import row_states
 
             return row_states(self.program.program.automaton)
-        from cepkit.plots.automata.nfa import sequence_states
+        from cepkit.plots.automata import sequence_states
 
         return sequence_states([bound.branch for bound in self.program.branches])[0]
 
@@ -94,19 +100,24 @@ class Explanation:
 
     __repr__ = __str__
 
-    def dot(self) -> str:
-        """Return the automaton as DOT text.
+    def graph(self) -> Graph:
+        """Return the automaton as a ``graphviz.Digraph``, which a notebook draws.
+
+        Its ``source`` is DOT text. It is drawn with or without Graphviz; see `cepkit.plots.graphs.Graph`.
 
         Examples
         --------
         >>> import cepkit as cep
         >>> import pandas as pd
-        >>> cep.explain(pd.DataFrame({"x": [1, 2]}), "PATTERN SEQ(_ a, _ b)").dot().split()[0]
+        >>> graph = cep.explain(pd.DataFrame({"x": [1, 2]}), "PATTERN SEQ(_ a, _ b)").graph()
+        >>> graph
+        <graph automaton: 3 nodes, 2 edges>
+        >>> graph.source.split()[0]
         'digraph'
         """
-        from cepkit.plots.automata.automaton import automaton_dot
+        from cepkit.plots.graphs import automaton_graph
 
-        return automaton_dot(self.states, define=self._texts())
+        return automaton_graph(self.states, define=self._texts())
 
     def svg(self) -> str:
         """Return the automaton as SVG text.
@@ -118,7 +129,7 @@ class Explanation:
         >>> cep.explain(pd.DataFrame({"x": [1, 2]}), "up", define={"up": "x > 1"}).svg()[:4]
         '<svg'
         """
-        from cepkit.plots.automata.layered import automaton_svg
+        from cepkit.plots.layered import automaton_svg
 
         return automaton_svg(self.states, define=self._texts())
 
@@ -127,7 +138,7 @@ class Explanation:
         if isinstance(self.program, SequenceProgram):
             return {}
         if isinstance(self.program, BoundRowQuery):
-            from cepkit.plots.automata.automaton import texts_of_choices
+            from cepkit.plots.automata import texts_of_choices
 
             texts = {name: print_sql(tree) for name, tree in self.program.query.define}
             return texts_of_choices(self.states, texts)
@@ -150,10 +161,9 @@ class Explanation:
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        from cepkit.plots.automata.layered import MAX_STATES_DRAWN
-        from cepkit.plots.stills.png import still_bundle
+        from cepkit.plots.drawing import still_bundle
 
         display({"text/plain": str(self)}, raw=True)
-        if not self.is_sequence and self.states.n_states <= MAX_STATES_DRAWN:
+        if self.states.n_states <= MOST_STATES_SHOWN:
             data, metadata = still_bundle(self.svg(), "")
             display({"image/png": data["image/png"]}, metadata=metadata, raw=True)

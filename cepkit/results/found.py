@@ -26,11 +26,14 @@ from cepkit.errors import (
     whole_number,
 )
 from cepkit.events import Frame
+from cepkit.frames.pandas import as_pandas
 from cepkit.language.expressions.durations import count_text
 from cepkit.limits import MemoryLimit, bound_memory
 
 if TYPE_CHECKING:
     from cepkit.planning.planner import Engine
+    from cepkit.plots.graphs import Graph
+
 
 CURE = (
     "Take a part with head(), sample() or a slice, ask for count() or aggregate(), go through chunks(), or "
@@ -39,11 +42,12 @@ CURE = (
 
 
 class FoundResult(ABC):
-    """What a result reads: the matches of a query in a frame. `Matches` documents the methods.
+    """What a result reads: the matches of a query in a frame. `Matches` documents the methods."""
 
-    A method that a kind of query or frame does not have raises the text in ``refusals``.
-    """
+    # A method that a kind of query or frame does not have raises the text in ``refusals``.
 
+    query: Any  # as a value
+    frame: Frame  # that was searched
     engine: Engine
     run: Any = None  # the engine's record of its run
     memory_limit: MemoryLimit = "auto"
@@ -51,16 +55,6 @@ class FoundResult(ABC):
     is_in_memory: bool = True
     params: Mapping[str, Any] | None = None  # the values that the explorer needs besides the query
     refusals: ClassVar[Mapping[str, str]] = {}
-
-    @property
-    @abstractmethod
-    def query(self) -> Any:
-        """The query as a value."""
-
-    @property
-    @abstractmethod
-    def frame(self) -> Frame:
-        """The frame that was searched."""
 
     @abstractmethod
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> Any:
@@ -126,9 +120,13 @@ class FoundResult(ABC):
         """Return one row per matched row."""
         self.refuse("lineage")
 
-    def tag(self) -> Frame:
-        """Return the frame with the match and the variable of each row."""
+    def tag(self, overlap: str = "error") -> Frame:
+        """Return the frame with the match and the variable of each row; see `check_overlap`."""
         self.refuse("tag")
+
+    def undecided(self) -> Frame:
+        """Return the matches whose last absence is undecided, as a frame."""
+        self.refuse("undecided")
 
     def drawn(self, what: str) -> Any:
         """Return the matches in memory that a picture reads; ``what`` is the method that draws it."""
@@ -137,6 +135,19 @@ class FoundResult(ABC):
     def refuse(self, method: str) -> NoReturn:
         """Raise `UnsupportedQueryError` with the reason."""
         raise UnsupportedQueryError(self.refusals.get(method) or f"{method}: {self.refusals['']}")
+
+
+class FoundTable(FoundResult):
+    """A result with rows that are no matches. Its text is also that of notebooks."""
+
+    def html(self) -> None:
+        """Return None: notebooks show the text."""
+        return None
+
+    def refuse_matched(self, rows: str) -> None:
+        """Raise for ``rows="all"``."""
+        if rows != "one":
+            self.refuse("rows='all'")
 
 
 # Checks of the arguments that the methods of every result take.
@@ -159,6 +170,15 @@ def bounded(method: _Method) -> _Method:
     return cast(_Method, call)
 
 
+def check_overlap(overlap: str) -> None:
+    """Raise `CepError` unless a row in several matches is an ``"error"`` or has the ``"first"`` of them."""
+    if not isinstance(overlap, str) or overlap not in ("error", "first"):
+        raise CepError(
+            f"overlap={short_text(repr(overlap))}: a row in several matches is an 'error', or has the number "
+            "of the 'first' one"
+        )
+
+
 def check_rows(rows: str) -> None:
     """Raise `CepError` unless ``rows`` is ``"one"`` or ``"all"``."""
     if not isinstance(rows, str) or rows not in ("one", "all"):
@@ -166,10 +186,8 @@ def check_rows(rows: str) -> None:
 
 
 def limit_of(limit: Limit, auto: int | None) -> int | None:
-    """Return the largest number of matches wanted, or None for any number.
-
-    ``limit`` is the user's argument. ``auto`` is what ``"auto"`` means for this kind of frame.
-    """
+    """Return the largest number of matches wanted, or None for any number."""
+    # ``limit`` is the user's argument. ``auto`` is what ``"auto"`` means for this kind of frame.
     if isinstance(limit, str) and limit == "auto":
         return auto
     return None if limit is None else whole_number("limit", limit)
@@ -287,12 +305,30 @@ class Match:
     number: int
     measures: dict[str, Any]
     rows: Frame  # a frame of the kind that was searched, with the column ``variable``
+    order_by: str | None = None  # the clock
 
     def __getitem__(self, name: str) -> Any:
         """Return the measure of this name."""
         if name not in self.measures:
             raise column_not_found(f"match {self.number}", name, self.measures)
         return self.measures[name]
+
+    def graph(self) -> Graph:
+        """Return the events of the match in their order as a ``graphviz.Digraph``, which a notebook draws.
+
+        A box says which variable an event is, and its values; an arrow says how long later it came.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("abb"), "price": [5, 7, 9]})
+        >>> cep.match(frame, "PATTERN SEQ(a x, b y)", event_type="kind")[0].graph()
+        <graph match: 2 nodes, 1 edge>
+        """
+        from cepkit.plots.graphs import match_graph
+
+        return match_graph(as_pandas(self.rows), self.order_by)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.measures.items())

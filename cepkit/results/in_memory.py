@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -23,8 +23,8 @@ from cepkit.frames.writing import check_target, write_blocks
 from cepkit.language.expressions.durations import count_text
 from cepkit.limits import MemoryLimit, bound_memory, check_memory, fits_memory
 from cepkit.planning.planner import Engine
-from cepkit.plots.timeline.selection import Totals
-from cepkit.plots.timeline.timeline import plot_matches
+from cepkit.plots.timeline import plot_matches
+from cepkit.plots.timeline_axes import Totals
 from cepkit.progress import checkpoint, show_progress
 from cepkit.results.found import (
     LIMIT,
@@ -58,6 +58,12 @@ DRAWN = 200  # matches that a picture shows when they must be built first
 TOGETHER = 1000  # matches that are built at once without a check of their memory
 _MANY_COLUMNS = 1000  # few matches that fit with this many columns need no other check
 _LISTED_AT_ONCE = 1 << 16  # matches that are listed without a count of them
+_MOST_TAGGED = 50_000_000  # matches that are looked at for the first match of each row
+SHARED_ROWS = (
+    "matched rows belong to several matches, and a tagged row has one; overlap='first' takes the first match "
+    "of each row, and to_frame(rows='all') has all"
+)
+Tags = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows of the frame, their matches, and their variables
 _IN_GROUP = 1 << 18  # matches in a row group of a Parquet file
 _NOT_SEEN = "none in the part that was searched so far; count() searches all of it"
 
@@ -110,10 +116,9 @@ def _same(frame: Frame) -> Frame:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FoundMatches(FoundResult, Generic[AnyPart]):
-    """The matches of a program in some events, in canonical order, built on demand as parts.
+    """The matches of a program in some events, in canonical order, built on demand as parts."""
 
-    What a kind of query does not define asks the engine's own object.
-    """
+    # What a kind of query does not define asks the engine's own object.
 
     program: Any  # a `Program` or a `SequenceProgram`
     whole: Any  # the engine's own object: a `MatchSet` or a `SequenceSet`
@@ -126,23 +131,19 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
 
     @property
     def query(self) -> Any:
-        """The query as a value."""
         return self.program.query
 
     @property
     def frame(self) -> Frame:
-        """The frame that was searched."""
         return self.source.frame
 
     @property
     def events(self) -> Events:
-        """Return the events that were searched."""
         return self.whole.events
 
     # --- parts
 
     def any(self) -> bool:
-        """Return whether a match exists."""
         return self.whole.any()
 
     def n_matches(self) -> int:
@@ -225,13 +226,11 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
     # --- how many
 
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int | CountEstimate:
-        """Return the number of matches, or an estimate of it."""
         if not isinstance(method, str) or method not in ("exact", "estimate"):
             raise CepError(f"method={short_text(repr(method))}: a count is 'exact' or an 'estimate'")
         return self.n_matches() if method == "exact" else self.estimate(samples, seed)
 
     def count_by_last(self) -> pd.DataFrame:
-        """Return the number of matches that end at each row."""
         positions, counts = self.ends()
         rows = self.events.rows(np.asarray(positions, np.int64))
         columns = {"index": self.source.index_labels(rows)}
@@ -262,11 +261,9 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
             check_memory(self._bytes_of(n, n_columns), f"{count_text(n)} matches")
 
     def _check_building(self, n: int, bytes_each: int = 0, *, is_asked: bool = False) -> None:
-        """Raise if the frame of ``n`` matches, or of all if there are no more, takes too much memory.
-
-        ``bytes_each`` is what each match takes besides. ``is_asked`` says that all ``n`` matches are built,
-        even if some of them are the same.
-        """
+        """Raise if the frame of ``n`` matches, or of all if there are no more, takes too much memory."""
+        # ``bytes_each`` is what each match takes besides. ``is_asked`` says that all ``n`` matches are built,
+        # even if some of them are the same.
         if n <= TOGETHER:
             return
         n_columns = len(self.measure(self.nothing))
@@ -283,17 +280,14 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
     # --- some of them
 
     def head(self, n: int) -> Frame:
-        """Return the first matches."""
         self._check_building(n)
         return self.frame_of(self.first(n))
 
     def sample(self, n: int, seed: int) -> Frame:
-        """Return a uniform sample of the matches."""
         self._check_building(n, PER_NUMBER)
         return self.frame_of(self.draw(n, seed))
 
     def take(self, numbers: Sequence[int]) -> Frame:
-        """Return the matches with these numbers."""
         check = partial(self._check_building, bytes_each=PER_NUMBER, is_asked=True)
         check(number_of_items("take: numbers", numbers))
         n, wanted = self.n_matches(), []
@@ -304,14 +298,13 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         return self.frame_of(self.pick(wanted))
 
     def narrow(self, key: slice) -> FoundMatches[AnyPart]:
-        """Return the matches of a slice."""
         most = most_needed(key)
         n = self.n_matches() if most is None else len(self.first(most))
         return replace(self, whole=self.among(range(*bounds_of(key, n))))
 
     def match(self, key: int) -> Match:
-        """Return a match by its number."""
         check_key(key)
+        key = int(key)  # NumPy's integers overflow
         most = most_needed(slice(key + 1))
         if most is None:
             number = number_of(key, self.n_matches())
@@ -323,14 +316,12 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         return next(self._matches_of(part, number))
 
     def matches(self) -> Iterator[Match]:
-        """Yield the matches."""
         number = 0
         for part in self.blocks(TOGETHER):
             yield from self._matches_of(part, number)
             number += len(part)
 
     def _matches_of(self, part: Any, first_number: int) -> Iterator[Match]:
-        """Yield the matches of a part, numbered from ``first_number``."""
         table = as_pandas(self.source.result(self.measure(part)))
         variables, items = self.variables(part), self.items(part)
         row_of_item = self._rows_of(items)
@@ -339,10 +330,9 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
             rows = self.source.rows(row_of_item[span], {"variable": variables[span]})
             # A row taken as one Series would have a single type.
             measures = {name: plain_value(table[name].iloc[i]) for name in table.columns}
-            yield Match(first_number + i, measures, self.native(rows))
+            yield Match(first_number + i, measures, self.native(rows), next(iter(self.query.order_by), None))
 
     def _rows_of(self, items: Items) -> np.ndarray:
-        """Return the row of the frame of each item."""
         return self.events.rows(items.event_of_item.astype(np.int64, copy=False))
 
     # --- frames
@@ -359,7 +349,6 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
             yield frame
 
     def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
-        """Return the matches as a frame."""
         check_rows(rows)
         if rows == "one":
             return self.frame_of(self._all(limit, with_columns=True))
@@ -371,7 +360,6 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         return self.native(self.source.rows(self._rows_of(items), numbers))
 
     def lineage(self, number: int | None, limit: Limit) -> pd.DataFrame:
-        """Return one row per matched row."""
         first = 0 if number is None else number_of(number, self.n_matches())
         part = self._all(limit) if number is None else self.pick([first])
         items = self.items(part)
@@ -388,20 +376,24 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
             }
         )
 
-    def tag(self) -> Frame:
-        """Return the frame with the match and the variable of each row."""
-        events = self.events
-        part = self._all(max(LIMIT, events.n_events))  # more matches than events share rows
-        items = self.items(part)
-        message = (
-            "matched rows belong to several matches, and a tagged row has one; use after_match='past_last', "
-            "or to_frame(rows='all')"
-        )
-        tags = (self._rows_of(items), items.match_of_item, self.variables(part))
-        return self.native(self.source.tagged(tags_of_rows(events.n_events, *tags, message)))
+    def tag(self, overlap: str = "error") -> Frame:
+        n_events = self.events.n_events
+        if overlap == "error":
+            tags = tags_of_rows(n_events, self._tags([self._all(max(LIMIT, n_events))]), overlap)
+        else:
+            check_limit(self.at_least()[0], _MOST_TAGGED)
+            tags = tags_of_rows(n_events, self._tags(self.blocks(_IN_GROUP)), overlap)
+        return self.native(self.source.tagged(tags))
+
+    def _tags(self, parts: Iterable[Any]) -> Iterator[Tags]:
+        number = 0
+        for part in parts:
+            checkpoint()
+            items = self.items(part)
+            yield self._rows_of(items), items.match_of_item + number, self.variables(part)
+            number += len(part)
 
     def write_parquet(self, path: str | os.PathLike, rows: str, overwrite: bool) -> int:
-        """Write all matches into a file, and return the number of rows."""
         check_rows(rows)
         target = check_target(path, overwrite=overwrite)
         with show_progress("counting matches"), bound_memory(self.memory_limit, self.cure):
@@ -436,11 +428,9 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
     # --- its picture and its text
 
     def drawn(self, what: str) -> FoundMatches[AnyPart]:
-        """Return the matches in memory that a picture reads."""
         return self
 
     def plot(self, value: str | None, partitions: int, max_events: int) -> go.Figure:
-        """Draw the first matches over the events of their partitions."""
         part: Any = self.for_picture()
 
         def marks(numbers: np.ndarray) -> pd.DataFrame:
@@ -490,12 +480,10 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         return f"{head}; {self.note}" if self.note else head, more if n_shown else more or self.hint
 
     def text(self) -> str:
-        """Return what was found, and a few rows."""
         head, more = self._around
         return text_of_table(head, self._shown, more) if len(self._shown) else f"{head}\n{more}"
 
     def html(self) -> str:
-        """Return what was found, and a few rows, as HTML."""
         head, more = self._around
         head = f"<p><b>{html.escape(head)}</b></p>"
         if not len(self._shown):
@@ -540,67 +528,53 @@ class FoundInMemory(FoundMatches[AnyPart]):
     """Matches that are all in memory, in the order of their last rows."""
 
     def n_matches(self) -> int:
-        """Return the exact number of matches."""
         return len(self.whole)
 
     def any(self) -> bool:
-        """Return whether a match exists."""
         return len(self.whole) > 0
 
     def at_least(self) -> tuple[int, bool]:
-        """Return the number of matches, which is exact."""
         return len(self.whole), True
 
     def bytes_to_build(self, n: int) -> int:
-        """Return 0: the matches are built."""
         return 0
 
     @property
     def nothing(self) -> AnyPart:
-        """Return no matches."""
         return self.whole.take(slice(0, 0))
 
     def estimate(self, samples: int, seed: int) -> CountEstimate:
-        """Return the exact number of matches as an estimate."""
         from cepkit.engines.counting.estimate import exactly
 
         return exactly(len(self.whole))
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rising positions where matches end, and the number of matches that end at each."""
         return np.unique(self.whole.last, return_counts=True)
 
     def first(self, n: int) -> AnyPart:
-        """Return the first ``n`` matches, or all when there are no more."""
         return self.whole.take(slice(0, n))
 
     glance = first
 
     def for_picture(self) -> AnyPart:
-        """Return all matches: a picture selects from them."""
         return self.whole
 
     def draw(self, n: int, seed: int) -> AnyPart:
-        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
         n_matches = len(self.whole)
         drawn = np.random.default_rng(seed).choice(n_matches, size=min(n, n_matches), replace=False)
         return self.whole.take(np.sort(drawn))
 
     def pick(self, numbers: Sequence[int]) -> AnyPart:
-        """Return the matches with these numbers, in this order."""
         return self.whole.take(np.asarray(numbers, np.int64))
 
     def among(self, numbers: range) -> AnyPart:
-        """Return the matches with these numbers."""
         return self.whole.take(array_of_range(numbers))
 
     def blocks(self, size: int) -> Iterator[AnyPart]:
-        """Yield all matches in blocks of at most ``size``."""
         for start in range(0, len(self.whole), size):
             yield self.whole.take(slice(start, start + size))
 
     def all(self) -> AnyPart:
-        """Return all matches."""
         return self.whole
 
 
@@ -608,7 +582,6 @@ class FoundInMemory(FoundMatches[AnyPart]):
 
 
 def in_arrow(values: Measured, source: Source) -> Any:
-    """Return a column of a result as an Arrow array."""
     return source.arrow(values.column, values.rows) if isinstance(values, Picked) else values
 
 
@@ -620,18 +593,19 @@ def table_of_rows(source: Source, rows: np.ndarray, match: Any, variable: np.nda
     return pa.table(data)
 
 
-def tags_of_rows(
-    n_rows: int, rows: np.ndarray, match: np.ndarray, variable: np.ndarray, message: str
-) -> dict[str, Any]:
-    """Return ``match`` and ``variable`` for all rows of a frame from those of the matched ``rows``.
-
-    Unmatched rows have nulls. ``message`` is the error for rows that belong to several matches.
-    """
+def tags_of_rows(n_rows: int, tags: Iterable[Tags], overlap: str, error: str = SHARED_ROWS) -> dict[str, Any]:
+    """Return ``match`` and ``variable`` for all rows of a frame from those of the matched rows."""
+    # Unmatched rows have nulls. The matches come in their order. ``error`` says of some rows that they belong
+    # to several matches.
     match_of_row, variable_of_row = np.full(n_rows, -1, np.int64), np.full(n_rows, None, dtype=object)
-    match_of_row[rows] = match
-    if shared := len(rows) - int(np.count_nonzero(match_of_row >= 0)):
-        raise CepError(f"{shared:,} {message}")
-    variable_of_row[rows] = variable
+    n_items = 0
+    for rows, match, variable in tags:
+        n_items += len(rows)
+        items = np.flatnonzero(match_of_row[rows] < 0)[::-1]  # the first match is written last
+        match_of_row[rows[items]], variable_of_row[rows[items]] = match[items], variable[items]
+    shared = n_items - int(np.count_nonzero(match_of_row >= 0))
+    if shared and overlap == "error":
+        raise CepError(f"{shared:,} {error}")
     return {
         "match": pd.arrays.IntegerArray(match_of_row, match_of_row < 0),
         "variable": pd.array(variable_of_row, dtype="string"),

@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import pandas as pd
 
-from cepkit.errors import whole_number
+from cepkit.doors import open_door
+from cepkit.errors import in_short, nearest, whole_number
 from cepkit.events import Frame
 from cepkit.progress import show_progress
-from cepkit.results.doors import open_door
-from cepkit.results.found import FoundResult, Limit, Match, bounded, check_rows, length_of
+from cepkit.results.found import (
+    FoundResult,
+    Limit,
+    Match,
+    bounded,
+    check_overlap,
+    check_rows,
+    length_of,
+)
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -94,10 +102,10 @@ class Matches:
         """The engine's record of its run; None for engines that keep none.
 
         The regex engine returns a `Run`: tested partial matches, blocks, threads, and the tier. A new query
-        is interpreted (``tier="interpreted"``) until a kernel of its own is compiled. The counting engine
-        returns a `CountingRun` with the tier, and searches return a `SearchRun`. ``linked`` and the
-        engines of runs return a `PartialMatchRun`: numbers of partial matches, copies and chains. Parallel
-        engines return a `ParallelRun`: makespan, busy threads, comparisons and the trace.
+        is interpreted (``tier="interpreted"``) until a kernel of its own is compiled. Counting and searches
+        return a `SearchRun` with the tier. ``linked`` and the engines of runs return a `PartialMatchRun`:
+        numbers of partial matches, copies and chains. Parallel engines return a `ParallelRun`: makespan,
+        busy threads, comparisons and the trace.
 
         Examples
         --------
@@ -160,6 +168,14 @@ class Matches:
         5313300
         """
         return self._found.count(method, samples, seed)
+
+    if not TYPE_CHECKING:  # checkers know all attributes
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            names = [known for known in dir(type(self)) if not known.startswith("_")]
+            raise in_short(AttributeError(f"matches have no {name!r}.{nearest(name, names)}"))
 
     def __len__(self) -> int:
         """Return the exact number of matches if it is below 2^63."""
@@ -392,9 +408,11 @@ class Matches:
         Parameters
         ----------
         **aggregates : str
-            Names and texts of the aggregates: ``count``, ``sum``, ``avg``, ``min`` or ``max`` of a column of
-            a variable, as ``"sum(b.price)"``. ``"count(b)"`` is the number of (match, event) pairs and
-            ``"count()"`` the number of matches. In regex queries, ``"sum(price)"`` uses all matched rows.
+            Names and texts of the aggregates: ``count``, ``sum``, ``avg``, ``min``, ``max``, ``median``,
+            ``std``, ``var`` or ``distinct`` of a column of a variable, as ``"sum(b.price)"``, or ``collect``
+            for a list of its numbers or texts, in any order. ``"count(b)"`` is the number of (match, event)
+            pairs and ``"count()"`` the number of matches. In regex queries, ``"sum(price)"`` uses all matched
+            rows.
 
         Returns
         -------
@@ -410,7 +428,7 @@ class Matches:
 
         Notes
         -----
-        When the conditions link neighbouring events only, no match is built.
+        When the conditions link neighbouring events only, no match is built for the first five.
         Source: Poppe et al., "GRETA", PVLDB 2017.
 
         Examples
@@ -464,13 +482,19 @@ class Matches:
 
     @show_progress("building matches")
     @bounded
-    def tag(self) -> Frame:
+    def tag(self, overlap: str = "error") -> Frame:
         """Return the searched frame with two extra columns, ``match`` and ``variable``; null if unmatched.
+
+        Parameters
+        ----------
+        overlap : str
+            What a row in several matches has: ``"first"``, the match of the lowest number, so that
+            ``match.notna()`` says whether a row is in any match; or ``"error"``.
 
         Raises
         ------
         CepError
-            When a row belongs to more than one match; use ``to_frame(rows="all")`` then.
+            When a row belongs to more than one match, unless ``overlap="first"``.
 
         Examples
         --------
@@ -483,7 +507,35 @@ class Matches:
         1    b      0        y
         2    c   <NA>     <NA>
         """
-        return self._found.tag()
+        check_overlap(overlap)
+        return self._found.tag(overlap)
+
+    @show_progress("searching")
+    @bounded
+    def undecided(self) -> Frame:
+        """Return the matches that later events may still forbid, with the columns of ``to_frame()``.
+
+        Their last absence ends after ``complete_until``, by default after the last time in the data; see
+        `cepkit.match`. They are no matches. An ``after_match`` holds among them. For MATCH_RECOGNIZE they are
+        the partial matches that have not timed out.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> orders = pd.DataFrame({"minute": [0, 1, 14, 15], "id": [1, 2, 2, 3],
+        ...                        "kind": ["order", "order", "payment", "order"]})
+        >>> unpaid = cep.match(orders, "PATTERN SEQ(order o, !payment p) WHERE [id] WITHIN 10",
+        ...                    event_type="kind", order_by="minute")
+        >>> unpaid.to_frame()
+           id  o_minute
+        0   1         0
+        1   2         1
+        >>> unpaid.undecided()
+           id  o_minute
+        0   3        15
+        """
+        return self._found.undecided()
 
     # --- pictures
 
@@ -505,7 +557,7 @@ class Matches:
         Parameters
         ----------
         value : str, optional
-            Column to draw; None for the first numeric column in a condition.
+            Column to draw; None for the numeric column that the conditions read most often.
         partitions : int
             The largest number of partitions shown; only partitions with matches are shown.
         max_events : int
@@ -591,7 +643,7 @@ class SparkMatches(Matches):
     most ``rows`` rows, by default 100,000; its ``part`` names the part.
 
     Without ``partition_by``, tasks share a stream by time when a window limits the matches of a sequence
-    query; see `cepkit.frames.spark.slices.Slices`.
+    query; see `cepkit.frames.spark.Slices`.
 
     Examples
     --------

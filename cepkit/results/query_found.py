@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.after_match import report_matches
 from cepkit.engines.aggregates import aggregate_matches, aggregate_regex
 from cepkit.engines.counting.estimate import CountEstimate, draw_matches, estimate_count, exactly
 from cepkit.engines.measures.regex_measures import Measured, measure
@@ -19,11 +20,12 @@ from cepkit.engines.regex import Run, label_rows
 from cepkit.engines.shared.match_set import Lineage, MatchSet
 from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet, bytes_to_collect
 from cepkit.errors import ResultTooLargeError
+from cepkit.events import Frame
+from cepkit.frames.building import build_events
 from cepkit.language.expressions.durations import count_text
+from cepkit.planning.plans import compile_checked
 from cepkit.results.found import LIMIT
 from cepkit.results.in_memory import DRAWN, FoundInMemory, FoundMatches
-
-# The matches of a regex query, as `Matches` reads them.
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -33,26 +35,20 @@ class RegexFound(FoundInMemory[MatchSet]):
     program: Program
     whole: MatchSet
     run: Run
+    refusals: ClassVar = {"undecided": "undecided: a regex matches rows, and no event of it may be absent"}
     hint = "df.cep.explain(…) with the same arguments shows how the query was read"
 
     def measure(self, part: MatchSet) -> dict[str, Measured]:
-        """Return the result columns of a part."""
-        return measure(self.program.query, part, self.source)
+        return measure(self.program.query, part, self.source, self.variables)
 
     def items(self, part: MatchSet) -> Lineage:
-        """Return the events of a part."""
         return part.lineage
 
     def variables(self, part: MatchSet) -> np.ndarray:
-        """Return the variable of each item of a part, as an array of objects."""
         return np.array(self.program.automaton.names, dtype=object)[label_rows(self.program, part)]
 
     def aggregate(self, aggregates: Mapping[str, str]) -> pd.Series:
-        """Return aggregates over the events of all matches."""
         return aggregate_regex(self.program, self.whole, self.source, aggregates)
-
-
-# The matches of a sequence query, as `Matches` reads them.
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -68,18 +64,23 @@ class SequenceFound(FoundMatches[MatchBlock]):
         """Return the engine's record of its run, or None."""
         return getattr(self.whole, "run", None)
 
+    def undecided(self) -> Frame:
+        program = compile_checked(replace(self.query, undecided=True), self.source)
+        assert isinstance(program, SequenceProgram)
+        events = build_events(self.source, program)
+        whole = report_matches(program, self.engine.of_sequences(program, events))
+        return replace(self, program=program, whole=whole).to_frame()
+
     def estimate(self, samples: int, seed: int) -> CountEstimate:
         """Return an estimate of the number of matches; for a slice, the exact number."""
-        if isinstance(self.whole, KnownMatches) and self.program.query.after_match[0] == "none":
+        if isinstance(self.whole, KnownMatches) and not self.program.query.selects:
             return exactly(self.whole.count())
         return estimate_count(self.program, self.events, samples=samples, seed=seed)
 
     def at_most(self) -> int:
-        """Return a number that the count does not exceed."""
         return self.whole.at_most()
 
     def bytes_to_build(self, n: int) -> int:
-        """Return the least memory in bytes that ``n`` matches take while they are built."""
         if isinstance(self.whole, KnownMatches):
             return 0
         lengths = [
@@ -89,22 +90,18 @@ class SequenceFound(FoundMatches[MatchBlock]):
 
     @property
     def nothing(self) -> MatchBlock:
-        """Return no matches."""
         return EMPTY
 
     def for_picture(self) -> MatchBlock:
-        """Return the matches from which a picture selects."""
         return self.whole.glance(DRAWN)
 
     def all(self) -> MatchBlock:
-        """Return all matches."""
         whole = self.whole
         return whole.block if isinstance(whole, KnownMatches) else whole.ending(0, self.events.n_events)
 
     def draw(self, n: int, seed: int) -> MatchBlock:
-        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
         block = None
-        if not isinstance(self.whole, KnownMatches) and self.program.query.after_match[0] == "none":
+        if not isinstance(self.whole, KnownMatches) and not self.program.query.selects:
             block = draw_matches(self.program, self.events, n, seed)
         return self.whole.sample(n, seed) if block is None else block
 
@@ -118,18 +115,14 @@ class SequenceFound(FoundMatches[MatchBlock]):
         return KnownMatches(self.events, self.whole.take(list(numbers)))
 
     def measure(self, part: MatchBlock) -> dict[str, Measured]:
-        """Return the result columns of a part."""
         return sequence_measures(self.program, self.events, part, self.source)
 
     def items(self, part: MatchBlock) -> MatchBlock:
-        """Return the events of a part."""
         return part
 
     def variables(self, part: MatchBlock) -> np.ndarray:
-        """Return the variable of each item of a part, as an array of objects."""
         names = np.array(self.program.query.variables, dtype=object)
         return names[variables_of_items(self.program, part)]
 
     def aggregate(self, aggregates: Mapping[str, str]) -> pd.Series:
-        """Return aggregates over the events of all matches."""
         return aggregate_matches(self.program, self.whole, self.source, aggregates)

@@ -10,27 +10,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.match_recognize.automaton import build_row_automaton
-from cepkit.compile.regex.automaton import States, positions, states
+from cepkit.compile.shared.row_automaton import States, build_row_automaton, positions, states
+from cepkit.doors import open_door
 from cepkit.errors import CepError, ResultTooLargeError, nearest, whole_number
 from cepkit.language.match_recognize.printing import print_sql
 from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, SelectedRows
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.branches import branches
-from cepkit.language.sequences.query import SequenceQuery
-from cepkit.planning.wings import load_wings
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.plots.theme import variables_of
 from cepkit.results.explanation import Explanation
 from cepkit.results.in_memory import FoundMatches
 from cepkit.results.match_recognize.memory import RowsInMemory
 from cepkit.results.matches import Matches, SparkMatches
-from cepkit.results.spark.jobs import MOST_ROWS, part_of
+from cepkit.results.spark.tasks import MOST_ROWS, part_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from cepkit.widgets.base import View
-    from cepkit.widgets.nfa_view import NfaView
+    from cepkit.widgets.panels import NfaView
 
 
 # `view`: interactive views of results; wings register their own views.
@@ -53,7 +52,7 @@ def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaView:
         * a query or the result of ``explain``: ``"nfa"``, the automaton;
         * the result of ``replay``: ``"load"``, latency, backlog and drops over time; ``"utility"``, the
           utilities of its shedder;
-        * a DataFrame of utilities: ``"utility"``; `cepkit.shedding.plots.utility.utilities` has its columns.
+        * a DataFrame of utilities: ``"utility"``; `cepkit.shedding.plots.utilities` has its columns.
     what : str, optional
         Name of the view; None for the first one.
     **settings
@@ -80,7 +79,7 @@ def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaView:
     >>> cep.view(matches.query)
     NfaView(3 states, 2 transitions)
     """
-    load_wings()
+    open_door("wings")()
     return view_of(of, what, settings)
 
 
@@ -97,12 +96,12 @@ def view_of(of: Any, what: str | None, settings: dict) -> View | NfaView:
 def _(of: RegexQuery, what: str | None, settings: dict) -> NfaView:
     one_of(what, ("nfa",), "a query")
     texts = {name: str(expression) for name, expression in of.define}
-    return _nfa(states(positions(of.pattern)), texts, texts.items(), settings)
+    return _nfa(states(positions(of.pattern, longest=of.keep == "longest")), texts, texts.items(), settings)
 
 
 @view_of.register(SequenceQuery)
 def _(of: SequenceQuery, what: str | None, settings: dict) -> NfaView:
-    from cepkit.plots.automata.nfa import sequence_states
+    from cepkit.plots.automata import sequence_states
 
     one_of(what, ("nfa",), "a query")
     types = {
@@ -119,7 +118,7 @@ def _(of: SequenceQuery, what: str | None, settings: dict) -> NfaView:
 @view_of.register(SelectedRows)
 @view_of.register(RowsQuery)
 def _(of: RowPatternQuery | SelectedRows | RowsQuery, what: str | None, settings: dict) -> NfaView:
-    from cepkit.plots.automata.automaton import row_states, texts_of_choices
+    from cepkit.plots.automata import row_states, texts_of_choices
 
     one_of(what, ("nfa",), "a query")
     rows = of if isinstance(of, RowPatternQuery) else of.rows
@@ -176,8 +175,8 @@ def one_of(what: str | None, there: tuple[str, ...], whose: str) -> str:
 def _nfa(
     automaton: States, texts: dict[str, str], conditions: Iterable[tuple[str, str]], settings: dict
 ) -> NfaView:
-    from cepkit.plots.automata.layered import automaton_traits
-    from cepkit.widgets.nfa_view import NfaView
+    from cepkit.plots.layered import automaton_traits
+    from cepkit.widgets.panels import NfaView
 
     traits = automaton_traits(automaton, texts)
     named_conditions = [{"name": name, "text": text} for name, text in conditions]
@@ -185,7 +184,7 @@ def _nfa(
 
 
 def _lineage(matches: Matches, settings: dict) -> View:
-    from cepkit.widgets.tables import LineageView
+    from cepkit.widgets.scene_view import LineageView
 
     found: Any = matches._found
     events = found.events
@@ -215,11 +214,9 @@ MOST_EVENTS = 120  # more do not fit beside each other
 
 
 def compare(found: Mapping[str, Matches], *, title: str | None = None) -> go.Figure:
-    """Draw the matches of several queries over the same events, with a panel for each query.
-
-    A line is a match, and a mark is one of its events. Use it on a small part of your data, to see what a
-    strategy, a window or an operator changes.
-    """
+    """Draw the matches of several queries over the same events, with a panel for each query."""
+    # A line is a match, and a mark is one of its events. Use it on a small part of your data, to see what a
+    # strategy, a window or an operator changes.
     from cepkit.plots.lineage import MOST_COMPARED, comparison_scene
     from cepkit.plots.scene import scene_figure
 

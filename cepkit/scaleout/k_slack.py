@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cepkit.errors import CepError, OrderError, UnsupportedQueryError, nearest
+from cepkit.errors import CepError, OrderError, UnsupportedQueryError, nearest, warn
 from cepkit.events import TIME
 from cepkit.frames.arrow import ArrowSource
 from cepkit.language.expressions.durations import duration_ticks, unit_missing
@@ -20,7 +20,10 @@ from cepkit.language.query_parts import Duration
 from cepkit.planning.clocks import CLOCKS
 from cepkit.streaming.batches import Kind, StreamSchema, kind_of_batch, schema_of, table_of_batch
 from cepkit.streaming.saved import Saved, duration_as_json, save_file
-from cepkit.streaming.stream import AFTER_BUFFER, Stream, open_packed, pack_stream, split_late
+from cepkit.streaming.stream import AFTER_BUFFER, JoinStream, Stream, open_packed, pack_stream, split_late
+
+MOST_LATE = 100_000  # late rows that are kept for the user
+_MOST_CHUNKS = 64  # of the table of late rows, before it becomes one
 
 LATE = ("pass", "drop")
 
@@ -46,9 +49,13 @@ class OrderMetrics:
         total = self.n + self.dropped
         return (self.out_of_order + self.dropped) / total if total else 0.0
 
+    def with_row(self, delay: int | float) -> OrderMetrics:
+        """Return the metrics with one more row, which comes this much late."""
+        n, late = self.n + 1, self.out_of_order + (delay > 0)
+        return replace(self, n=n, out_of_order=late, max_delay=max(self.max_delay, delay))
+
 
 def order_metrics(time: np.ndarray) -> OrderMetrics:
-    """Return the metrics of times in the order of their arrival."""
     time = np.asarray(time)
     if not len(time):
         return OrderMetrics()
@@ -109,13 +116,11 @@ class SlackBuffer:
         return buffer
 
     def save(self) -> dict[str, Any]:
-        """Return the numbers of the buffer."""
         names = ("slack", "most", "holds_ties", "is_fixed", "newest", "n", "_waiting", "_least")
         return {name: getattr(self, name) for name in names}
 
     @classmethod
     def load(cls, saved: Mapping[str, Any]) -> SlackBuffer:
-        """Return the buffer that `save` described."""
         buffer = cls()
         vars(buffer).update(saved)
         buffer._waiting = [(time, number) for time, number in saved["_waiting"]]
@@ -141,6 +146,11 @@ def reorder(
     return rows, OrderMetrics(after.n, after.out_of_order, after.max_delay, latency)
 
 
+def _delay(newest: int | float | None, time: int | float) -> int | float:
+    """Return how much a row comes after the newest one before it; 0 if it is the newest."""
+    return 0 if newest is None else max(0, newest - time)
+
+
 class KSlack:
     """A buffer that brings late rows back into order, before a stream.
 
@@ -157,7 +167,7 @@ class KSlack:
     late : {"pass", "drop"}
         What happens to rows that K was too small for: they pass out of order, or they are dropped and
         counted. `cepkit.stream` refuses rows before its newest event, so use ``"drop"`` before it;
-        ``late_rows`` keeps them.
+        ``late_rows`` keeps the newest 100,000 of them, and ``take_late_rows()`` hands them out.
 
     Raises
     ------
@@ -211,13 +221,14 @@ class KSlack:
         self._newest_out: int | float | None = None
         self._before, self._after = OrderMetrics(), OrderMetrics()
         self._waited = 0.0
-        self._dropped: list[pa.Table] = []
+        self._dropped: pa.Table | None = None
+        self._forgets_late = False
 
     def open_before(self, stream: Stream) -> SortedStream:
         """Return a stream with this buffer before it. It drops late rows, since a stream cannot go back."""
         if self._buffer is not None:
             raise CepError("KSlack: this buffer has rows already. Give each stream a buffer of its own")
-        if not isinstance(stream, Stream):
+        if isinstance(stream, JoinStream) or not isinstance(stream, Stream):
             raise UnsupportedQueryError(
                 "KSlack: a join reads two streams. Push each side through a buffer of its own: "
                 "pairs.push(left=slack.push(rows))"
@@ -258,7 +269,7 @@ class KSlack:
         for number, time in enumerate(times, start=first):
             self._rows[number] = offset + number - first
             self._waiting_time[number] = time
-            self._count_arrival(time)
+            self._before = self._before.with_row(_delay(self._buffer.newest, time))
             out += self._release(self._buffer.push(time))
         return self._send(waiting, out)
 
@@ -278,7 +289,7 @@ class KSlack:
     def mark(self) -> dict[str, Any]:
         """Return the state of the buffer; `go_back` returns to it."""
         assert self._buffer is not None
-        copied = {name: copy.copy(getattr(self, name)) for name in ("_rows", "_waiting_time", "_dropped")}
+        copied = {name: copy.copy(getattr(self, name)) for name in ("_rows", "_waiting_time")}
         return {**vars(self), **copied, "_buffer": self._buffer.copy()}
 
     def go_back(self, mark: Mapping[str, Any]) -> None:
@@ -288,7 +299,7 @@ class KSlack:
     def drop(self, late: pa.Table) -> None:
         """Count rows that left the buffer as dropped, since the stream has passed them, and keep them."""
         if late.num_rows:
-            self._dropped.append(late)
+            self._keep_late(late)
             after, n = self._after, late.num_rows
             self._after = replace(after, n=after.n - n, dropped=after.dropped + n)
 
@@ -312,7 +323,7 @@ class KSlack:
             "after": asdict(self._after),
         }
         rows = self._table.take(pa.array(list(self._rows.values()), pa.int64()))
-        dropped = pa.concat_tables([self._schema.arrow.empty_table(), *self._dropped])
+        dropped = self._late_table()
         return Saved(header, {}, {"waiting": rows, "dropped": dropped})
 
     @classmethod
@@ -328,7 +339,7 @@ class KSlack:
         k_slack._waiting_time = dict(zip(header["numbers"], k_slack._times(k_slack._table), strict=True))
         k_slack._newest_out, k_slack._waited = header["newest_out"], header["waited"]
         k_slack._before, k_slack._after = OrderMetrics(**header["before"]), OrderMetrics(**header["after"])
-        k_slack._dropped = [saved.tables["dropped"].cast(schema.arrow)]
+        k_slack._dropped = saved.tables["dropped"].cast(schema.arrow)
         return k_slack
 
     def _release(self, numbers: list[int]) -> list[int]:
@@ -337,34 +348,18 @@ class KSlack:
         kept = []
         for number in numbers:
             time = self._waiting_time.pop(number)
-            delay = 0 if self._newest_out is None else max(0, self._newest_out - time)
-            dropped = delay > 0 and self._late == "drop"
-            self._newest_out = time if self._newest_out is None else max(self._newest_out, time)
-            after = self._after
-            if dropped:
-                self._after = OrderMetrics(
-                    after.n, after.out_of_order, after.max_delay, after.latency, after.dropped + 1
-                )
+            delay = _delay(self._newest_out, time)
+            if not delay:
+                self._newest_out = time
+            elif self._late == "drop":
+                self._after = replace(self._after, dropped=self._after.dropped + 1)
                 kept.append(-1 - number)
                 continue
             self._waited += self._buffer.newest - time
-            self._after = OrderMetrics(
-                after.n + 1,
-                after.out_of_order + (delay > 0),
-                max(after.max_delay, delay),
-                self._waited / (after.n + 1),
-                after.dropped,
-            )
+            after = self._after.with_row(delay)
+            self._after = replace(after, latency=self._waited / after.n)
             kept.append(number)
         return kept
-
-    def _count_arrival(self, time: int | float) -> None:
-        assert self._buffer is not None
-        newest, before = self._buffer.newest, self._before
-        delay = 0 if newest is None else max(0, newest - time)
-        self._before = OrderMetrics(
-            before.n + 1, before.out_of_order + (delay > 0), max(before.max_delay, delay)
-        )
 
     def _send(self, waiting: pa.Table | None, out: list[int]) -> Any:
         """Keep the rows that wait, and return those that leave; negative numbers are dropped rows."""
@@ -372,17 +367,14 @@ class KSlack:
         sent = [self._rows.pop(number) for number in out if number >= 0]
         dropped = [self._rows.pop(-1 - number) for number in out if number < 0]
         if dropped:
-            self._dropped.append(waiting.take(pa.array(dropped, pa.int64())))
+            self._keep_late(waiting.take(pa.array(dropped, pa.int64())))
         left = list(self._rows)
         self._table = waiting.take(pa.array([self._rows[number] for number in left], pa.int64()))
         self._rows = {number: row for row, number in enumerate(left)}
-        return self._native(waiting.take(pa.array(sent, pa.int64())))
+        return self.as_frame(waiting.take(pa.array(sent, pa.int64())))
 
     def as_frame(self, table: pa.Table) -> Any:
         """Return rows as the kind of frame of the last batch."""
-        return self._native(table)
-
-    def _native(self, table: pa.Table) -> Any:
         return self._kind.native(table, {name: name for name in table.schema.names})
 
     # --- the clock
@@ -457,10 +449,32 @@ class KSlack:
 
     @property
     def late_rows(self) -> Any:
-        """The rows that were dropped so far, as the kind of frame of the last batch."""
+        """The rows that were dropped, the newest 100,000, as the kind of frame of the last batch."""
         self._check_open()
+        return self.as_frame(self._late_table())
+
+    def take_late_rows(self) -> Any:
+        """Return `late_rows`, and forget them; `after` continues to count them."""
+        rows, self._dropped = self.late_rows, None
+        return rows
+
+    def _late_table(self) -> pa.Table:
         assert self._schema is not None
-        return self._native(pa.concat_tables([self._schema.arrow.empty_table(), *self._dropped]))
+        return self._schema.arrow.empty_table() if self._dropped is None else self._dropped
+
+    def _keep_late(self, rows: pa.Table) -> None:
+        """Keep late rows for the user, the newest ones of many."""
+        late = pa.concat_tables([self._late_table(), rows.cast(self._late_table().schema)])
+        if late.num_rows > MOST_LATE:
+            if not self._forgets_late:
+                self._forgets_late = True
+                warn(
+                    f"KSlack: more than {MOST_LATE:,} late rows; only the newest are kept. Call "
+                    "take_late_rows() now and then, and give a larger slack to lose fewer"
+                )
+            late = late.slice(late.num_rows - MOST_LATE)
+        n_chunks = max((column.num_chunks for column in late.columns), default=0)
+        self._dropped = late.combine_chunks() if n_chunks > _MOST_CHUNKS else late
 
     def __repr__(self) -> str:
         words = [repr(self._given["slack"])] if self._given["slack"] is not None else []
@@ -515,13 +529,13 @@ class SortedStream:
         """Release all rows of the buffer, and return the matches that are then complete."""
         return self._pass_on(self.slack.close)
 
-    def close(self) -> Any:
-        """Close the stream and return its remaining matches; call `finish` first for the buffer's rows."""
+    def close(self, *, complete_until: Any = None) -> Any:
+        """Close the stream as `cepkit.Stream.close` does; call `finish` first for the buffer's rows."""
         if self.slack.waiting:
             raise CepError(
                 f"{self.slack.waiting:,} rows wait in the buffer. Call finish() first, then close()"
             )
-        return self.stream.close()
+        return self.stream.close(complete_until=complete_until)
 
     def __enter__(self) -> SortedStream:
         return self

@@ -1,15 +1,164 @@
-"""A node in virtual time: one server, limited memory, the links to it; and the result of a simulated run."""
+"""Nodes as formulas (bandwidth, memory and work per node of n) and in virtual time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import exp, isqrt
 
 import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError
-from cepkit.scaleout.formulas import usable_events
+
+# The load of one node, and how much of its memory it can use.
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLoad:
+    """What one node gets, sends, holds and does, without constant factors."""
+
+    # bandwidth_in, bandwidth_out: events per second
+    bandwidth_in: float
+    bandwidth_out: float
+    memory: float  # events, partial matches or partial results that it holds
+    work: float  # steps per second: arrivals, and pairs that it compares
+
+
+MEASURES = {
+    "bandwidth_in": "input, events/s",
+    "bandwidth_out": "output, events/s",
+    "memory": "memory, events",
+    "work": "work, steps/s",
+}
+
+
+def usable_events(capacity_events: float, garbage_share: float, utilisation: float) -> float:
+    """Return how many events a node can hold, because garbage takes room while the node is busy.
+
+    C (1 - γ u). The thesis attributes the growth of figure 5.4 to garbage collection and has no formula.
+    """
+    return capacity_events * (1 - garbage_share * min(utilisation, 1.0))
+
+
+def capacity_for(usable: float, garbage_share: float, utilisation: float) -> float:
+    """Return the capacity with which a node can hold ``usable`` events at this utilisation."""
+    return usable / (1 - garbage_share * min(utilisation, 1.0))
+
+
+# Joins of two windows over n nodes: λ events per second, e events in a window, of each side.
+
+
+def grid_join_node(
+    left_hz: float, right_hz: float, n_left: float, n_right: float, rows: int, columns: int
+) -> NodeLoad:
+    """Return the load of a node of a grid: a row has a part of the left window, a column of the right one.
+
+    On one node: λ_A + λ_B, e_A + e_B, λ_A e_B + λ_B e_A. With one column, each node has the whole right
+    window: λ_A/n + λ_B, e_A/n + e_B, (λ_A/n) e_B + λ_B e_A/n. With an index, the work is that of the output.
+    """
+    left_in, right_in = left_hz / rows, right_hz / columns
+    left, right = n_left / rows, n_right / columns
+    return NodeLoad(left_in + right_in, left_in + right_in, left + right, left_in * right + right_in * left)
+
+
+def square_grid(n_nodes: int) -> tuple[int, int]:
+    """Return the square grid of ``n_nodes`` nodes.
+
+    The thesis asks for a number of nodes "equal to the power of two" and uses 4 and 9, which are squares.
+    """
+    side = isqrt(max(0, n_nodes))
+    if side < 1 or side * side != n_nodes:
+        raise CepError(f"square_grid: {n_nodes} nodes form no square. Give 1, 4, 9 or another square")
+    return side, side
+
+
+def longest_large_window(capacity_events: float, n_small: float, n_nodes: int) -> float:
+    """Return the longest large window that fits into memory beside a small one on each node."""
+    return n_nodes * (capacity_events - n_small)
+
+
+def longest_of_two_windows(
+    *, capacity_events: float = float("inf"), pairs_per_s: float = float("inf"), rate_hz: float, n_nodes: int
+) -> float:
+    """Return the longest length of two equal windows on a square grid, by memory and by work.
+
+    Work: 2 λ e/n ≤ P, so e = P n/(2 λ).
+    """
+    side = square_grid(n_nodes)[0]
+    return min(capacity_events * side / 2, pairs_per_s * n_nodes / (2 * rate_hz))
+
+
+# Patterns over n nodes: λ events per second and stream, s states, window of t seconds.
+
+
+def state_node(
+    rate_hz: float, waiting: float, matches_in_hz: float = 0.0, matches_out_hz: float = 0.0
+) -> NodeLoad:
+    """Return the load of the node of one state.
+
+    Without an index, each event is compared with each waiting partial match: λ e_k steps per second.
+    """
+    return NodeLoad(rate_hz + matches_in_hz, matches_out_hz, waiting, rate_hz * waiting + matches_in_hz)
+
+
+def grid_node(
+    rate_hz: float,
+    waiting: float,
+    groups: int,
+    members: int,
+    matches_in_hz: float = 0.0,
+    matches_out_hz: float = 0.0,
+) -> NodeLoad:
+    """Return the load of one of ``groups`` x ``members`` replicas of a state.
+
+    An event goes to one group: λ/G. A partial match goes to one member of each group: a share 1/M of them.
+    So a replica holds e_k/M partial matches, and makes λ e_k/(G M) comparisons. One group is figure 3.4.
+    """
+    matches = matches_in_hz / members
+    n_nodes = groups * members
+    return NodeLoad(
+        rate_hz / groups + matches, matches_out_hz / n_nodes, waiting / members,
+        rate_hz * waiting / n_nodes + matches,
+    )  # fmt: skip
+
+
+def leghari_node(rate_hz: float, start_rate_hz: float, interval_s: float, n_nodes: int) -> NodeLoad:
+    """Return the load of a node if a start and its window go to a random node (Leghari et al., 2014).
+
+    A node gets an event unless none of its own starts was in the window before it. Starts at a node form a
+    Poisson process with rate λ₁/n, so the share of events is 1 - exp(-λ₁ t/n). It is near 1 in busy
+    streams.
+    """
+    share = 1 - exp(-start_rate_hz * interval_s / n_nodes)
+    memory = start_rate_hz * interval_s / n_nodes
+    return NodeLoad(rate_hz * share, 0.0, memory, rate_hz * share * memory)
+
+
+# Windows over n nodes: λ events per second, e events in the window, g groups.
+
+
+def window_node(rate_hz: float, n_events: float, n_nodes: int, n_groups: int = 1) -> NodeLoad:
+    """Return the load of one of ``n_nodes`` window nodes: Θ(λ/n), Θ(λ/n), Θ(e/n + g), Θ(λ/n).
+
+    Source: Suhothayan, 2019, tables 2.2 and 3.1, right apart from g: the aggregates of each group are at
+    every node. An event costs two steps: arrival and expiry. Section 5 divides by n - 1, since n counts the
+    gather there. Here, n does not count it.
+    """
+    node_rate_hz = rate_hz / n_nodes
+    return NodeLoad(node_rate_hz, node_rate_hz, n_events / n_nodes + n_groups, 2 * node_rate_hz)
+
+
+def longest_interval(
+    capacity_events: float, rate_hz: float, n_nodes: int, garbage_share: float = 0.0, utilisation: float = 0.0
+) -> float:
+    """Return the longest time window in seconds that ``n_nodes`` window nodes can hold.
+
+    λ t / n ≤ C (1 - γ u / n), so t = (n - γ u) C / λ. This is a line in n. Without garbage it begins at 0.
+    With garbage, n nodes hold more than n times the window of one node. It is never exponential.
+    """
+    return usable_events(capacity_events, garbage_share, utilisation / n_nodes) * n_nodes / rate_hz
+
 
 # A node in virtual time: one server, limited memory, and the links to it. No clock of the machine is read.
 #
@@ -139,7 +288,6 @@ def run_node(jobs: Jobs, kind: NodeKind, duration_s: float) -> NodeRun:
     """Return what a node does with its jobs, until ``duration_s``.
 
     Jobs that are ready at the same time run in the order of ``jobs``.
-
     """
     order = np.argsort(jobs.ready, kind="stable")
     ready, service = jobs.ready[order], jobs.service[order] / kind.cpu

@@ -2,14 +2,170 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError, UnsupportedQueryError, column_not_found, nearest, whole_number
-from cepkit.scaleout.routing import ByKey, RoundRobin, Routing, ToAll, ToGroup, ToMember
 from cepkit.windows.values import Window, aggregate_name
+
+if TYPE_CHECKING:
+    from cepkit.plots.graphs import Graph
+
+# Routings: which nodes of a stage get each item of a stream. Items are events or partial matches.
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """The items of one stream, in the global order of events."""
+
+    n: int  # number of items
+    key: np.ndarray | None = None  # int64, (n,): the number of each item's key. Only `ByKey` needs it.
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """What a routing sends: item ``item[i]`` goes to node ``node[i]``."""
+
+    # item, node: int64, (n_deliveries,): sorted by item, then by node
+    item: np.ndarray
+    node: np.ndarray
+
+    def to(self, node: int) -> np.ndarray:
+        """Return the items of a node, rising; int64."""
+        return self.item[self.node == node]
+
+
+@dataclass(frozen=True, slots=True)
+class Routing(ABC):
+    """A rule that says which nodes of a stage get an item."""
+
+    @property
+    @abstractmethod
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+
+    @property
+    @abstractmethod
+    def share(self) -> float:
+        """The share of all items that each node gets on average, from 0 to 1."""
+
+    @abstractmethod
+    def sends(self, traffic: Traffic) -> Deliveries:
+        """Return the nodes of every item."""
+
+    @abstractmethod
+    def words(self) -> str:
+        """Return the rule in words, to complete "items go …"."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByKey(Routing):
+    """All items of a key go to one node."""
+
+    nodes: int
+
+    def __post_init__(self) -> None:
+        whole_number("ByKey: nodes", self.nodes, 1)
+
+    @property
+    def n_nodes(self) -> int:
+        return self.nodes
+
+    @property
+    def share(self) -> float:
+        """The share of all items that each node gets on average, from 0 to 1."""
+        return 1 / self.nodes
+
+    def sends(self, traffic: Traffic) -> Deliveries:
+        if traffic.key is None:
+            raise CepError("ByKey: the items have no key")
+        mixed = np.asarray(traffic.key).astype(np.uint64) * _GOLDEN >> np.uint64(33)
+        node = (mixed % np.uint64(self.nodes)).astype(np.int64)
+        return Deliveries(np.arange(traffic.n, dtype=np.int64), node)
+
+    def words(self) -> str:
+        return f"by key to {self.nodes} nodes" if self.nodes > 1 else "to 1 node"
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid(Routing):
+    """Nodes in groups of equal size. Node ``g * members + m`` is member m of group g, a row of the grid."""
+
+    groups: int
+    members: int
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        whole_number(f"{name}: groups", self.groups, 1)
+        whole_number(f"{name}: members", self.members, 1)
+
+    @property
+    def n_nodes(self) -> int:
+        return self.groups * self.members
+
+    @property
+    def _nodes_of_turn(self) -> np.ndarray:
+        """The nodes that get the items of each turn, (n_turns, n_nodes of a turn)."""
+        return np.arange(self.n_nodes).reshape(self.groups, self.members)
+
+    @property
+    def share(self) -> float:
+        return 1 / len(self._nodes_of_turn)
+
+    def sends(self, traffic: Traffic) -> Deliveries:
+        turns, width = self._nodes_of_turn.shape
+        numbers = np.arange(traffic.n, dtype=np.int64)
+        node = self._nodes_of_turn[numbers % turns].reshape(-1).astype(np.int64)
+        return Deliveries(np.repeat(numbers, width), node)
+
+    def words(self) -> str:
+        turns, width = self._nodes_of_turn.shape
+        if self.n_nodes == 1:
+            return "to 1 node"
+        return f"in turn to {turns} nodes" if width == 1 else f"to all {width} nodes" if turns == 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToGroup(_Grid):
+    """Items go to the groups of a grid in turn, each to all members of its group."""
+
+    def words(self) -> str:
+        several = f"in turn to one of {self.groups} groups, to all its {self.members} members"
+        return _Grid.words(self) or several
+
+
+@dataclass(frozen=True, slots=True)
+class ToMember(_Grid):
+    """Items go to the members of a grid in turn, each to the same member of every group.
+
+    Together with `ToGroup` every pair of items meets at exactly one node.
+    """
+
+    @property
+    def _nodes_of_turn(self) -> np.ndarray:
+        return _Grid._nodes_of_turn.fget(self).T
+
+    def words(self) -> str:
+        several = f"in turn to one of {self.members} members in each of {self.groups} groups"
+        return _Grid.words(self) or several
+
+
+def in_turn(nodes: int) -> ToGroup:
+    """Return the routing of item i to node ``i % nodes``."""
+    return ToGroup(nodes, 1)
+
+
+def to_all(nodes: int) -> ToGroup:
+    """Return the routing of every item to all nodes."""
+    return ToGroup(1, nodes)
+
 
 # Plans as values: the stages of a scaled-out query, and which node of each gets which items.
 
@@ -23,7 +179,6 @@ class Feed:
     heartbeat: bool = False  # whether all nodes also learn number and time of every event, without its values
 
     def words(self) -> str:
-        """Return the feed in words."""
         return f"{self.stream} {self.routing.words()}"
 
 
@@ -38,11 +193,9 @@ class Stage:
 
     @property
     def n_nodes(self) -> int:
-        """Number of nodes."""
         return self.feeds[0].routing.n_nodes
 
     def feed(self, stream: str) -> Feed:
-        """Return the feed of a stream."""
         return next(feed for feed in self.feeds if feed.stream == stream)
 
 
@@ -64,7 +217,7 @@ class ScatterPlan:
         return sum(stage.n_nodes for stage in self.stages)
 
     def bandwidth(self, rates: Mapping[str, float]) -> pd.DataFrame:
-        """Return the items per second that reach each node of a stage."""
+        """Return the items per second that reach each node of a stage, and the heartbeats of all events."""
         rows = []
         for stage in self.stages:
             for feed in stage.feeds:
@@ -72,6 +225,8 @@ class ScatterPlan:
                     raise column_not_found("rates", feed.stream, rates)
                 rate = float(rates[feed.stream])
                 rows.append((stage.name, stage.n_nodes, feed.stream, rate, rate * feed.routing.share))
+                if feed.heartbeat:
+                    rows.append((stage.name, stage.n_nodes, f"number and time of {feed.stream}", rate, rate))
         return pd.DataFrame(rows, columns=["stage", "nodes", "stream", "rate", "per_node"])
 
     def lines(self) -> list[str]:
@@ -92,6 +247,26 @@ class ScatterPlan:
         lines += [] if self.is_exact else ["  not exact: the result can differ from that of a single node"]
         return lines
 
+    def graph(self) -> Graph:
+        """Return the streams, the stages and the gather as a ``graphviz.Digraph``, which a notebook draws."""
+        from cepkit.plots.graphs import new_graph, plain
+
+        graph = new_graph("plan")
+        place: dict[str, str] = {}  # of each stream, and of the results of each stage
+        for k, stage in enumerate(self.stages):
+            number = f"stage{k}"
+            nodes = f"{stage.n_nodes} node{'s' * (stage.n_nodes > 1)}"
+            graph.node(number, label=plain("\n".join([stage.name, nodes, *stage.work.split("; ")])))
+            for feed in stage.feeds:
+                if feed.stream not in place:
+                    place[feed.stream] = f"stream{len(place)}"
+                    graph.node(place[feed.stream], label=plain(feed.stream), shape="plaintext", style="")
+                graph.edge(place[feed.stream], number, label=plain(feed.routing.words()))
+            place[f"matches of {stage.name}"] = number
+        graph.node("gather", label=plain(f"gather\n{self.gather}"))
+        graph.edge(number, "gather")
+        return graph
+
     def __repr__(self) -> str:
         return "\n".join(self.lines())
 
@@ -109,7 +284,7 @@ Formulas = tuple[tuple[str, str], tuple[str, str], tuple[str, str]]  # printed a
 def node_loads(plan: ScatterPlan) -> pd.DataFrame:
     """Return bandwidth, memory and work of a node of each stage, as printed and as corrected.
 
-    Source: Suhothayan, 2019, section 3.1 and table 3.1. `cepkit.scaleout.model` has these formulas as
+    Source: Suhothayan, 2019, section 3.1 and table 3.1. `cepkit.scaleout.nodes` has these formulas as
     functions, and `ScatterPlan.bandwidth` has numbers for given rates.
     """
     rows = []
@@ -153,7 +328,7 @@ def _of_state(layout: str, stage: Stage, *, is_first: bool) -> Formulas:
         return (f"λ{_by(n)}", f"(λ + μ){_by(n)}"), _both(f"e{_by(n)}"), _both(f"λe{_by(n)}")
     if layout == "states":
         return ("λ", "λ + μ"), ("e/(s-1)", "e"), ("λe/s", "λe")
-    groups, members = (routing.groups, routing.members) if isinstance(routing, ToGroup) else (1, n)
+    groups, members = routing.groups, routing.members
     printed = "λ" if layout == "replicated" else f"2λ{_by(n)}"
     return (
         (printed, f"λ{_by(groups)} + μ{_by(members)}"),
@@ -173,7 +348,7 @@ def _of_join(plan: ScatterPlan, stage: Stage) -> Formulas | None:
             (work, work),
         )
     if plan.layout == "replicated":
-        large, small = ("A", "B") if isinstance(left, RoundRobin) else ("B", "A")
+        large, small = ("A", "B") if isinstance(left, ToGroup) and left.members == 1 else ("B", "A")
         fewer = _by(n - 1) if n > 1 else ""
         return (
             (f"λ + λ{fewer}", f"λ_{large}{_by(n)} + λ_{small}"),
@@ -244,7 +419,7 @@ def window_plan(nodes: int, *, title: str = "window", functions: Iterable[str] =
     """
     whole_number("nodes", nodes, 1)
     check_mergeable(functions)
-    feed = Feed("events", RoundRobin(nodes), heartbeat=nodes > 1)
+    feed = Feed("events", in_turn(nodes), heartbeat=nodes > 1)
     stage = Stage("window", "keeps partial aggregates of its own events in the window", (feed,))
     gather = "merges the partial aggregates as of each event, in the order of nodes"
     return ScatterPlan(title, (stage,), gather, "window", "windows")
@@ -269,15 +444,18 @@ class PatternState:
 
 
 def grid_of(nodes: int, groups: int | None = None) -> tuple[int, int]:
-    """Return the numbers of groups and of members per group for ``nodes`` nodes, as square as possible."""
+    """Return the numbers of groups and of members per group, as square as possible, with more members.
+
+    A node holds the partial matches of its member's turns, so more members are less memory per node.
+    """
     if groups is not None:
         whole_number("groups", groups, 1)
         if nodes % groups:
             fits = [g for g in range(1, nodes + 1) if nodes % g == 0]
             raise CepError(f"groups={groups} does not divide nodes={nodes}. Give one of {fits}")
         return groups, nodes // groups
-    members = max(m for m in range(1, nodes + 1) if nodes % m == 0 and m * m <= nodes)
-    return nodes // members, members
+    groups = max(g for g in range(1, nodes + 1) if nodes % g == 0 and g * g <= nodes)
+    return groups, nodes // groups
 
 
 def check_layout(layout: object, known: Sequence[str] = LAYOUTS) -> str:
@@ -321,7 +499,7 @@ def pattern_plan(
     if groups is not None and layout != "grouped":
         raise CepError(f"groups={groups} needs layout='grouped', and the layout is {layout!r}")
     of_events, of_matches = state_routings(layout, nodes, groups, printed=printed)
-    first = {"states": RoundRobin(1), "keys": ByKey(nodes)}.get(layout, RoundRobin(nodes))
+    first = {"states": in_turn(1), "keys": ByKey(nodes)}.get(layout, in_turn(nodes))
     stages = []
     for k, state in enumerate(states):
         feeds = [Feed(state.events, of_events if k else first)]
@@ -340,7 +518,7 @@ def pattern_plan(
             work += "; keeps the first event for each partial match"
             work += " of all groups, at the watermark" if of_matches.share * nodes > 1 else ""
         if state.absent:
-            everywhere = ByKey(nodes) if layout == "keys" else ToAll(of_events.n_nodes)
+            everywhere = ByKey(nodes) if layout == "keys" else to_all(of_events.n_nodes)
             feeds += [Feed(name, everywhere) for name in state.absent]
             work += "; drops matches with an absent event, at the watermark"
         stages.append(Stage(state.name, work, tuple(feeds)))
@@ -380,7 +558,7 @@ def join_plan(
     if groups is not None and layout != "grouped":
         raise CepError(f"groups={groups} needs layout='grouped', and the layout is {layout!r}")
     if layout == "replicated":
-        routings = RoundRobin(nodes), ToAll(nodes)
+        routings = in_turn(nodes), to_all(nodes)
         if small == "left":
             routings = routings[::-1]
     elif layout == "keys":

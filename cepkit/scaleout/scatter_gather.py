@@ -8,25 +8,23 @@ from dataclasses import dataclass
 from functools import cached_property, partial, singledispatch
 from typing import Any, Unpack
 
-import numpy as np
-
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.engines.search import search_sequence
-from cepkit.engines.shared.sequence_set import FoundLater, KnownMatches, MatchBlock, SequenceSet
+from cepkit.engines.shared.sequence_set import FoundLater, KnownMatches, MatchBlock
 from cepkit.errors import CepError, UnsupportedQueryError, whole_number
 from cepkit.events import Events, Source
 from cepkit.language.expressions import trees as ex
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.branches import Branch, branches, referenced_variables
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import Engine, EngineValue
 from cepkit.planning.queries import Query, QueryKeywords, as_query, read_arguments, takes_query_keywords
-from cepkit.scaleout.pattern_nodes import ScatterRun, find_scattered
 from cepkit.scaleout.plans import (
     LAYOUTS,
     MOST_NODES,
     SYMBOLS,
+    ByKey,
     Feed,
     PatternState,
     ScatterPlan,
@@ -39,13 +37,14 @@ from cepkit.scaleout.plans import (
     pattern_plan,
     window_plan,
 )
-from cepkit.scaleout.routing import ByKey
-from cepkit.scaleout.window_nodes import WindowNodes, pairs_of_nodes
+from cepkit.scaleout.query_nodes import ScatterRun, WindowNodes, find_scattered, pairs_of_nodes
 from cepkit.windows.joining import JoinRows, PlannedJoin, Sources, run_join
 from cepkit.windows.running import WindowRows, run_window
 from cepkit.windows.values import Join, Window
 
 # The function `plan`: the scaled-out plan of a query that was written for a single node.
+
+_ONE_LAYOUT = "a window has one layout, events in turn. Leave out layout and groups"
 
 
 @takes_query_keywords
@@ -69,7 +68,7 @@ def plan(
         ``"grouped"``, ``"replicated"``, ``"states"`` or ``"keys"``, see `cepkit.ScatterGather`. Default: by
         key if the query has ``partition_by``, else ``"grouped"``.
     groups : int, optional
-        Groups under ``"grouped"``. Default: the grid is as square as possible.
+        Groups under ``"grouped"``. Default: the grid is as square as possible, with more members than groups.
     **keywords
 
     Returns
@@ -153,7 +152,7 @@ def _(value: RegexQuery, nodes: int, layout: str | None, groups: int | None) -> 
 @plan_of.register
 def _(value: Window, nodes: int, layout: str | None, groups: int | None) -> ScatterPlan:
     if layout is not None or groups is not None:
-        raise CepError("plan: a window has one layout, events in turn. Leave out layout and groups")
+        raise CepError(f"plan: {_ONE_LAYOUT}")
     check_window_aggregates(value)
     return window_plan(nodes, title=repr(value))
 
@@ -232,7 +231,7 @@ class ScatterGather(EngineValue):
         member of every group. ``"replicated"``: later events go to all replicas, partial matches to one.
         ``"states"``: one node per state. ``"keys"``: by partition key. See `cepkit.plan`.
     groups : int, optional
-        Groups under ``"grouped"``. Default: the grid is as square as possible.
+        Groups under ``"grouped"``. Default: the grid is as square as possible, with more members than groups.
 
     Raises
     ------
@@ -326,6 +325,8 @@ class ScatterGather(EngineValue):
 
     def run_window(self, window: Window, source: Source) -> WindowRows:
         """Return what a checked window emits over a source, computed by nodes; see `cepkit.window`."""
+        if self.layout != "grouped" or self.groups is not None:
+            raise CepError(f"{self}: {_ONE_LAYOUT}")
         check_window_aggregates(window)
         evaluator = partial(WindowNodes, plan=window_plan(self.nodes))
         return run_window(window, source, evaluator)
@@ -355,51 +356,28 @@ class ScatterGather(EngineValue):
         return lines
 
 
-class ScatteredMatches(SequenceSet):
+class ScatteredMatches(FoundLater):
     """The matches of a program by `ScatterGather`, found at first use.
 
     A bounded first look, such as a ``repr``, uses the search engine.
-
     """
 
     def __init__(self, program: SequenceProgram, events: Events, engine: ScatterGather):
-        self.program, self.events, self.engine = program, events, engine
-        self._look = FoundLater(
-            events, partial(search_sequence, program), is_final=not program.can_be_forbidden_later
-        )
+        is_final = not program.can_be_forbidden_later
+        super().__init__(events, partial(search_sequence, program), is_final=is_final)
+        self.program, self.engine = program, engine
 
     @cached_property
-    def _made(self) -> tuple[KnownMatches, list[ScatterRun]]:
+    def _of_nodes(self) -> tuple[MatchBlock, list[ScatterRun]]:
         threads = min(self.engine.nodes, os.cpu_count() or 1)
-        block, runs = find_scattered(self.program, self.events, self.engine.plans(self.program), threads)
-        return KnownMatches(self.events, block), runs
+        return find_scattered(self.program, self.events, self.engine.plans(self.program), threads)
+
+    @cached_property
+    def _found(self) -> KnownMatches:
+        return KnownMatches(self.events, self._of_nodes[0])
 
     @property
     def run(self) -> ScatterRun | list[ScatterRun]:
         """What each node did; a list if the query has several branches."""
-        runs = self._made[1]
+        runs = self._of_nodes[1]
         return runs[0] if len(runs) == 1 else runs
-
-    def count(self) -> int:
-        """Return the exact number of matches."""
-        return self._made[0].count()
-
-    def at_least(self) -> tuple[int, bool]:
-        """Return a number of matches that is quick to find, and whether it is the exact count."""
-        return (self.count(), True) if "_made" in self.__dict__ else self._look.at_least()
-
-    def glance(self, n: int) -> MatchBlock:
-        """Return up to ``n`` matches that are quick to find, if possible the first ones."""
-        return self._made[0].glance(n) if "_made" in self.__dict__ else self._look.glance(n)
-
-    def ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions where matches end, and how many end at each."""
-        return self._made[0].ends()
-
-    def ending(self, low: int, high: int) -> MatchBlock:
-        """Return the matches that end from ``low`` to ``high``."""
-        return self._made[0].ending(low, high)
-
-    def take(self, numbers: list[int]) -> MatchBlock:
-        """Return the matches of these numbers, in this order."""
-        return self._made[0].take(numbers)

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
 from cepkit.compile.sequences.search_source import test_of, tests_of
-from cepkit.engines.shared.kernels import accepted
-from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.places import Places, accepted
 from cepkit.engines.shared.sequence_set import KnownMatches
 from cepkit.errors import OrderError, ResultTooLargeError
 from cepkit.events import ColumnType, Frame
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
-from cepkit.frames.spark.tasks import numbered_columns, result_types, sent_batches, too_many, use_kernel_cache
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.frames.spark import numbered_columns, result_types, sent_batches, too_many, use_kernel_cache
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.pipelines.spark_session import worker_python
 from cepkit.results.spark import tasks
 from cepkit.results.spark.found import SparkFound
-from cepkit.results.spark.jobs import refuse
-from cepkit.scaleout.pattern_nodes import Partials, PatternNodes, begun
-from cepkit.scaleout.plans import ScatterPlan
-from cepkit.scaleout.routing import ByKey, RoundRobin, Routing, ToAll, ToGroup, ToMember
+from cepkit.results.spark.tasks import refuse
+from cepkit.scaleout.plans import ByKey, Routing, ScatterPlan, ToGroup, ToMember
+from cepkit.scaleout.query_nodes import Partials, PatternNodes, begun
 
 _MOST_TESTS = 62  # bits of a column of marks
+_BITS_OF_RANGE = 44  # bits of an event's number for its place in a range of time
 
 
 def tasks_unsupported(program: SequenceProgram) -> str | None:
     """Return why the nodes of a program cannot be tasks of their own; None if they can."""
-    if program.query.after_match[0] != "none":
+    if program.query.selects:
         return "after_match looks at all matches of a partition"
     if program.window.within_events is not None:
         return "a window in events counts events that the node does not have"
@@ -60,7 +60,8 @@ class ScatteredOnSpark(SparkFound):
 
     def _run(self, tell: tasks.Tell, columns: list[str] | None = None, limit: int | None = None) -> Frame:
         names = self._columns if columns is None else columns
-        work = NodeWork(self.program.query, self.program.schema, tuple(names), os.environ.get("CEPKIT_CACHE"))
+        program, cache = self.program, os.environ.get("CEPKIT_CACHE")
+        work = NodeWork(program.query, program.schema, tuple(names), cache, program.complete_until)
         worker_python(self.frame.sparkSession)  # functions on groups keep the Python that is set here
         marked = self._marked(names, work)
         matches = None
@@ -81,10 +82,13 @@ class ScatteredOnSpark(SparkFound):
         query = self.program.query
         keys = [f"e{names.index(name)}" for name in (*query.order_by, *query.partition_by)]
         order = ", ".join(dict.fromkeys(keys))
-        tie = f"lag(struct({order})) over (order by {order}) <=> struct({order})"
+        events = events.selectExpr("*", f"{self._range_of(events, keys[0])} as range")
+        window = f"over (partition by range order by {order})"
         numbered = events.selectExpr(
-            "*", f"cast(row_number() over (order by {order}) - 1 as bigint) as number", f"{tie} as tie"
-        )
+            "*",
+            f"shiftleft(cast(range as bigint), {_BITS_OF_RANGE}) + row_number() {window} - 1 as number",
+            f"lag(struct({order})) {window} <=> struct({order}) as tie",
+        ).drop("range")
         message = (
             f"order_by={[*query.order_by]}: events of one partition are ties. Spark keeps no order of rows "
             "that could decide; add a column to order_by that distinguishes them, such as a sequence number"
@@ -93,6 +97,23 @@ class ScatteredOnSpark(SparkFound):
         numbered = numbered.withColumnRenamed("number", "seq")
         types = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in numbered.schema)
         return numbered.mapInArrow(_mark(work), f"{types}, marks bigint")
+
+    def _range_of(self, events: Frame, clock: str) -> str:
+        """Return the number of an event's range of time, as an expression: one task numbers a range.
+
+        Events of one time are in one range, and the ranges are in the order of time.
+        """
+        kind = events.schema[clock].dataType.typeName()
+        if kind in ("string", "binary"):
+            return "0"
+        time = f"cast({f'cast({clock} as timestamp)' if kind == 'date' else clock} as double)"
+        n = max(plan.stages[-1].n_nodes for plan in self._plans)
+        shares = ", ".join(str(k / n) for k in range(1, n))
+        if not shares:
+            return "0"
+        [bounds] = events.selectExpr(f"percentile_approx({time}, array({shares}), 1000)").head()
+        finite = sorted({bound for bound in bounds or () if math.isfinite(bound)})
+        return " + ".join(["0", *(f"coalesce(cast({time} >= {bound!r}d as int), 0)" for bound in finite)])
 
     def _branch(self, marked: Frame, plan: ScatterPlan, work: NodeWork, branch: int) -> Frame:
         """Return the matches of a branch, with ``items``, the events of each."""
@@ -119,7 +140,7 @@ class ScatteredOnSpark(SparkFound):
             own_key = f"xxhash64({', '.join(f'items[0].{name}' for name in self._key_columns(work)) or '0'})"
             sent = matches.selectExpr("*", _nodes(stage.feeds[1].routing, number, own_key))
             joins = routed.groupBy("node").cogroup(sent.groupBy("node"))
-            matches = joins.applyInArrow(_join(work, branch, k, plan), schema)
+            matches = joins.applyInArrow(_join(work, branch, k), schema)
             if component.step == "next":  # the gather of the state: the first event of all groups
                 parent = "transform(slice(items, 1, size(items) - 1), i -> i.seq)"
                 first = f"row_number() over (partition by {parent} order by element_at(items, -1).seq) as nth"
@@ -128,7 +149,7 @@ class ScatteredOnSpark(SparkFound):
                 # The first next event decides, and only then absent events rule out the match.
                 sent = matches.selectExpr("*", _nodes(stage.feeds[1].routing, number, own_key))
                 joins = routed.groupBy("node").cogroup(sent.groupBy("node"))
-                matches = joins.applyInArrow(_check_absences(work, branch, plan), schema).distinct()
+                matches = joins.applyInArrow(_check_absences(work, branch), schema).distinct()
         assert matches is not None
         return matches
 
@@ -145,12 +166,8 @@ def _fulfils(terms, program: SequenceProgram) -> str:
 def _nodes(routing: Routing, number: str, key: str) -> str:
     """Return the routing as an expression of Spark; ``number`` is the item's number and ``key`` its key."""
     match routing:
-        case RoundRobin(nodes=n):
-            nodes = f"array(pmod({number}, {n}))"
         case ByKey(nodes=n):
             nodes = f"array(pmod({key}, {n}))"
-        case ToAll(nodes=n):
-            nodes = f"sequence(0L, {n - 1}L)"
         case ToGroup(groups=g, members=m):
             nodes = f"transform(sequence(0L, {m - 1}L), m -> pmod({number}, {g}) * {m} + m)"
         case ToMember(groups=g, members=m):
@@ -171,11 +188,13 @@ class NodeWork:
     schema: Mapping[str, ColumnType]
     columns: tuple[str, ...]
     kernel_cache: str | None
+    complete_until: int | float | None  # in ticks, since a task has a part of the events
 
     def program(self) -> SequenceProgram:
-        """Return the program."""
         use_kernel_cache(self.kernel_cache)
-        return compile_sequence(self.query, self.schema)
+        program = compile_sequence(self.query, self.schema)
+        until = self.complete_until
+        return program if until is None else replace(program, complete_until=until)
 
 
 class NodeEvents:
@@ -203,11 +222,9 @@ class NodeEvents:
         self.place_of_row[self.row_of_place] = np.arange(len(seq))
 
     def places_of(self, seq: np.ndarray) -> np.ndarray:
-        """Return the places of events by their numbers."""
         return self.place_of_row[np.searchsorted(self.seq, seq)]
 
     def partials(self, matches: pa.Table, n_components: int) -> Partials:
-        """Return partial matches of single events."""
         items = matches.column("items").combine_chunks()
         numbers = items.flatten().field("seq").to_numpy().reshape(len(matches), -1)
         size = np.zeros((len(matches), n_components), np.int64)
@@ -240,25 +257,30 @@ def _mark(work: NodeWork) -> Callable:
     return mark
 
 
+def _at_node(
+    work: NodeWork, branch: int, events: pa.Table, matches: pa.Table | None
+) -> tuple[NodeEvents, PatternNodes]:
+    """Return the events of a task, and what tests and joins them."""
+    node_events = NodeEvents(work, work.program(), events, matches)
+    places = node_events.places
+    return node_events, PatternNodes(places, accepted(places), branch, ScatterPlan("", (), "", "", ""), 1)
+
+
 def _begin(work: NodeWork, branch: int) -> Callable:
     def begin(events: pa.Table) -> pa.Table:
-        program = work.program()
-        node_events = NodeEvents(work, program, events, None)
-        node = PatternNodes(node_events.places, accepted(node_events.places), branch, _NO_PLAN, 1)
+        node_events, node = _at_node(work, branch, events, None)
         partials = begun(node_events.places_of(node_events.seq), node.n_components)
-        keep = node.holds(partials, 0, each=True) & (not program.window.is_empty)
+        keep = node.holds(partials, 0, each=True) & (not node.program.window.is_empty)
         return node_events.sent(partials.take(keep), branch)
 
     return begin
 
 
-def _join(work: NodeWork, branch: int, component: int, plan: ScatterPlan) -> Callable:
+def _join(work: NodeWork, branch: int, component: int) -> Callable:
     def join(events: pa.Table, matches: pa.Table) -> pa.Table:
-        program = work.program()
         if not len(events) or not len(matches):
             return _no_matches(work, events if len(events) else matches, branch)
-        node_events = NodeEvents(work, program, events, matches)
-        node = PatternNodes(node_events.places, accepted(node_events.places), branch, plan, 1)
+        node_events, node = _at_node(work, branch, events, matches)
         partials = node_events.partials(matches, node.n_components)
         joining = events.filter(events.column("joins")).column("seq").to_numpy()
         here = np.sort(node_events.places_of(joining))
@@ -271,15 +293,13 @@ def _join(work: NodeWork, branch: int, component: int, plan: ScatterPlan) -> Cal
     return join
 
 
-def _check_absences(work: NodeWork, branch: int, plan: ScatterPlan) -> Callable:
+def _check_absences(work: NodeWork, branch: int) -> Callable:
     def check(events: pa.Table, matches: pa.Table) -> pa.Table:
-        program = work.program()
         if not len(matches):
             return _no_matches(work, events, branch)
         if not len(events):
             return matches.select(["branch", "items"])
-        node_events = NodeEvents(work, program, events, matches)
-        node = PatternNodes(node_events.places, accepted(node_events.places), branch, plan, 1)
+        node_events, node = _at_node(work, branch, events, matches)
         return node_events.sent(node.without_absent(node_events.partials(matches, node.n_components)), branch)
 
     return check
@@ -314,6 +334,3 @@ def _gather(work: NodeWork, tell: tasks.Tell, output: pa.Schema, limit: int | No
         return pa.Table.from_batches(batches, schema=output)
 
     return gather
-
-
-_NO_PLAN = ScatterPlan("", (), "", "pattern", "")

@@ -1,16 +1,101 @@
-"""Buffers of waiting events, and arrays that find the event of least utility in constant time."""
+"""Buffers of a live stream: bounded queues of events, and the limits of their lengths."""
 
 from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil, inf
 from typing import Any
+
+import numpy as np
 
 from cepkit.errors import CepError, whole_number
 
-RANDOM, OLDEST, NEWEST = "random", "oldest", "newest"
+# How many events buffers may hold, so that the last one still meets the latency bound.
+
+DARLING, BY_RATE = "darling", "rate"
+SPLITS = (DARLING, BY_RATE)
+
+
+def queue_limit(latency_bound_s: float, mean_service_s: float) -> float:
+    """Return N_in: how many events may wait so that the last one is processed within the bound.
+
+    Source: DARLING, section 4.2.1.
+    """
+    _positive("latency_bound_s", latency_bound_s)
+    _positive("mean_service_s", mean_service_s)
+    return latency_bound_s / mean_service_s
+
+
+def buffer_limits(
+    n_in: float,
+    event_cost_s: Mapping[str, float],
+    rate_hz: Mapping[str, float],
+    *,
+    safety: float = 0.8,
+    split: str = DARLING,
+    weights: Mapping[str, float] | None = None,
+) -> dict[str, int]:
+    """Return N_T: how many events of each type may wait.
+
+    Source: DARLING, section 4.2.2.
+    Differs: the paper says that the limits add up to N_in. With its factor beta they add up to beta N_in.
+    Full buffers of the paper's split can take longer than the bound; see `drain_time`.
+    """
+    _positive("n_in", n_in)
+    if not 0 < safety <= 1:
+        raise CepError(f"safety={safety}: expected a share above 0 and at most 1")
+    if split not in SPLITS:
+        raise CepError(f"split={split!r}: expected one of {', '.join(map(repr, SPLITS))}")
+    if set(event_cost_s) != set(rate_hz):
+        differ = sorted(map(str, set(event_cost_s) ^ set(rate_hz)))
+        raise CepError(f"costs and rates need the same types; only one of them has {', '.join(differ)}")
+    weights = weights or {}
+    if unknown := sorted(map(str, set(weights) - set(rate_hz))):
+        raise CepError(
+            f"weights has no such type {', '.join(unknown)}; there are {', '.join(map(str, rate_hz))}"
+        )
+    shares = {}
+    for name, rate in rate_hz.items():
+        cost, weight = event_cost_s[name], weights.get(name, 1.0)
+        for what, value in (("cost", cost), ("rate", rate), ("weight", weight)):
+            if not 0 <= value < inf:
+                raise CepError(f"{what} {value} of type {name!r}: expected a number that is not negative")
+        shares[name] = rate * weight * (1.0 if split == BY_RATE else cost)
+    total = sum(shares.values())
+    if total == 0:
+        raise CepError("no type has a rate, a cost and a weight above 0, so nothing can be divided")
+    return {name: max(1, ceil(round(n_in * safety * share / total, 9))) for name, share in shares.items()}
+
+
+def drain_time(limits: Mapping[str, int], event_cost_s: Mapping[str, float]) -> float:
+    """Return the seconds to process full buffers. Above the bound, the last events come too late."""
+    return sum(limit * event_cost_s[name] for name, limit in limits.items())
+
+
+def array_threshold(limit: int, n_conditions: int, evaluate_s: float, event_cost_s: float) -> int:
+    """Return gamma_T: the size of a buffer at which its utility arrays are built.
+
+    Building takes the time of ceil(N_T alpha_T / Z(T)) events, and it must be ready when the buffer is
+    full.
+
+    Source: DARLING, section 4.4. Differs: never below 0.
+    """
+    _positive("event_cost_s", event_cost_s)
+    return max(0, limit - ceil(round(limit * n_conditions * evaluate_s / event_cost_s, 9)))
+
+
+def _positive(name: str, value: float) -> None:
+    if not 0 < value < inf:
+        raise CepError(f"{name}={value}: expected a number above 0")
+
+
+# Buffers of waiting events, and arrays that find the event of least utility in constant time.
+
+# Which event of the lowest array goes first. "newest_waiting": the newest that arrived before the new one.
+RANDOM, NEWEST, NEWEST_WAITING = "random", "newest", "newest_waiting"
 N_SLOTS = 100  # xi
 
 
@@ -27,8 +112,8 @@ class UtilityArrays:
 
     def __init__(self, n_slots: int = N_SLOTS, *, tie: str = RANDOM, seed: int = 0):
         whole_number("n_slots", n_slots, 1)
-        if tie not in (RANDOM, OLDEST, NEWEST):
-            raise CepError(f"tie={tie!r}: expected 'random', 'oldest' or 'newest'")
+        if tie not in (RANDOM, NEWEST, NEWEST_WAITING):
+            raise CepError(f"tie={tie!r}: expected 'random', 'newest' or 'newest_waiting'")
         self.n_slots = n_slots
         self._tie = tie
         self._random = random.Random(seed)
@@ -51,11 +136,9 @@ class UtilityArrays:
         self._lowest = min(self._lowest, slot)
 
     def remove(self, event: Hashable) -> None:
-        """Remove an event that is there."""
         del self._slots[self._slot_of.pop(event)][event]
 
     def slot(self, event: Hashable) -> int:
-        """Return the number of the array of an event."""
         return self._slot_of[event]
 
     def lowest(self) -> int:
@@ -66,10 +149,16 @@ class UtilityArrays:
             self._lowest += 1
         return self._lowest
 
-    def drop_lowest(self) -> Hashable:
-        """Remove an event of the lowest array and return it."""
+    def drop_lowest(self, new: Hashable = None) -> Hashable:
+        """Remove an event of the lowest array and return it; ``new`` is the event that arrives."""
         slot = self._slots[self.lowest()]
-        event = slot.draw(self._random) if self._tie == RANDOM else slot.popitem(last=self._tie == NEWEST)[0]
+        if isinstance(slot, _Bag):
+            event = slot.draw(self._random)
+        else:
+            event, _ = slot.popitem()
+            if self._tie == NEWEST_WAITING and event == new and slot:
+                event, _ = slot.popitem()
+                slot[new] = None
         del self._slot_of[event]
         return event
 
@@ -156,11 +245,9 @@ class EventBuffers:
         return self._n_waiting
 
     def size(self, event_type: Any) -> int:
-        """Return how many events of a type wait."""
         return len(self._waiting[event_type])
 
     def arrays(self, event_type: Any) -> UtilityArrays | None:
-        """Return the utility arrays of a type, or None while there are none."""
         return self._arrays.get(event_type)
 
     def push(self, event_type: Any, event: Hashable) -> list[Hashable]:
@@ -174,7 +261,7 @@ class EventBuffers:
             self._build(event_type)
         if self._n_waiting <= self.rule.limit:
             return []
-        return self.drop_surplus()
+        return [gone for name in self._waiting for gone in self._drop_surplus(name, event)]
 
     def drop_surplus(self) -> list[Hashable]:
         """Drop events of all types above their limits if the buffers together are full, and return them."""
@@ -182,16 +269,17 @@ class EventBuffers:
             return []
         return [event for name in self._waiting for event in self._drop_surplus(name)]
 
-    def _drop_surplus(self, event_type: Any) -> list[Hashable]:
+    def _drop_surplus(self, event_type: Any, new: Hashable = None) -> list[Hashable]:
         """Drop the events of a type above its limit, those of least utility first."""
-        waiting, limit = self._waiting[event_type], self.rule.limit_of_type[event_type]
-        dropped = []
-        while len(waiting) > limit:
-            arrays = self._arrays.get(event_type) or self._build(event_type)
-            dropped.append(arrays.drop_lowest())
-            del waiting[dropped[-1]]
-            self._n_waiting -= 1
-        return dropped
+        surplus = len(self._waiting[event_type]) - self.rule.limit_of_type[event_type]
+        return [self._drop(event_type, new) for _ in range(surplus)]
+
+    def _drop(self, event_type: Any, new: Hashable = None) -> Hashable:
+        arrays = self._arrays.get(event_type) or self._build(event_type)
+        event = arrays.drop_lowest(new)
+        del self._waiting[event_type][event]
+        self._n_waiting -= 1
+        return event
 
     def pop(self, event_type: Any) -> Hashable:
         """Remove and return the oldest event of a type."""
@@ -215,7 +303,6 @@ class EventBuffers:
         return iter(self._waiting[event_type])
 
     def waits(self, event_type: Any, event: Hashable) -> bool:
-        """Return whether an event waits."""
         return event in self._waiting[event_type]
 
     def change(self, rule: BufferRule) -> None:
@@ -247,7 +334,6 @@ class EventBuffers:
         self._n_waiting = sum(map(len, self._waiting.values()))
 
     def oldest(self, event_type: Any) -> Hashable | None:
-        """Return the oldest event of a type, or None."""
         return next(iter(self._waiting[event_type]), None)
 
     def _build(self, event_type: Any) -> UtilityArrays:
@@ -260,3 +346,114 @@ class EventBuffers:
     def _empty(self, event_type: Any) -> UtilityArrays:
         rule = self.rule
         return UtilityArrays(rule.n_slots, tie=rule.tie_of_type.get(event_type, RANDOM), seed=rule.seed)
+
+
+# The waiting events of a live stream, with the seconds of work that they bring.
+
+
+class WorkBuffers:
+    """The waiting events of a live stream by type. Full buffers drop the events of least utility.
+
+    Nothing is dropped up to ``most`` seconds of work. Above, events are dropped until the work is within
+    ``limit``. Then the buffers keep to ``limit`` until they are half empty.
+
+    Source: DARLING, section 4.2. Differs: the work is counted in seconds and not in events, and batches of
+    events arrive together. The types that have most events for their limits drop first.
+    """
+
+    def __init__(self, most: float, limit: float, ties: Sequence[str], seed: int = 0):
+        self.most, self.limit, self._ties = most, limit, tuple(ties)
+        self.seconds_of_type = np.zeros(len(ties))
+        self.limit_of_type = np.ones(len(ties))  # N_T
+        # Per type, the waiting events with their steps of utility; -1: it is not known yet.
+        self.waiting: list[dict[int, int]] = [{} for _ in ties]
+        self.is_full = False
+        self._random = np.random.default_rng(seed)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.waiting))
+
+    @property
+    def seconds(self) -> float:
+        """The work that waits."""
+        return float(self.seconds_of_type @ [len(events) for events in self.waiting])
+
+    def add(self, types: np.ndarray, events: np.ndarray) -> None:
+        """Add events that arrive."""
+        for number, waiting in enumerate(self.waiting):
+            waiting.update(dict.fromkeys(events[types == number].tolist(), -1))
+
+    def remove(self, number: int, event: int) -> None:
+        self.waiting[number].pop(event, None)
+
+    def push(self, types: np.ndarray, events: np.ndarray, waited: np.ndarray, steps: StepsOf) -> list[int]:
+        """Add events that were offered some seconds ago, and return those that are dropped."""
+        ahead = self.seconds + np.cumsum(self.seconds_of_type[types])
+        self.add(types, events)
+        if float((ahead + waited).max(initial=0.0)) <= (self.limit if self.is_full else self.most):
+            self.is_full = self.is_full and 2.0 * self.seconds > self.limit
+            return []
+        self.is_full = True
+        is_late = 2.0 * waited > self.limit  # others need not go for an event that comes late anyway
+        dropped = events[is_late].tolist()
+        for number, event in zip(types[is_late].tolist(), dropped, strict=True):
+            self.remove(number, event)
+        ahead = self.seconds - np.cumsum(self.seconds_of_type[types[~is_late]][::-1])[::-1]
+        surplus = float((ahead + self.seconds_of_type[types[~is_late]] + waited[~is_late]).max(initial=0.0))
+        return dropped + self._drop(surplus - self.limit, steps)
+
+    def drop_surplus(self, steps: StepsOf) -> list[int]:
+        """Drop events when the work has grown above the limits, and return them."""
+        if self.seconds <= (self.limit if self.is_full else self.most):
+            return []
+        self.is_full = True
+        return self._drop(self.seconds - self.limit, steps)
+
+    def _drop(self, seconds: float, steps: StepsOf) -> list[int]:
+        """Drop events with some seconds of work: those above a common share of the types' limits."""
+        n = np.array([len(events) for events in self.waiting], np.float64)
+        low, high = 0.0, float((n / self.limit_of_type).max(initial=0.0))
+        for _ in range(30):
+            share = (low + high) / 2.0
+            gone = self.seconds_of_type @ np.maximum(0.0, n - share * self.limit_of_type)
+            low, high = (share, high) if gone >= seconds else (low, share)
+        surplus = np.ceil(np.maximum(0.0, n - low * self.limit_of_type) - 1e-6).astype(np.int64)
+        dropped: list[int] = []
+        for number in np.flatnonzero(surplus).tolist():
+            dropped += self._least(number, int(surplus[number]), steps)
+        return dropped
+
+    def _least(self, number: int, n: int, steps: StepsOf) -> list[int]:
+        """Remove events of least utility of a type, and return them."""
+        waiting = self.waiting[number]
+        events, step = (np.fromiter(of, np.int64, len(waiting)) for of in (waiting.keys(), waiting.values()))
+        unknown = np.flatnonzero(step < 0)
+        if len(unknown):
+            step[unknown] = steps(number, events[unknown])
+            waiting.update(zip(events[unknown].tolist(), step[unknown].tolist(), strict=True))
+        rank = -events  # the newest one first
+        if self._ties[number] == RANDOM:
+            rank = self._random.permutation(len(events))
+        elif self._ties[number] == NEWEST_WAITING:
+            rank[-1] = 1
+        gone = events[np.lexsort((rank, step))[:n]].tolist()
+        for event in gone:
+            del waiting[event]
+        return gone
+
+    def save(self) -> dict[str, Any]:
+        """Return the waiting events as lists."""
+        waiting = [[list(events), list(events.values())] for events in self.waiting]
+        return {
+            "waiting": waiting, "is_full": self.is_full, "limits": [self.most, self.limit],
+            "random": self._random.bit_generator.state,
+        }  # fmt: skip
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take back what `save` returned."""
+        self.waiting = [dict(zip(events, steps, strict=True)) for events, steps in saved["waiting"]]
+        self.is_full, self._random.bit_generator.state = saved["is_full"], saved["random"]
+        self.most, self.limit = saved["limits"]
+
+
+StepsOf = Callable[[int, np.ndarray], np.ndarray]  # steps of utility of some events of a type

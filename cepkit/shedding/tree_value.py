@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,17 +12,16 @@ from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.engines.shared.sequence_set import SequenceSet
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Events
-from cepkit.planning.evaluation_order import cheapest_order
+from cepkit.planning.evaluation_order import Selectivity, cheapest_order, partial_matches
 from cepkit.planning.planner import Engine, EngineValue
-from cepkit.shedding.model.statistics import StreamColumns, cost_trees, statistics_of_warm_up
-from cepkit.shedding.model.tree_costs import CostTree, event_cost
+from cepkit.shedding.model.shares import SAMPLE, condition_selectivity, sampled_columns
+from cepkit.shedding.model.statistics import StreamColumns, samples_of_warm_up
 from cepkit.shedding.tree.engine import SUMMARY, describe_tree, match_by_tree
 from cepkit.shedding.tree.program import TreeProgram, tree_unsupported
 
-# The cheapest order in which a tree joins the components of a pattern, by the cost model of DARLING.
+# The cheapest order in which a tree joins the components of a pattern.
 
 _MEASURED = 20_000  # first events whose rates and selectivities count
-_WORK = {"condition": 1.0, "create": 0.5, "remove": 0.2}  # as the default prices of a replay
 
 
 def order_of_least_cost(program: SequenceProgram, events: Events) -> tuple[str, ...]:
@@ -31,46 +30,55 @@ def order_of_least_cost(program: SequenceProgram, events: Events) -> tuple[str, 
     The first 20,000 events give the rates, and samples of them the selectivities. Alternatives share one
     order: that of the largest tree comes first.
 
-    Source: ZStream (Mei and Madden, SIGMOD 2009) reorders a plan by its cost. The cost is that of DARLING,
-    the sum of Z(T) R(T) over the types. The search is that of Kolchinsky and Schuster, PVLDB 11(11), 2018.
-    Differs: ZStream also builds bushy trees; here all trees are left-deep.
+    Source: ZStream (Mei and Madden, SIGMOD 2009) reorders a plan by its cost. The search is that of
+    Kolchinsky and Schuster, PVLDB 11(11), 2018. Differs: ZStream also builds bushy trees; here all trees are
+    left-deep.
     """
     tree = TreeProgram.of(program, order=program.query.variables)
     assert isinstance(tree, TreeProgram)
     stream = StreamColumns(tree, events.between(0, min(events.n_events, _MEASURED)))
-    none = np.zeros(len(tree.conditions), np.int64)
-    statistics = statistics_of_warm_up(stream, stream.events.n_events, none, none)
+    n_of_type = [len(rows) for rows in stream.rows_of_type]
+    share = _events_in_window(stream) / max(1, stream.events.n_events)
+    seen = samples_of_warm_up(stream, stream.events.n_events)
+    samples = {at: sampled_columns(seen[leaf.type], SAMPLE, seed=at) for at, leaf in enumerate(tree.leaves)}
+    shares = [condition_selectivity(test.bound, samples, stream.known) for test in tree.conditions]
     names: dict[str, None] = {}
-    costed = sorted(cost_trees(tree, statistics, _WORK), key=lambda costed_tree: -len(costed_tree[1]))
-    for cost_tree, leaves in costed:
-        variables = [tree.leaves[leaf].variable for leaf in leaves if not tree.leaves[leaf].is_absent]
-        if not names.keys() >= set(variables):
-            names |= dict.fromkeys(variables[k] for k in cheapest_order_of_tree(cost_tree))
+    trees = [
+        [i for i, leaf in enumerate(tree.leaves) if leaf.tree == number and not leaf.is_absent]
+        for number in range(len(tree.code.branch_of_order))
+    ]
+    for leaves in sorted(trees, key=lambda leaves: -len(leaves)):
+        if names.keys() >= {tree.leaves[leaf].variable for leaf in leaves}:
+            continue
+        place = {leaf: i for i, leaf in enumerate(leaves)}
+        selectivities = [
+            (frozenset(place[leaf] for leaf in test.leaves), held)
+            for test, held in zip(tree.conditions, shares, strict=True)
+            if held is not None and all(leaf in place for leaf in test.leaves)
+        ]
+        n_events = [n_of_type[tree.leaves[leaf].type] for leaf in leaves]
+        order = cheapest_order(n_events, [n * share for n in n_events], selectivities, _work)
+        names |= dict.fromkeys(tree.leaves[leaves[k]].variable for k in order)
     return tuple(names | dict.fromkeys(program.query.variables))
 
 
-def cheapest_order_of_tree(tree: CostTree) -> tuple[int, ...]:
-    """Return the leaves that join, in the order of least cost; among equals, the one closest to now."""
-    rates = [leaf.rate_hz for leaf in tree.leaves if not leaf.is_negated]
-    return cheapest_order(rates, rates, (), lambda order, *_: cost_of_order(tree, order))
+def _work(
+    order: Sequence[int], n_events: Sequence[float], in_window: Sequence[float], shares: Sequence[Selectivity]
+) -> float:
+    """Return the expected combinations that a tree tests, and half of the partial matches that it makes."""
+    made = partial_matches(order, n_events, in_window, shares)
+    tested = sum(made[k - 1] * in_window[order[k]] / k for k in range(1, len(order)))
+    return tested + sum(made) / 2.0
 
 
-def cost_of_order(tree: CostTree, order: Sequence[int]) -> float:
-    """Return the work in a window, for a tree that joins its leaves in an order."""
-    absent = [i for i, leaf in enumerate(tree.leaves) if leaf.is_negated]
-    kept = [*order, *absent]
-    place = {leaf: i for i, leaf in enumerate(kept)}
-    leaves = place.keys()
-    conditions = tuple(
-        replace(condition, components=frozenset(place[c] for c in condition.components))
-        for condition in tree.conditions
-        if condition.components <= leaves
-    )
-    places = tuple(tree.place_of_leaf[leaf] for leaf in kept) if tree.place_of_leaf else tuple(kept)
-    reordered = replace(
-        tree, leaves=tuple(tree.leaves[leaf] for leaf in kept), conditions=conditions, place_of_leaf=places
-    )
-    return sum(leaf.rate_hz * event_cost(reordered, i) for i, leaf in enumerate(reordered.leaves))
+def _events_in_window(stream: StreamColumns) -> float:
+    """Return the mean number of events in a window."""
+    window, n = stream.program.program.window, stream.events.n_events
+    size = float(n if window.within_events is None else min(n, window.within_events))
+    if stream.clock is not None and n:
+        last = np.searchsorted(stream.clock, stream.clock + window.within, side="right")
+        size = min(size, float((last - np.arange(n)).mean()))
+    return size
 
 
 # The engine ``tree`` as a value: it can choose the order in which its trees join the components.

@@ -11,8 +11,15 @@ import traitlets
 
 from cepkit.errors import CepError
 from cepkit.plots.scene import PlotScene
-from cepkit.shedding.plots.load import ARRIVALS, TIME, LoadHistory, load_scene
-from cepkit.shedding.plots.utility import share_up_to, utilities, utility_scene
+from cepkit.shedding.plots import (
+    ARRIVALS,
+    TIME,
+    LoadHistory,
+    load_scene,
+    share_up_to,
+    utilities,
+    utility_scene,
+)
 from cepkit.shedding.simulation.replay import ReplayResult
 from cepkit.widgets.scene_view import SceneView
 

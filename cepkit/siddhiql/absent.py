@@ -11,12 +11,10 @@ Report = Callable[[PartialState], None]
 
 
 class AbsentWait(WaitingState):
-    """``not A for t``: a partial match passes if no event of A comes for a time.
+    """``not A for t``: a partial match passes if no event of A comes for a time."""
 
-    The wait begins with the last event of the partial match. At the start of a pattern it begins with the
-    run, and again with each event of A.
-
-    """
+    # The wait begins with the last event of the partial match. At the start of a pattern it begins with the
+    # run, and again with each event of A.
 
     waits = True
 
@@ -37,7 +35,6 @@ class AbsentWait(WaitingState):
         self._timer.set(self._deadline)
 
     def add(self, partial: PartialState) -> None:
-        """Add a partial match and begin its wait."""
         if not self._is_active:
             return
         if self.is_sequence:
@@ -47,7 +44,6 @@ class AbsentWait(WaitingState):
             self._wait_from(partial.time)
 
     def add_again(self, partial: PartialState) -> None:
-        """Add a copy of a partial match and begin its wait."""
         super().add_again(partial)
         self._wait_from(partial.time)
 
@@ -103,23 +99,17 @@ class AbsentWait(WaitingState):
         if self.restart is not None:
             self.restart.update()
         for partial in over:
-            self._send(partial)
+            self.pass_on(partial)
         if self._clock.now > self._wait + time:
             self._deadline = self._clock.now + self._wait
         if not over and self._deadline < time:
             self._wait_from(time)
 
-    def _send(self, partial: PartialState) -> None:
-        if self.is_last:
-            self._report(partial)
-        if self.next is not None:
-            self.next.add(partial)
-        if self.every is not None:
-            self.every.add_again(partial)
-        elif self.is_start:
-            self._is_active = False
-        if self.resets is not None:
-            self.resets.begin_later()
+    def complete(self, partial: PartialState) -> None:
+        self._report(partial)
+
+    def end(self) -> None:
+        self._is_active = False
 
 
 class AbsentHalf(LogicalHalf):
@@ -151,7 +141,6 @@ class AbsentHalf(LogicalHalf):
             self._timer.set(self._clock.now + self._wait)
 
     def add(self, partial: PartialState) -> None:
-        """Add a partial match to both halves and begin the waits."""
         if not self._is_active:
             return
         super().add(partial)
@@ -264,7 +253,8 @@ class AbsentHalf(LogicalHalf):
             self.restart.update()
         for partial in over:
             partial.time = time
-            self._send(partial)
+            self._sent_at = self._clock.now
+            self.pass_on(partial)
         return bool(over)
 
     def _is_over(self, partial: PartialState, time: int) -> bool:
@@ -272,17 +262,10 @@ class AbsentHalf(LogicalHalf):
         since = partial.time if taken is None else taken[0][0]
         return time >= since + (self._wait or 0)
 
-    def _send(self, partial: PartialState) -> None:
-        self._sent_at = self._clock.now
-        if self.is_last:
-            self._report(partial)
-        if self.next is not None:
-            self.next.add(partial)
-        if self.every is not None:
-            self.every.add_again(partial)
-        elif self.is_start:
-            self._is_active = False
-            if self.is_or and isinstance(self.partner, AbsentHalf):
-                self.partner._is_active = False
-        if self.resets is not None:
-            self.resets.begin_later()
+    def complete(self, partial: PartialState) -> None:
+        self._report(partial)
+
+    def end(self) -> None:
+        self._is_active = False
+        if self.is_or and isinstance(self.partner, AbsentHalf):
+            self.partner._is_active = False

@@ -2,37 +2,266 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import heapq
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from cepkit.compile.shared.operations import in_zone
-from cepkit.errors import CepError
-from cepkit.events import DURATION, TIME, ColumnType, Source
-from cepkit.language.query_parts import as_columns
-from cepkit.language.siddhi.query import SiddhiApp
+from cepkit.errors import CepError, ColumnNotFoundError, OrderError, is_text, nearest, short_text
+from cepkit.events import DURATION, FLOAT, INTEGER, TIME, ColumnType, Source, nulls, plain_values
+from cepkit.frames.arrow import NOT_FOR_ARROW
+from cepkit.language.expressions.durations import NANOSECONDS
+from cepkit.language.query_parts import END, as_columns
+from cepkit.language.siddhi.query import AbsentState, DefinedStream, PatternInput, SiddhiApp
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
-from cepkit.siddhiql.inputs import NANOSECONDS_PER_MS, StreamRows, events_of, merged, read_stream
-from cepkit.siddhiql.patterns import QueryRun
+from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, OBJECT, SINGLE, STRING, Type, type_of_column
+from cepkit.siddhiql.patterns import RUNS, QueryRun
 from cepkit.siddhiql.planning import AppPlan, PlannedPartition, PlannedQuery, plan_app
 from cepkit.siddhiql.selecting import Row
 from cepkit.siddhiql.states import Event, RunClock, Slots
+
+NANOSECONDS_PER_MS = NANOSECONDS["ms"]
+Schema = tuple[tuple[str, Type], ...]
+
+
+@dataclass(frozen=True)
+class StreamRows:
+    """A stream with its frame: attributes, and the columns that order its events."""
+
+    name: str
+    source: Source
+    schema: Schema
+    order_by: tuple[str, ...]
+
+    @property
+    def is_time(self) -> bool:
+        """Whether the clock is a column of times, and not of milliseconds."""
+        return bool(self.order_by) and self.source.schema[self.order_by[0]].kind in (TIME, DURATION)
+
+
+def read_stream(
+    name: str, source: Source, defined: DefinedStream | None, order_by: Sequence[str], has_rows: bool
+) -> StreamRows:
+    """Return a stream after all checks that need no rows; ``has_rows`` says whether the source has them."""
+    columns = source.schema
+    for column in order_by:
+        if not isinstance(column, str):
+            raise CepError(f"order_by: expected names of columns as text, got {column!r}")
+        if column not in columns:
+            raise ColumnNotFoundError(
+                f"order_by: {name} has no column {column!r}.{nearest(column, columns) or _listed(columns)}"
+            )
+    if not order_by and source.clock is not None:
+        order_by = (source.clock,)
+    if order_by and columns[order_by[0]].kind not in (TIME, DURATION, INTEGER, FLOAT):
+        raise CepError(
+            f"order_by: column {order_by[0]!r} of {name} is of type {columns[order_by[0]]}; the first column "
+            "must be a time, or a number of milliseconds"
+        )
+    if defined is None:
+        schema: Schema = tuple(
+            (column, type_of_column(column_type)) for column, column_type in columns.items()
+        )
+        return StreamRows(name, source, schema, tuple(order_by))
+    attributes = []
+    for attribute, kind in defined.attributes:
+        if attribute not in columns:
+            raise ColumnNotFoundError(
+                f"define stream {name}: its frame has no column {attribute!r}."
+                f"{nearest(attribute, columns) or _listed(columns)}"
+            )
+        seen_type = type_of_column(columns[attribute])
+        if has_rows and nulls(source.column(attribute)).all():
+            seen_type = OBJECT  # no value says what the type is
+        attributes.append((attribute, _agreed(name, attribute, kind, seen_type)))
+    return StreamRows(name, source, tuple(attributes), tuple(order_by))
+
+
+def _listed(known: Mapping[str, Any]) -> str:
+    return f" Columns: {', '.join(known)}."
+
+
+def _agreed(stream: str, attribute: str, kind: str, own: Type) -> Type:
+    """Return the type of an attribute, for its definition and its column."""
+    numbers = (INT, LONG, SINGLE, DOUBLE)
+    if not isinstance(own, str):
+        if kind in (LONG, OBJECT):
+            return own
+        raise CepError(
+            f"define stream {stream}: {attribute!r} is defined as {kind}, and its column has times"
+        )
+    fits = kind == OBJECT or own in (kind, OBJECT) or (kind in numbers and own in numbers)
+    if not fits:
+        raise CepError(
+            f"define stream {stream}: {attribute!r} is defined as {kind}, and its column is of type {own}"
+        )
+    return kind
+
+
+_CONVERT: dict[str, Callable[[Any], Any]] = {INT: int, LONG: int, SINGLE: float, DOUBLE: float}
+
+
+def events_of(stream: StreamRows, is_time: bool) -> tuple[list[tuple], list[Event]]:
+    """Return the order keys and the events of a stream, in order."""
+    source = stream.source
+    columns = []
+    for name, kind in stream.schema:
+        values = plain_values(source.column(name)).tolist()
+        convert = _CONVERT.get(kind) if isinstance(kind, str) else None
+        if convert is not None:
+            if convert is int and math.inf in map(abs, filter(None, values)):
+                raise CepError(
+                    f"stream {stream.name}: {name!r} is defined as {kind}, and its column holds an infinite "
+                    "number; define it as double, or drop these rows"
+                )
+            values = [None if value is None else convert(value) for value in values]
+        elif kind == BOOL:
+            values = [None if value is None else bool(value) for value in values]
+        elif kind == STRING:
+            values = [None if value is None else str(value) for value in values]
+        columns.append(values)
+    keys = [plain_values(source.column(name)).tolist() for name in stream.order_by]
+    for name, key in zip(stream.order_by, keys, strict=True):
+        if n_missing := sum(value is None or value != value for value in key):
+            raise OrderError(
+                f"order_by: column {name!r} of {stream.name} has {n_missing} missing values of {len(key)}"
+            )
+    if not keys:
+        keys = [list(range(source.n_rows))]
+    elif is_time:
+        keys[0] = nanoseconds(source, stream.order_by[0], keys[0])
+    rows = list(zip(*keys, strict=True))
+    order = sorted(range(len(rows)), key=rows.__getitem__)
+    cells = list(zip(keys[0], *columns, strict=True))
+    return [rows[i] for i in order], [cells[i] for i in order]
+
+
+def nanoseconds(source: Source, clock: str, ticks: Sequence[int]) -> list[int]:
+    """Return ticks of a column of times as nanoseconds."""
+    size = NANOSECONDS[source.schema[clock].unit or "ns"]
+    return [tick * size for tick in ticks]
+
+
+def merged(
+    parts: Sequence[tuple[str, list[tuple], list[Event]]], meeting: Sequence[set[str]]
+) -> Iterator[tuple[str, Event]]:
+    """Return the events of all streams in order."""
+    _check_ties(parts, meeting)
+    numbered = [
+        [(key, i, name, event) for key, event in zip(keys, events, strict=True)]
+        for i, (name, keys, events) in enumerate(parts)
+    ]
+    for _, _, name, event in heapq.merge(*numbered, key=lambda entry: (entry[0], entry[1])):
+        yield name, event
+
+
+def _check_ties(parts: Sequence[tuple[str, list[tuple], list[Event]]], meeting: Sequence[set[str]]) -> None:
+    for names in meeting:
+        keys = sorted(
+            (
+                (key, i)
+                for i, (name, stream_keys, _) in enumerate(parts)
+                if name in names
+                for key in stream_keys
+            ),
+        )
+        for (left, i), (right, k) in pairwise(keys):
+            if left == right and i != k:
+                first, second = parts[i][0], parts[k][0]
+                shown = ", ".join(map(str, left))
+                raise OrderError(
+                    f"an event of {first} and one of {second} are equal in order_by ({shown}). Siddhi's "
+                    "answer then depends on the order of its threads. Add a column to order_by that says "
+                    "which came first, as in order_by=['ts', 'sequence']"
+                )
+
+
+# The rows that the queries of a text wrote, by stream, as Arrow arrays.
+
+_ARROW = {
+    INT: pa.int64(), LONG: pa.int64(), SINGLE: pa.float64(), DOUBLE: pa.float64(), BOOL: pa.bool_(),
+    STRING: pa.string(),
+}  # fmt: skip
+
+
+def written_stream(stream: str | None, streams: Sequence[str]) -> str:
+    """Return a stream that queries write, the last one if None is named."""
+    if stream is None:
+        return streams[-1]
+    if not isinstance(stream, str) or stream not in streams:
+        hint = nearest(stream, streams)
+        names = ", ".join(streams)
+        raise CepError(f"no query writes {short_text(repr(stream))}; streams: {names}{hint and '.' + hint}")
+    return stream
+
+
+def check_time_column(stream: str, time: Any, schema: Schema) -> None:
+    """Refuse a name that the column of times cannot have."""
+    if not isinstance(time, str) or not is_text(time):
+        raise CepError(f"time={short_text(repr(time))}: give the name of the new column")
+    if time in dict(schema):
+        raise CepError(f"time={time!r}: the stream {stream} has this column already; give another name")
+
+
+def _unfit(column: str, values: list[Any], error: Exception) -> str:
+    value = next((value for value in values if not _has_array(value)), None)
+    text = repr(value).encode("ascii", "backslashreplace").decode()
+    return (
+        f"column {column!r} holds {text[:60]} of type {type(value).__name__}, which a result cannot hold "
+        f"({error}); make numbers or texts of it before the query, or leave it out of the select clause"
+    )
+
+
+def _has_array(value: Any) -> bool:
+    try:
+        pa.array([value])
+    except NOT_FOR_ARROW:
+        return False
+    return True
+
+
+def times_of_ticks(ticks: list[Any], clock: ColumnType | None) -> pa.Array:
+    """Return ticks of the clock, which are nanoseconds for times, as an Arrow array."""
+    if clock is None:
+        return pa.array(ticks)
+    size = NANOSECONDS[clock.unit or "ns"]
+    return pa.array([tick // size for tick in ticks], _type_of_times(clock))
+
+
+def _type_of_times(of: ColumnType) -> pa.DataType:
+    unit = of.unit or "ns"
+    return pa.timestamp(unit, of.timezone) if of.kind == TIME else pa.duration(unit)
+
+
+def arrow_of_type(values: list[Any], kind: Type, column: str = "") -> pa.Array:
+    """Return values as an Arrow array; values that do not fit choose the type themselves."""
+    wanted = _type_of_times(kind) if isinstance(kind, ColumnType) else _ARROW.get(kind)
+    try:
+        return pa.array(values, wanted)
+    except NOT_FOR_ARROW:
+        pass
+    try:
+        return pa.array(values)
+    except NOT_FOR_ARROW as error:
+        types = list(dict.fromkeys(type(value).__name__ for value in values if value is not None))
+        if len(types) > 1:
+            message = f"the values have the types {', '.join(types)}; write convert(…, 'string')"
+            raise CepError(f"{column}: {message}" if column else message) from None
+        raise CepError(_unfit(column, values, error)) from None
+
 
 # The run of an app: events go through its queries in the order of the text, and rows to the next queries.
 
 _EVENTS_PER_CHECKPOINT = 4096
 _PER_ROW, _PER_VALUE = 192, 40  # about how many bytes a row of a result takes, and each of its values
 Send = Callable[[str, list[Row]], None]
-
-
-def run_app(
-    plan: AppPlan, events: Iterable[tuple[str, Event]], n_events: int, start: int, end: int | None
-) -> dict[str, list[Row]]:
-    """Run an app over events in order, and return the rows of each stream that it writes."""
-    return _AppRun(plan, start).run(events, n_events, end)
 
 
 class _AppRun:
@@ -54,7 +283,6 @@ class _AppRun:
     def run(
         self, events: Iterable[tuple[str, Event]], n_events: int, end: int | None
     ) -> dict[str, list[Row]]:
-        """Take all events in, and return the rows."""
         clock, readers = self._clock, self._readers
         for i, (stream, event) in enumerate(events):
             if i % _EVENTS_PER_CHECKPOINT == 0:
@@ -82,7 +310,7 @@ def _start(query: PlannedQuery, clock: RunClock, send: Send) -> QueryRun:
         if rows:
             send(target, rows)
 
-    return query.plan.start(clock, deliver)
+    return RUNS[type(query.plan)](query.plan, clock, deliver)
 
 
 class _PartitionRun:
@@ -126,7 +354,6 @@ class _KeyRun:
                 self._readers.setdefault(stream, []).append(run)
 
     def receive(self, stream: str, event: Event) -> None:
-        """Take an event in."""
         for reader in self._readers.get(stream, ()):
             reader.receive(stream, event)
 
@@ -151,25 +378,41 @@ class BoundApp:
     streams: tuple[StreamRows, ...]
     clock: ColumnType | None
 
-    def run(self, start: Any, end: Any, times: Sequence[Any] = ()) -> dict[str, list[Row]]:
+    def run(self, start: Any, complete_until: Any, times: Sequence[Any] = ()) -> dict[str, list[Row]]:
         """Run the app, and return the rows of each stream that it writes."""
         parts = [(stream.name, *events_of(stream, self.clock is not None)) for stream in self.streams]
         whole = [events[place][0] for _, _, events in parts if events for place in (0, -1)]
         whole += times
         first, last = (min(whole), max(whole)) if whole else (0, 0)
-        begin, stop = ticks_of("start", start, self.clock), ticks_of("end", end, self.clock)
+        begin = ticks_of("start", start, self.clock)
+        if isinstance(complete_until, str) and complete_until.strip().lower() == END:
+            stop = last + _longest_wait(self.plan.app) * (1 if self.clock is None else NANOSECONDS_PER_MS)
+        else:
+            stop = ticks_of("complete_until", complete_until, self.clock)
         if begin is not None and whole and begin > first:
             raise CepError(f"start={start!r} is after the first event")
         if stop is not None and whole and stop < last:
-            raise CepError(f"end={end!r} is before the last event")
+            raise CepError(
+                f"complete_until={complete_until!r} is before the last event; leave out the events after it"
+            )
         if stop is None and times:
             stop = last  # timers of a part fire up to the last event of all parts
         events = merged(parts, _sources_that_meet(self.plan))
         n_events = sum(len(events) for _, _, events in parts)
-        return run_app(self.plan, events, n_events, first if begin is None else begin, stop)
+        return _AppRun(self.plan, first if begin is None else begin).run(events, n_events, stop)
 
 
-def bind_app(app: SiddhiApp, sources: Mapping[str, Source], order_by: OrderBy) -> BoundApp:
+def _longest_wait(app: SiddhiApp) -> int:
+    """Return after how many milliseconds all waits of ``not … for`` are over."""
+    queries = [query for element in app.elements for query in getattr(element, "queries", (element,))]
+    inputs = [query.input for query in queries if isinstance(query.input, PatternInput)]
+    states = (state for given in inputs for state in given.pattern.walk())
+    return sum(state.wait_ms or 0 for state in states if isinstance(state, AbsentState))
+
+
+def bind_app(
+    app: SiddhiApp, sources: Mapping[str, Source], order_by: OrderBy, *, has_rows: bool = True
+) -> BoundApp:
     """Return an app with its streams after all checks that need no rows."""
     defined = {stream.name: stream for stream in app.streams}
     if isinstance(order_by, Mapping) and (unknown := [name for name in order_by if name not in sources]):
@@ -178,7 +421,7 @@ def bind_app(app: SiddhiApp, sources: Mapping[str, Source], order_by: OrderBy) -
     for name, source in sources.items():
         columns = order_by.get(name) if isinstance(order_by, Mapping) else order_by
         columns = as_columns("order_by", columns)
-        streams.append(read_stream(name, source, defined.get(name), columns))
+        streams.append(read_stream(name, source, defined.get(name), columns, has_rows))
     clock = _clock(streams)
     per_ms = NANOSECONDS_PER_MS if clock is not None else 1
     has_clock = all(stream_rows.order_by for stream_rows in streams)

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from cepkit.compile.shared.computing import plain_result, typed_call
 from cepkit.errors import CepError, ColumnNotFoundError, PredicateError, nearest, underline
-from cepkit.events import ColumnType
+from cepkit.events import OTHER, ColumnType
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.vocabulary import SUMMARIES
 from cepkit.language.siddhi.printing import print_condition
 from cepkit.siddhiql.functions import (
     BOOL,
@@ -64,12 +66,10 @@ Other = Callable[[ex.Expression], Typed | None]
 
 
 class Scope:
-    """The names that expressions of a query can use.
+    """The names that expressions of a query can use."""
 
-    ``current`` is the slot whose attributes need no prefix; without it, a name must belong to one slot only.
-    ``other`` compiles what only some clauses know: aggregates, and columns of the result.
-
-    """
+    # ``current`` is the slot whose attributes need no prefix; without it, a name must belong to one slot
+    # only. ``other`` compiles what only some clauses know: aggregates, and columns of the result.
 
     def __init__(
         self,
@@ -143,11 +143,8 @@ class Scope:
 
 
 def chain_index(index: int | str | None, *, own: bool) -> int:
-    """Return a place in the events of a state, as Python counts.
-
-    In the filter of the state itself, ``last`` is the event before the one that the filter looks at.
-
-    """
+    """Return a place in the events of a state, as Python counts."""
+    # In the filter of the state itself, ``last`` is the event before the one that the filter looks at.
     if index is None:
         return -1
     if isinstance(index, int):
@@ -190,17 +187,9 @@ def _listed_names(slot: int, place: int) -> Value:
 FUNCTIONS: dict[str, Function] = {**CORE_FUNCTIONS, **NUMBER_FUNCTIONS, **TEXT_FUNCTIONS}
 _SPELLED = {name.lower(): name for name in (*FUNCTIONS, *TESTS)}
 _OTHERS = (
-    "convert",
-    "cast",
-    "eventTimestamp",
-    "sum",
-    "avg",
-    "count",
-    "min",
-    "max",
-    "stdDev",
-    "distinctCount",
-)
+    "convert", "cast", "eventTimestamp", "sum", "avg", "count", "min", "max", "stdDev", "distinctCount",
+    *SUMMARIES,
+)  # fmt: skip
 _CLOCKS = (
     "currenttimemillis",
     "uuid",
@@ -212,10 +201,8 @@ _CLOCKS = (
 
 
 def compile_call(tree: ex.Call, parts: Sequence[Typed], scope: Scope) -> Typed:
-    """Return a call as a function of the events that a query holds; ``parts`` are its arguments.
-
-    A function that the user registers wins over one of Siddhi with the same name.
-    """
+    """Return a call as a function of the events that a query holds; ``parts`` are its arguments."""
+    # A function that the user registers wins over one of Siddhi with the same name.
     name = tree.function.lower()
     if fn.is_registered(tree.function):
         return _registered(tree, parts, scope)
@@ -422,8 +409,15 @@ def _registered(tree: ex.Call, parts: Sequence[Typed], scope: Scope) -> Typed:
     function = fn.registered_function(tree.function)
     if not function.arity.accepts(len(parts)):
         raise scope.error(tree, f"{tree.function} takes {function.arity}, {len(parts)} given")
-    calls, call = [part.call for part in parts], function.call
-    return Typed(lambda slots: call(*(compute(slots) for compute in calls)), OBJECT)
+    calls = [part.call for part in parts]
+    types = [part.type if isinstance(part.type, ColumnType) else ColumnType(OTHER) for part in parts]
+    call = typed_call(function, types)
+
+    def value(slots: Slots) -> Any:
+        arguments = [compute(slots) for compute in calls]
+        return None if any(argument is None for argument in arguments) else plain_result(call(*arguments))
+
+    return Typed(value, OBJECT)
 
 
 def _unknown(tree: ex.Call, scope: Scope) -> CepError:

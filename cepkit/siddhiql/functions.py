@@ -15,6 +15,7 @@ import numpy as np
 
 from cepkit.errors import PredicateError
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, TEXT, TIME, ColumnType
+from cepkit.language.expressions.vocabulary import say_arguments
 
 # Regular expressions of Java as those of Python.
 
@@ -139,10 +140,8 @@ def type_of_column(of: ColumnType) -> Type:
 
 
 def common_type(types: Sequence[Type]) -> Type | None:
-    """Return the one type of several values; None if they differ.
-
-    int and long are one type here, and so are float and double: the values are the same.
-    """
+    """Return the one type of several values; None if they differ."""
+    # int and long are one type here, and so are float and double: the values are the same.
     if OBJECT in types:
         return OBJECT
     first = types[0]
@@ -154,14 +153,12 @@ def common_type(types: Sequence[Type]) -> Type | None:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What a function takes and gives.
+    """What a function takes and gives."""
 
-    ``takes`` has the types of each argument; an empty tuple stands for any type. The last one holds for all
-    further arguments if the function ``repeats``. The last ``n_optional`` arguments may be left out.
-    ``result`` is None if the arguments from ``first_alike`` on have one type, and the result has it as well.
-    ``regex_at`` is the argument that may be a regular expression.
-
-    """
+    # ``takes`` has the types of each argument; an empty tuple stands for any type. The last one holds for all
+    # further arguments if the function ``repeats``. The last ``n_optional`` arguments may be left out.
+    # ``result`` is None if the arguments from ``first_alike`` on have one type, and the result has it as
+    # well. ``regex_at`` is the argument that may be a regular expression.
 
     takes: tuple[tuple[Type, ...], ...]
     result: Type | None
@@ -172,19 +169,13 @@ class Function:
     regex_at: int | None = None
 
     def accepts(self, n_arguments: int) -> bool:
-        """Return whether the function can have this number of arguments."""
         least = len(self.takes) - self.n_optional
         return least <= n_arguments and (self.repeats or n_arguments <= len(self.takes))
 
     def counts(self) -> str:
         """Return the number of arguments in words."""
         most = len(self.takes)
-        least = most - self.n_optional
-        if self.repeats:
-            return f"{least} or more arguments"
-        if least != most:
-            return f"{least} or {most} arguments"
-        return f"{most} argument{'s' * (most != 1)}" if most else "no argument"
+        return say_arguments(most - self.n_optional, None if self.repeats else most)
 
     def types_of(self, place: int) -> tuple[Type, ...]:
         """Return the types that an argument may have; an empty tuple stands for any type."""
@@ -196,7 +187,7 @@ def present(call: Callable) -> Callable:
     return lambda *values: None if any(value is None for value in values) else call(*values)
 
 
-def _coalesce(*values: Any) -> Any:
+def _first_present(*values: Any) -> Any:
     return next((value for value in values if value is not None), None)
 
 
@@ -213,7 +204,7 @@ CORE_FUNCTIONS = {
         ((BOOL,), (), ()), None, lambda test, then, otherwise: then if test is True else otherwise,
         first_alike=1,
     ),
-    "coalesce": Function(((),), None, _coalesce, repeats=True),
+    "coalesce": Function(((),), None, _first_present, repeats=True),
     "default": Function(((), ()), None, lambda value, otherwise: otherwise if value is None else value),
     "maximum": Function((NUMBERS,), None, _extreme(max), repeats=True),
     "minimum": Function((NUMBERS,), None, _extreme(min), repeats=True),
@@ -494,8 +485,7 @@ def _replaced(text: str, regex: str, replacement: str, n_times: int) -> str:
 
 TEXT_FUNCTIONS = {
     "str:charAt": Function((_TEXT, WHOLE), STRING, present(_char_at)),
-    "str:coalesce": Function((_TEXT,), STRING, lambda *texts: next((t for t in texts if t is not None), None),
-                             repeats=True),
+    "str:coalesce": Function((_TEXT,), STRING, _first_present, repeats=True),
     "str:concat": Function(((),), STRING, _joined, repeats=True),
     "str:contains": Function((_TEXT, _TEXT), BOOL, _contains),
     "str:equalsIgnoreCase": Function((_TEXT, _TEXT), BOOL, _equals_ignore_case),

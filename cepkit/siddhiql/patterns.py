@@ -18,8 +18,6 @@ from cepkit.siddhiql.selecting import CURRENT, RESET, Row, RowSelection, RowSele
 from cepkit.siddhiql.states import CountState, Event, LogicalHalf, PartialState, RunClock, Slots, WaitingState
 from cepkit.siddhiql.windows import Passed, WindowPlan, make_window
 
-# Runs of patterns and sequences: states made from a tree, and what they do with each event.
-
 # States of patterns that ask only partial matches with the key of an event: ``e2=B[k == e1.k]`` is one.
 
 
@@ -33,12 +31,10 @@ class Equality:
 
 
 class KeyedState(WaitingState):
-    """A state of a pattern that takes one event whose key is that of the partial match.
+    """A state of a pattern that takes one event whose key is that of the partial match."""
 
-    An event with another key changes nothing here, so the state does not offer it. The key of a partial match
-    stays the same: its events come from states that it has passed, and that take one event.
-
-    """
+    # An event with another key changes nothing here, so the state does not offer it. The key of a partial
+    # match stays the same: its events come from states that it has passed, and that take one event.
 
     def __init__(self, slot: int, n_slots: int, equalities: tuple[Equality, ...], **keywords: bool):
         super().__init__(slot, n_slots, **keywords)
@@ -48,29 +44,24 @@ class KeyedState(WaitingState):
 
     @property
     def n_waiting(self) -> int:
-        """The number of partial matches, with the fresh ones."""
         return len(self._waiting) + len(self.fresh)
 
     def keep(self, arrived: list[PartialState]) -> None:
-        """Let partial matches take events."""
         for number, partial in zip(self._numbers, arrived, strict=False):
             self._waiting[number] = partial
             if (key := self._key(partial)) is not None:
                 self._of_key[key][number] = partial
 
     def oldest(self) -> Iterator[PartialState]:
-        """Yield the partial matches that take events, the oldest first."""
         yield from self._waiting.values()
 
     def forget_oldest(self, n: int) -> None:
-        """Forget the oldest partial matches."""
         for number in [*islice(self._waiting, n)]:
             key = self._key(self._waiting.pop(number))
             if key is not None:
                 self._forget(key, number)
 
     def take(self, event: Event) -> list[PartialState]:
-        """Offer an event to the partial matches with its key, and return those that are complete."""
         complete: list[PartialState] = []
         key = tuple(event[equality.place] for equality in self._equalities)
         for number, partial in [*self._of_key.get(key, {}).items()]:
@@ -104,11 +95,9 @@ class KeyedState(WaitingState):
 
 @dataclass(frozen=True)
 class PatternPlan:
-    """A pattern whose states have slots: slot ``i`` reads stream ``streams[i]`` under ``tests[i]``.
+    """A pattern whose states have slots: slot ``i`` reads stream ``streams[i]`` under ``tests[i]``."""
 
-    ``keys[i]`` has what the test needs to be equal, for states that take one event.
-
-    """
+    # ``keys[i]`` has what the test needs to be equal, for states that take one event.
 
     pattern: sp.StatePattern
     is_sequence: bool
@@ -188,7 +177,7 @@ class PatternRun:
         self._plan, self._clock, self._report = plan, clock, report
         self._states: list[WaitingState] = []
         first, last, self._units = self._build(plan.pattern, is_start=True)
-        self._mark_last(plan.pattern, last)
+        last.is_last = getattr(last, "partner", last).is_last = True
         first.completed = last
         starts = tuple(state.slot for state in self._states if state.is_start)
         for state in self._states:
@@ -197,7 +186,7 @@ class PatternRun:
             name: [self._states[i] for i, stream in enumerate(plan.streams) if stream == name]
             for name in plan.streams
         }
-        for state in self._in_order_of_start(plan.pattern):
+        for state in filter(lambda state: state.is_start, self._states):
             state.begin()
         for state in self._states:
             state.start()
@@ -276,21 +265,11 @@ class PatternRun:
     def _ticks(self, milliseconds: int | None) -> int | None:
         return None if milliseconds is None else milliseconds * self._plan.ticks_per_ms
 
-    def _mark_last(self, tree: sp.StatePattern, last: WaitingState) -> None:
-        last.is_last = True
-        getattr(last, "partner", last).is_last = True
-
-    def _in_order_of_start(self, tree: sp.StatePattern) -> list[WaitingState]:
-        return [state for state in self._states if state.is_start]
-
     # --- events
 
     def take(self, stream: str, event: Event) -> Iterator[PartialState]:
-        """Offer an event to the states of its stream, the last state first, and yield complete matches.
-
-        Read the values of a match before the next one: earlier states may still add events to it.
-
-        """
+        """Offer an event to the states of its stream, the last state first, and yield complete matches."""
+        # Read the values of a match before the next one: earlier states may still add events to it.
         time = event[0]
         if self._plan.within is not None:
             for state in self._states:
@@ -354,10 +333,6 @@ class StreamPlan:
         """The streams that the query reads."""
         return (self.side.stream,)
 
-    def start(self, clock: RunClock, deliver: Deliver) -> StreamRun:
-        """Return a new run of the query."""
-        return StreamRun(self, clock, deliver)
-
 
 class StreamRun:
     """A run of a query of one stream."""
@@ -368,7 +343,6 @@ class StreamRun:
         self._window = make_window(plan.side.window, clock, self._emit)
 
     def receive(self, stream: str, event: Event) -> None:
-        """Take an event in."""
         if self._side.passes(event):
             self._window.push(event)
 
@@ -391,10 +365,6 @@ class JoinedPlan:
     def streams(self) -> tuple[str, ...]:
         """The streams that the query reads."""
         return tuple(dict.fromkeys(side.stream for side in self.sides))
-
-    def start(self, clock: RunClock, deliver: Deliver) -> JoinRun:
-        """Return a new run of the query."""
-        return JoinRun(self, clock, deliver)
 
 
 class JoinRun:
@@ -447,12 +417,7 @@ class PatternQueryPlan:
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The streams that the query reads."""
         return tuple(dict.fromkeys(self.pattern.streams))
-
-    def start(self, clock: RunClock, deliver: Deliver) -> PatternQueryRun:
-        """Return a new run of the query."""
-        return PatternQueryRun(self, clock, deliver)
 
 
 class PatternQueryRun:
@@ -464,7 +429,6 @@ class PatternQueryRun:
         self._run = PatternRun(plan.pattern, clock, self._report)
 
     def receive(self, stream: str, event: Event) -> None:
-        """Take an event in."""
         rows = [row for partial in self._run.take(stream, event) for row in self._rows(partial)]
         self._deliver(rows)
 
@@ -477,3 +441,4 @@ class PatternQueryRun:
 
 QueryPlan = StreamPlan | JoinedPlan | PatternQueryPlan
 QueryRun = StreamRun | JoinRun | PatternQueryRun
+RUNS = {StreamPlan: StreamRun, JoinedPlan: JoinRun, PatternQueryPlan: PatternQueryRun}

@@ -9,16 +9,6 @@ from typing import NamedTuple
 from cepkit.errors import CepError, UnsupportedQueryError, nearest, underline, warn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi import query as sp
-from cepkit.language.siddhi.query import (
-    JoinInput,
-    JoinSide,
-    PartitionKey,
-    PatternInput,
-    SiddhiApp,
-    SiddhiPartition,
-    SiddhiQuery,
-    StreamInput,
-)
 from cepkit.limits import QUERIES_IN_A_ROW, refuse_beyond
 from cepkit.siddhiql.calls import Scope, SlotOf, Value, single_value
 from cepkit.siddhiql.functions import BOOL, STRING, WHOLE, Type
@@ -36,7 +26,7 @@ from cepkit.siddhiql.patterns import (
 )
 from cepkit.siddhiql.selecting import attributes_of, compile_selection
 from cepkit.siddhiql.values import compile_condition, compile_siddhi
-from cepkit.siddhiql.window_parameters import plan_window
+from cepkit.siddhiql.windows import plan_window
 
 # The filters of the states of a pattern: their tests, and the equalities that they need.
 
@@ -64,7 +54,6 @@ class FilterScope(Scope):
         self._place = place
 
     def slot(self, node: ex.Expression, name: str) -> int:
-        """Return the slot of a reference or a stream."""
         if name in self.slots[self._place].names:
             exact = [i for i, slot in enumerate(self.slots) if slot.names[0] == name]
             return exact[0] if exact else self._place
@@ -81,11 +70,8 @@ class FilterScope(Scope):
         return AttributePlace(slot, *self.slots[slot].attributes[node.name])
 
     def can_be_key(self, own: AttributePlace, other: AttributePlace) -> bool:
-        """Return whether a filter may find earlier events by this value of the event at hand.
-
-        The earlier state takes one event, and equal values have equal hashes.
-
-        """
+        """Return whether a filter may find earlier events by this value of the event at hand."""
+        # The earlier state takes one event, and equal values have equal hashes.
         before, kinds = self.slots[other.slot], {own.type, other.type}
         is_earlier = own.slot == self._place and other.slot < self._place
         has_one_event = not before.is_counted and not before.is_absent
@@ -101,11 +87,8 @@ def filter_test(state: State, scope: FilterScope) -> Value | None:
 
 
 def filter_keys(state: State, scope: FilterScope) -> tuple[Equality, ...]:
-    """Return the equalities that the conditions of a state need, between its event and earlier ones.
-
-    Call it after `filter_test`, which raises for names that do not exist.
-
-    """
+    """Return the equalities that the conditions of a state need, between its event and earlier ones."""
+    # Call it after `filter_test`, which raises for names that do not exist.
     equalities, waiting = [], [*state.source.conditions]
     while waiting:
         tree = waiting.pop()
@@ -154,7 +137,7 @@ class PlannedPartition:
 class AppPlan:
     """An app that can run: the schema of each stream, and its elements in order."""
 
-    app: SiddhiApp
+    app: sp.SiddhiApp
     schemas: dict[str, Schema] = field(default_factory=dict)
     elements: list[PlannedQuery | PlannedPartition] = field(default_factory=list)
     meeting: list[set[str]] = field(default_factory=list)  # streams whose order in one query matters
@@ -167,19 +150,17 @@ class AppPlan:
         return tuple(dict.fromkeys(name for name in targets if not name.startswith("#")))
 
 
-def plan_app(app: SiddhiApp, frames: Mapping[str, Schema], ticks_per_ms: int, has_clock: bool) -> AppPlan:
-    """Return the plan of an app."""
+def plan_app(app: sp.SiddhiApp, frames: Mapping[str, Schema], ticks_per_ms: int, has_clock: bool) -> AppPlan:
     return _Planner(app, frames, ticks_per_ms, has_clock).plan()
 
 
 class _Planner:
-    def __init__(self, app: SiddhiApp, frames: Mapping[str, Schema], ticks_per_ms: int, has_clock: bool):
+    def __init__(self, app: sp.SiddhiApp, frames: Mapping[str, Schema], ticks_per_ms: int, has_clock: bool):
         self._app, self._frames, self._per_ms, self._has_clock = app, frames, ticks_per_ms, has_clock
         self._made = AppPlan(app)
         self._inner: dict[str, Schema] = {}
 
     def plan(self) -> AppPlan:
-        """Return the plan of the app."""
         self._read_streams()
         self._refuse_cycles()
         self._refuse_long_chains()
@@ -254,7 +235,7 @@ class _Planner:
             if query.target is not None and query.target in reached(query.target):
                 raise self._error(
                     query.span,
-                    f"the queries feed {query.target!r} to itself, without an end; write to another stream",
+                    f"the queries feed {query.target!r} to itself, which never ends; write to another stream",
                     UnsupportedQueryError,
                 )
 
@@ -277,8 +258,8 @@ class _Planner:
         cure = "Run them in several apps, one after the other"
         refuse_beyond(QUERIES_IN_A_ROW, longest, "queries that read one another in a row", cure)
 
-    def _is_ready(self, element: SiddhiQuery | SiddhiPartition) -> bool:
-        queries = element.queries if isinstance(element, SiddhiPartition) else (element,)
+    def _is_ready(self, element: sp.SiddhiQuery | sp.SiddhiPartition) -> bool:
+        queries = _queries(element)
         targets = {query.target for query in queries}
         return all(
             source.stream in self._made.schemas or (source.stream in targets and len(queries) > 1)
@@ -286,12 +267,10 @@ class _Planner:
             for source in query.sources()
         )
 
-    def _refuse_unknown(self, element: SiddhiQuery | SiddhiPartition) -> None:
-        queries = element.queries if isinstance(element, SiddhiPartition) else (element,)
-        for query in queries:
+    def _refuse_unknown(self, element: sp.SiddhiQuery | sp.SiddhiPartition) -> None:
+        for query in _queries(element):
             for source in query.sources():
-                if source.stream not in self._made.schemas:
-                    raise self._no_frame(source)
+                self._schema(source)
 
     def _schema(self, source: sp.StreamSource) -> Schema:
         if source.stream in self._inner:
@@ -302,8 +281,8 @@ class _Planner:
 
     # --- elements
 
-    def _element(self, element: SiddhiQuery | SiddhiPartition) -> PlannedQuery | PlannedPartition:
-        if isinstance(element, SiddhiQuery):
+    def _element(self, element: sp.SiddhiQuery | sp.SiddhiPartition) -> PlannedQuery | PlannedPartition:
+        if isinstance(element, sp.SiddhiQuery):
             for name in (*(source.stream for source in element.sources()), element.target):
                 if name is not None and name.startswith("#"):
                     raise self._error(element.span, f"the inner stream {name!r} belongs into a partition")
@@ -320,7 +299,7 @@ class _Planner:
             raise CepError(f"partition with: no query of the partition reads {unused[0]!r}")
         return PlannedPartition(keys, queries)
 
-    def _key(self, key: PartitionKey) -> KeyOfStream:
+    def _key(self, key: sp.PartitionKey) -> KeyOfStream:
         if key.stream not in self._made.schemas:
             hint = nearest(key.stream, self._made.schemas)
             raise CepError(f"partition with: no stream {key.stream!r}{hint and '.' + hint}")
@@ -332,13 +311,13 @@ class _Planner:
             None, tuple((compile_condition(condition, scope), name) for condition, name in key.ranges)
         )
 
-    def _query(self, query: SiddhiQuery) -> PlannedQuery:
+    def _query(self, query: sp.SiddhiQuery) -> PlannedQuery:
         match query.input:
-            case StreamInput(source=source):
+            case sp.StreamInput(source=source):
                 plan: QueryPlan = self._stream_plan(query, source)
-            case JoinInput():
+            case sp.JoinInput():
                 plan = self._join_plan(query, query.input)
-            case PatternInput():
+            case sp.PatternInput():
                 plan = self._pattern_plan(query, query.input)
         if len(plan.streams) > 1:
             self._made.meeting.append(set(plan.streams))
@@ -352,7 +331,7 @@ class _Planner:
         self._write(query, target, schema)
         return PlannedQuery(plan, target)
 
-    def _write(self, query: SiddhiQuery, target: str, schema: Schema) -> None:
+    def _write(self, query: sp.SiddhiQuery, target: str, schema: Schema) -> None:
         schemas = self._inner if target.startswith("#") else self._made.schemas
         if target not in schemas:
             schemas[target] = schema
@@ -375,20 +354,17 @@ class _Planner:
 
     # --- streams and joins
 
-    def _side(self, source: sp.StreamSource, names: tuple[str, ...], query: SiddhiQuery, searched: bool):
+    def _side(self, source: sp.StreamSource, names: tuple[str, ...], query: sp.SiddhiQuery, searched: bool):
         slot = self._slot(names, self._schema(source))
         scope = Scope([slot], self._app.source, "filter", 0, None, self._per_ms)
         before: list[Value] = []
         after: list[Value] = []
-        window_scope = Scope(
-            [slot], self._app.source, "", 0, None, self._per_ms
-        )  # the name of the window says where
-        window = plan_window(None, slot, query.events != "current", searched, self._per_ms, window_scope)
+        window_scope = Scope([slot], self._app.source, "", 0, None, self._per_ms)  # the window says where
+        of_window = slot, query.events != "current", searched, self._per_ms, window_scope
+        window = plan_window(None, *of_window)
         for handler in source.handlers:
             if isinstance(handler, sp.WindowHandler):
-                window = plan_window(
-                    handler, slot, query.events != "current", searched, self._per_ms, window_scope
-                )
+                window = plan_window(handler, *of_window)
                 if window is not None and window.name in ("time", "timeBatch", "timeLength"):
                     self._needs_clock(f"#window.{window.name}", handler.span)
                 continue
@@ -397,13 +373,13 @@ class _Planner:
             )
         return SidePlan(source.stream, tuple(before), window, tuple(after)), slot
 
-    def _stream_plan(self, query: SiddhiQuery, source: sp.StreamSource) -> StreamPlan:
+    def _stream_plan(self, query: sp.SiddhiQuery, source: sp.StreamSource) -> StreamPlan:
         side, slot = self._side(source, (source.stream,), query, False)
         selection = compile_selection(query, [slot], self._app.source, self._per_ms)
         selection.keeps_last = side.window is not None and not side.window.is_sliding
         return StreamPlan(side, selection)
 
-    def _join_plan(self, query: SiddhiQuery, given: JoinInput) -> JoinedPlan:
+    def _join_plan(self, query: sp.SiddhiQuery, given: sp.JoinInput) -> JoinedPlan:
         left, left_slot = self._joined(given.left, query)
         right, right_slot = self._joined(given.right, query)
         if left_slot.names[0] == right_slot.names[0]:
@@ -414,18 +390,17 @@ class _Planner:
         on = None if given.on is None else compile_condition(given.on, scope)
         keeps = (given.how in ("left", "full"), given.how in ("right", "full"))
         selection = compile_selection(query, [left_slot, right_slot], self._app.source, self._per_ms)
-        selection.keeps_last = not all(side.window and side.window.is_sliding for side in (left, right))
         return JoinedPlan(
             (left, right), (given.left.is_trigger, given.right.is_trigger), keeps, on, selection
         )
 
-    def _joined(self, side: JoinSide, query: SiddhiQuery):
+    def _joined(self, side: sp.JoinSide, query: sp.SiddhiQuery):
         name = side.reference or side.source.stream
         return self._side(side.source, (name,), query, True)
 
     # --- patterns
 
-    def _pattern_plan(self, query: SiddhiQuery, given: PatternInput) -> PatternQueryPlan:
+    def _pattern_plan(self, query: sp.SiddhiQuery, given: sp.PatternInput) -> PatternQueryPlan:
         states = slots_in_order(given.pattern)
         slots = [self._state_slot(state, given.pattern) for state in states]
         names = [slot.names[0] for state, slot in zip(states, slots, strict=True) if _reference(state)]
@@ -466,6 +441,10 @@ class _Planner:
         counted = any(isinstance(node, sp.CountedState) and node.body is state for node in pattern.walk())
         slot = self._slot((_reference(state) or source.stream,), self._schema(source), counted)
         return replace(slot, is_absent=isinstance(state, sp.AbsentState))
+
+
+def _queries(element: sp.SiddhiQuery | sp.SiddhiPartition) -> tuple[sp.SiddhiQuery, ...]:
+    return element.queries if isinstance(element, sp.SiddhiPartition) else (element,)
 
 
 def _reference(state: sp.EventState | sp.AbsentState) -> str | None:

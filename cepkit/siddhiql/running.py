@@ -1,312 +1,97 @@
-"""`siddhi`: run SiddhiQL on frames in memory and on Spark."""
+"""`siddhi`: run SiddhiQL on frames, and its rows in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
-from cepkit.errors import CepError, OrderError, nearest, warn
-from cepkit.events import FLOAT, INTEGER, Frame
-from cepkit.frames.arrow import ArrowSource
-from cepkit.frames.row_order import plain_values
-from cepkit.frames.spark.tasks import (
-    EmptySource,
-    PartTask,
-    Results,
-    check_convertible,
-    key_columns,
-    numbered_columns,
-    run_tasks,
-)
-from cepkit.language.expressions.trees import Attribute
+from cepkit.errors import CepError
+from cepkit.events import ColumnType, Frame, Source
+from cepkit.frames.pandas import as_pandas
+from cepkit.frames.sources import is_on_spark, source_of_frame
 from cepkit.language.siddhi.printing import parse_siddhi
-from cepkit.language.siddhi.query import SiddhiApp, SiddhiPartition
 from cepkit.limits import MemoryLimit, bound_memory, memory_limit_of, refuse_limit_on_spark
-from cepkit.pipelines.spark_session import worker_python
-from cepkit.results.spark.jobs import run_job
-from cepkit.siddhiql.binding import BoundApp, OrderBy, bind_app
-from cepkit.siddhiql.functions import INT, LONG, OBJECT, type_of_column
-from cepkit.siddhiql.inputs import (
-    SiddhiResult,
-    StreamRows,
+from cepkit.siddhiql.binding import (
+    OrderBy,
     arrow_of_type,
-    events_of,
-    is_on_spark,
-    nanoseconds,
-    source_of_stream,
+    bind_app,
+    check_time_column,
     times_of_ticks,
+    written_stream,
 )
+from cepkit.siddhiql.functions import Type
+from cepkit.siddhiql.selecting import Row
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from cepkit.siddhiql.spark import SparkSiddhiResult
 
 
-# SiddhiQL on Spark frames: lazy jobs. Tasks share the keys of partitions; other apps are one task.
-
-_STREAM, _KEY = "stream", "key"  # names of the tasks' rows, whose own columns are e0, e1, …
-
-
-class SparkSiddhiResult:
-    """The rows of each stream that SiddhiQL queries write, as lazy Spark frames."""
+class SiddhiResult:
+    """The rows of each stream that SiddhiQL queries write; `cepkit.siddhi` returns it."""
 
     def __init__(
         self,
-        text: str,
-        app: SiddhiApp,
-        frames: Mapping[str, DataFrame],
-        order_by: OrderBy,
-        start: Any,
-        end: Any,
+        rows: Mapping[str, list[Row]],
+        schemas: Mapping[str, tuple[tuple[str, Type], ...]],
+        source: Source,
+        native: Callable[[Frame], Frame],
+        clock: ColumnType | None,
     ):
-        self._frames = frames
-        self._sources = {name: EmptySource(frame) for name, frame in frames.items()}
-        for name, frame in frames.items():
-            if frame.isStreaming:
-                raise CepError(f"{name}: SiddhiQL runs on whole tables, and this frame is a stream")
-        self._bound = bind_app(app, self._sources, order_by)
-        if unordered := [stream.name for stream in self._bound.streams if not stream.order_by]:
-            raise OrderError(
-                f"order_by is missing: the rows of the Spark frame {unordered[0]} have no order; name the "
-                "columns that order the events, with the clock first"
-            )
-        self._keys = _attribute_of_stream(self._bound)
-        columns = tuple((stream.name, self._columns(stream)) for stream in self._bound.streams)
-        self._task = _AppTask(text, columns, order_by, start, end, self._keys)
-        if self._keys is None:
-            warn(
-                "a single Spark task must hold and run all events; if all queries are in partitions by "
-                "attributes, as in 'partition with (symbol of Trades) begin … end', the tasks share the work"
-            )
-        worker_python(next(iter(frames.values())).sparkSession)  # workers found elsewhere run this Python
-
-    def _columns(self, stream: StreamRows) -> tuple[str, ...]:
-        """Return the columns of a stream that tasks get: its clock, its attributes, further order columns."""
-        names = dict.fromkeys([*stream.order_by, *(name for name, _ in stream.schema)])
-        source = self._sources[stream.name]
-        check_convertible(source, names)
-        if twice := sorted(source.duplicates & set(names)):
-            raise CepError(f"{stream.name}: column {twice[0]!r} occurs more than once; rename one of them")
-        return tuple(names)
+        self._rows, self._schemas = rows, schemas
+        self._source, self._native, self._clock = source, native, clock
 
     @property
     def streams(self) -> tuple[str, ...]:
         """The streams that the queries write, in the order of the text."""
-        return self._bound.plan.outputs
+        return tuple(self._rows)
 
     def count(self, stream: str | None = None) -> int:
-        """Return the number of rows of a stream; it runs a job."""
-        return run_job(self.to_frame(stream).count)
+        """Return the number of rows of a stream."""
+        return len(self._rows[written_stream(stream, self.streams)])
 
-    def to_frame(self, stream: str | None = None, *, time: str | None = None) -> DataFrame:
-        """Return the rows of a stream as a lazy frame, in no particular order."""
-        name = self._named(stream)
-        schema = self._bound.plan.schemas[name]
-        if time is not None and time in dict(schema):
-            raise CepError(f"time={time!r}: the stream {name} has this column already; give another name")
-        columns = [] if time is None else [(time, pa.array([], _type_of_clock(self._bound)))]
-        for column, kind in schema:
-            item = self._bound.plan.item_types.get((name, column))
-            if (item or kind) == OBJECT:
-                raise CepError(f"{name}: the column {column!r} has no type before it runs; Spark needs one")
-            empty = arrow_of_type([], kind if item is None else item)
-            columns.append((column, empty if item is None else pa.array([], pa.list_(empty.type))))
-        sent = self._sent()
-        results = run_tasks(
-            sent, next(iter(self._sources.values())), columns, _Writing,
-            columns=tuple(f"r{i}" for i in range(len(sent.columns))), app=self._task, stream=name,
-            has_time=time is not None,
-        )  # fmt: skip
-        return results.toDF(*(column for column, _ in columns))
+    def to_frame(self, stream: str | None = None, *, time: str | None = None) -> Frame:
+        """Return the rows of a stream, as the same kind of frame as the first input."""
+        name = written_stream(stream, self.streams)
+        return self._native(self._source.result(self._columns(name, self._rows[name], time)))
 
-    def _named(self, stream: str | None) -> str:
-        if stream is None:
-            return self.streams[-1]
-        if stream not in self.streams:
-            hint = nearest(stream, self.streams)
-            raise CepError(
-                f"no query writes {stream!r}; streams: {', '.join(self.streams)}{hint and '.' + hint}"
-            )
-        return stream
+    def _columns(self, name: str, rows: list[Row], time: str | None = None) -> dict[str, pa.Array]:
+        schema = self._schemas[name]
+        columns: dict[str, pa.Array] = {}
+        if time is not None:
+            check_time_column(name, time, schema)
+            columns[time] = times_of_ticks([row[1] for row in rows], self._clock)
+        for i, (column, kind) in enumerate(schema):
+            try:
+                columns[column] = arrow_of_type([row[2][i] for row in rows], kind, column)
+            except CepError as error:
+                raise CepError(f"{name}: {error}") from None
+        return columns
 
-    def _sent(self) -> DataFrame:
-        """Return the rows of all streams as one frame, with all rows of a key in one task.
+    def _show(self, as_html: bool) -> str:
+        """Return how many rows each stream has, and the first rows of the last stream."""
+        from cepkit.results.found import SHOWN, html_of_table, paragraphs, text_of_table
 
-        Each row has the number of its stream, and null in the columns of the others. If there are keys, it
-        also has the least and the greatest clock of each stream, since timers need the times of all events.
-
-        """
-        from pyspark.sql import functions as F
-
-        parts, n_before = [], 0
-        width = sum(len(names) for _, names in self._task.columns)
-        types = [
-            self._field(name, column).dataType for name, columns in self._task.columns for column in columns
-        ]
-        for i, (name, columns) in enumerate(self._task.columns):
-            source = self._sources[name]
-            plain = numbered_columns(self._frames[name], source, columns)
-            shown = [F.lit(i).alias(_STREAM)]
-            if self._keys is not None:
-                key = key_columns(source, columns, [self._keys[name]])[0]
-                whole = source.schema[self._keys[name]].kind == INTEGER
-                shown.append((key.cast("bigint") if whole else key).alias(_KEY))
-            for place in range(width):
-                is_own = n_before <= place < n_before + len(columns)
-                cell = F.col(f"e{place - n_before}") if is_own else F.lit(None).cast(types[place])
-                shown.append(cell.alias(f"c{place}"))
-            parts.append(plain.select(*shown))
-            n_before += len(columns)
-        rows = parts[0]
-        for part in parts[1:]:
-            rows = rows.unionAll(part)
-        if self._keys is None:
-            return rows.repartition(1)
-        clocks = [f"c{place}" for place in self._task.places_of_clocks]
-        limits = rows.agg(
-            *(end(name).alias(f"{name}{i}") for name in clocks for i, end in enumerate((F.min, F.max)))
+        counts = ", ".join(
+            f"{name}: {len(rows):,} row{'s' * (len(rows) != 1)}" for name, rows in self._rows.items()
         )
-        return rows.crossJoin(F.broadcast(limits)).repartition(_KEY).drop(_KEY)
-
-    def _field(self, stream: str, column: str) -> Any:
-        source = self._sources[stream]
-        return source.fields[source.names.index(column)]
+        name, rows = self.streams[-1], self._rows[self.streams[-1]]
+        table = as_pandas(self._source.result(self._columns(name, rows[:SHOWN])))
+        more = f"… {len(rows) - SHOWN:,} more rows" if len(rows) > SHOWN else ""
+        if not as_html:
+            return text_of_table(counts, table, more) if len(table) else counts
+        if not len(table):
+            return paragraphs(counts)
+        return html_of_table(
+            paragraphs(counts), table, more and f"{more}; <code>to_frame()</code> has them all"
+        )
 
     def __repr__(self) -> str:
-        shown = "; ".join(
-            f"{name}: {', '.join(column for column, _ in self._bound.plan.schemas[name])}"
-            for name in self.streams
-        )
-        return f"{shown}\nlazy Spark frames: to_frame({self.streams[-1]!r}) has the rows"
+        return self._show(as_html=False)
 
-
-def _attribute_of_stream(bound: BoundApp) -> dict[str, str] | None:
-    """Return the attribute of each stream that is its key, if the runs of the keys share nothing."""
-    streams_by_name = {stream_rows.name: stream_rows for stream_rows in bound.streams}
-    key_of_stream: dict[str, str] = {}
-    for element in bound.plan.app.elements:
-        if not isinstance(element, SiddhiPartition):
-            return None
-        partition_keys = {key.stream: key.value for key in element.keys}
-        for query in element.queries:
-            for stream in (source.stream for source in query.sources()):
-                if stream.startswith("#"):
-                    continue
-                value = partition_keys.get(stream)
-                if stream not in streams_by_name or not isinstance(value, Attribute):
-                    return None
-                if key_of_stream.setdefault(stream, value.name) != value.name:
-                    return None
-    kinds = set()
-    for stream, name in key_of_stream.items():
-        own_type, kind = (
-            streams_by_name[stream].source.schema[name],
-            dict(streams_by_name[stream].schema)[name],
-        )
-        seen = type_of_column(own_type)
-        if kind != seen and {kind, seen} != {INT, LONG}:  # 1.2 and 1.7 are one key if they become integers
-            return None
-        kinds.add(own_type.kind)
-    return key_of_stream if set(key_of_stream) == set(streams_by_name) and len(kinds) == 1 else None
-
-
-def _type_of_clock(bound: BoundApp) -> pa.DataType:
-    if bound.clock is not None:
-        return arrow_of_type([], bound.clock).type
-    kinds = {stream.source.schema[stream.order_by[0]].kind for stream in bound.streams}
-    return pa.float64() if FLOAT in kinds else pa.int64()
-
-
-# --- in the workers
-
-
-@dataclass(frozen=True, slots=True)
-class _AppTask:
-    """What a task needs to run an app on the rows that it gets."""
-
-    text: str
-    columns: tuple[tuple[str, tuple[str, ...]], ...]  # streams with their columns, the clock first
-    order_by: OrderBy
-    start: Any
-    end: Any
-    keys: Mapping[str, str] | None
-
-    @property
-    def places_of_clocks(self) -> list[int]:
-        """The column of each stream's clock among the columns of all streams."""
-        sizes = [len(names) for _, names in self.columns]
-        return np.cumsum([0, *sizes[:-1]]).tolist()
-
-    def bind(self, table: pa.Table) -> tuple[BoundApp, list[Any]]:
-        """Return the app with its rows, and the ticks of the first and the last event of all tasks."""
-        stream, n_before = table.column(0).to_numpy(), 1
-        sources: dict[str, ArrowSource] = {}
-        limits: list[tuple[str, pa.Array]] = []
-        first_limit = 1 + sum(len(names) for _, names in self.columns)
-        for i, (name, columns) in enumerate(self.columns):
-            rows = table.filter(pa.array(stream == i))
-            part = rows.select(list(range(n_before, n_before + len(columns)))).rename_columns(list(columns))
-            sources[name] = ArrowSource(part)
-            n_before += len(columns)
-            if self.keys is not None:
-                ends = table.slice(0, 1).select([first_limit + 2 * i, first_limit + 2 * i + 1])
-                limits.append(
-                    (columns[0], pa.chunked_array([*ends.column(0).chunks, *ends.column(1).chunks]))
-                )
-        bound = bind_app(parse_siddhi(self.text), sources, self.order_by)
-        times: list[Any] = []
-        for column, ends in limits:
-            if ends.null_count == 0:
-                source = ArrowSource(pa.table({column: ends}))
-                ticks = plain_values(source.column(column)).tolist()
-                times += ticks if bound.clock is None else nanoseconds(source, column, ticks)
-        return bound, times
-
-    def check_order(self, bound: BoundApp) -> None:
-        """Raise `OrderError` for events of a stream and a key that are equal in ``order_by``."""
-        for stream in bound.streams:
-            place = None
-            if self.keys is not None:
-                place = 1 + [name for name, _ in stream.schema].index(self.keys[stream.name])
-            seen: set[tuple] = set()
-            for order, event in zip(*events_of(stream, bound.clock is not None), strict=True):
-                tie_key = order if place is None else (*order, str(event[place]))
-                if tie_key in seen:
-                    shown = ", ".join(map(str, order))
-                    raise OrderError(
-                        f"two events of {stream.name} are equal in order_by ({shown}). Spark keeps no order "
-                        "of rows that could decide; add a column to order_by that tells them apart"
-                    )
-                seen.add(tie_key)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Writing(PartTask):
-    """A task that runs an app and sends the rows of one stream."""
-
-    app: _AppTask
-    stream: str
-    has_time: bool
-
-    def search(
-        self, prepared: Any, table: pa.Table, low: Any, high: Any
-    ) -> Iterator[tuple[ArrowSource, Results]]:
-        """Run the app on the rows and yield those of the stream."""
-        bound, times = self.app.bind(table)
-        self.app.check_order(bound)
-        rows = bound.run(self.app.start, self.app.end, times)[self.stream]
-        columns = []
-        if self.has_time:
-            columns.append(("time", times_of_ticks([row[1] for row in rows], bound.clock)))
-        for i, (column, kind) in enumerate(bound.plan.schemas[self.stream]):
-            columns.append((column, arrow_of_type([row[2][i] for row in rows], kind, column)))
-        yield ArrowSource(table), columns
-
-
-# `siddhi`: run SiddhiQL on frames.
+    def _repr_html_(self) -> str:
+        return self._show(as_html=True)
 
 
 def siddhi(
@@ -316,7 +101,7 @@ def siddhi(
     *,
     order_by: OrderBy = None,
     start: Any = None,
-    end: Any = None,
+    complete_until: Any = None,
     memory_limit: MemoryLimit = "auto",
     **streams: Frame,
 ) -> SiddhiResult | SparkSiddhiResult:
@@ -341,9 +126,11 @@ def siddhi(
     start : time or number, optional
         When the app starts: the waits of ``not … for`` at the start of a pattern begin then. Default: the
         time of the first event.
-    end : time or number, optional
-        When the app stops. Timers fire when a later event arrives, before it, and up to ``end`` after the
-        last event. Default: the time of the last event.
+    complete_until : time, number or "end", optional
+        The data have all events up to this time, as in `cepkit.match`. Timers fire when a later event
+        arrives, before it, and up to this time after the last event: a wait of ``not … for`` that ends later
+        is undecided. Default: the time of the last event. ``"end"`` lets all waits pass; the rows that
+        ``to_frame(time="at")`` shows after the last event were undecided.
     memory_limit : str, int or None
         The most memory that the rows of all results may take, as in `cepkit.match`. On Spark its settings
         bound the memory.
@@ -388,6 +175,10 @@ def siddhi(
     matches + rows of all results). Sums are exact and rounded once.
     Differs: int and long are one type in the arguments of a function, and so are float and double.
     Differs: a function gives null where Siddhi stops with an exception at a value, as ``str:charAt('a', 5)``.
+    Differs: sums, ``avg`` and ``stdDev`` are exact and rounded once; Siddhi's keep rounding errors, so a
+    ``stdDev`` of equal values may be 3e-9 or NaN.
+    Differs: in a partition each key has its own batches of ``timeBatch``; Siddhi shares the end of the batch
+    among keys and loses the last batches of all keys but the first.
     Source: Suhothayan et al., "Siddhi: a second look at complex event processing architectures", GCE 2011;
     the behaviour of siddhi-core 5.1.7.
     Differs: attributes of type float have 64 bits. Rows of ``all events`` are in one stream.
@@ -406,7 +197,9 @@ def siddhi(
     1  12.0  20.0
     """
     app = parse_siddhi(text)
-    frame_of_stream = _named_frames(frames, streams)
+    frame_of_stream = {**(frames or {}), **streams}
+    if not frame_of_stream:
+        raise CepError("name the streams and give their frames, as in cep.siddhi(text, Trades=trades)")
     memory_limit_of(memory_limit)  # raises for a value that is no limit
     on_spark = {name: is_on_spark(frame) for name, frame in frame_of_stream.items()}
     if any(on_spark.values()):
@@ -414,17 +207,20 @@ def siddhi(
             name = next(name for name in frame_of_stream if not on_spark[name])
             raise CepError(f"{name} is no Spark frame, and others are; convert them all to one kind")
         refuse_limit_on_spark(memory_limit)
-        return SparkSiddhiResult(text, app, frame_of_stream, order_by, start, end)
-    read = {name: source_of_stream(name, frame) for name, frame in frame_of_stream.items()}
+        from cepkit.siddhiql.spark import SparkSiddhiResult
+
+        return SparkSiddhiResult(text, app, frame_of_stream, order_by, start, complete_until)
+    read = {name: _source_of_stream(name, frame) for name, frame in frame_of_stream.items()}
     bound = bind_app(app, {name: source for name, (source, _) in read.items()}, order_by)
     source, native = next(iter(read.values()))
     with bound_memory(memory_limit, "Narrow the conditions, or add 'within'"):
-        rows = bound.run(start, end)
+        rows = bound.run(start, complete_until)
     return SiddhiResult(rows, bound.plan.schemas, source, native, bound.clock)
 
 
-def _named_frames(frames: Mapping[str, Frame] | None, streams: Mapping[str, Frame]) -> dict[str, Frame]:
-    frame_of_stream = {**(frames or {}), **streams}
-    if not frame_of_stream:
-        raise CepError("name the streams and give their frames, as in cep.siddhi(text, Trades=trades)")
-    return frame_of_stream
+def _source_of_stream(name: str, frame: Any) -> tuple[Source, Callable[[Frame], Frame]]:
+    """Return a frame as a source of columns, and a function that converts results to the frame's kind."""
+    try:
+        return source_of_frame(frame)
+    except CepError as error:
+        raise CepError(f"{name}: {error}") from error

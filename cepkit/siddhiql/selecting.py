@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,10 +11,11 @@ from typing import Any
 
 from cepkit.errors import CepError
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.vocabulary import OF_TRUTHS, SUMMARIES
 from cepkit.language.siddhi.printing import print_condition
 from cepkit.language.siddhi.query import OutputColumn, SiddhiQuery
 from cepkit.siddhiql.calls import Scope, SlotOf, Typed, Value, checked, single_value
-from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, NUMBERS, OBJECT, STRING, Type
+from cepkit.siddhiql.functions import BOOL, DOUBLE, LONG, NUMBERS, OBJECT, STRING, WHOLE, Type
 from cepkit.siddhiql.states import Slots
 from cepkit.siddhiql.values import compile_condition, compile_siddhi
 
@@ -43,10 +45,7 @@ class Total:
             self.unusual += sign * value
 
     def value(self) -> Any:
-        """Return the sum."""
-        if self.is_whole:
-            return self.units
-        return self.units / _UNIT + self.unusual
+        return self.units if self.is_whole else self.units / _UNIT + self.unusual
 
     def mean(self) -> float:
         """Return the sum, rounded, divided by the number of values."""
@@ -54,7 +53,7 @@ class Total:
 
 
 class Aggregator:
-    """One aggregate of one group. Missing values do not count, but count() counts events."""
+    """One aggregate of one group, here a sum. Missing values do not count, but count() counts events."""
 
     def __init__(self, is_whole: bool = False):
         self.is_whole = is_whole
@@ -64,15 +63,10 @@ class Aggregator:
         """Forget all values."""
         self.total = Total(self.is_whole)
 
-    def add(self, value: Any) -> None:
-        """Take a value in."""
+    def change(self, value: Any, sign: int) -> None:
+        """Let a value in (sign 1) or out (sign -1)."""
         if value is not None:
-            self.total.change(value, 1)
-
-    def remove(self, value: Any) -> None:
-        """Take a value out."""
-        if value is not None:
-            self.total.change(value, -1)
+            self.total.change(value, sign)
 
     def value(self) -> Any:
         """Return the sum; missing if no value is in."""
@@ -80,10 +74,9 @@ class Aggregator:
 
 
 class Mean(Aggregator):
-    """The mean of numbers."""
+    """The mean of numbers; missing if no value is in."""
 
     def value(self) -> Any:
-        """Return the mean; missing if no value is in."""
         return self.total.mean() if self.total.n else None
 
 
@@ -91,19 +84,12 @@ class EventCount(Aggregator):
     """The number of events."""
 
     def reset(self) -> None:
-        """Forget all events."""
         self.n = 0
 
-    def add(self, value: Any) -> None:
-        """Count an event."""
-        self.n += 1
-
-    def remove(self, value: Any) -> None:
-        """Count an event that left."""
-        self.n -= 1
+    def change(self, value: Any, sign: int) -> None:
+        self.n += sign
 
     def value(self) -> int:
-        """Return the number of events."""
         return self.n
 
 
@@ -111,52 +97,35 @@ class DistinctCount(Aggregator):
     """The number of different values; a missing value is one of them."""
 
     def reset(self) -> None:
-        """Forget all values."""
-        self.of_value: Counter = Counter()
+        self.n_of_value: Counter = Counter()
 
-    def add(self, value: Any) -> None:
-        """Take a value in."""
-        self.of_value[value] += 1
-
-    def remove(self, value: Any) -> None:
-        """Take a value out."""
-        self.of_value[value] -= 1
-        if not self.of_value[value]:
-            del self.of_value[value]
+    def change(self, value: Any, sign: int) -> None:
+        self.n_of_value[value] += sign
+        if not self.n_of_value[value]:
+            del self.n_of_value[value]
 
     def value(self) -> int:
-        """Return the number of different values."""
-        return len(self.of_value)
+        return len(self.n_of_value)
 
 
-class Spread(Aggregator):
+class Spread(DistinctCount):
     """The standard deviation of the whole population, from exact sums."""
 
     def reset(self) -> None:
-        """Forget all values."""
-        self.values: Counter = Counter()
+        super().reset()
         self.total = Total(False)
 
-    def add(self, value: Any) -> None:
-        """Take a value in."""
-        super().add(value)
+    def change(self, value: Any, sign: int) -> None:
         if value is not None:
-            self.values[value] += 1
-
-    def remove(self, value: Any) -> None:
-        """Take a value out."""
-        super().remove(value)
-        if value is not None:
-            self.values[value] -= 1
+            super().change(value, sign)
+            self.total.change(value, sign)
 
     def value(self) -> float | None:
         """Return the deviation; 0 for one value, missing for none."""
-        if not self.total.n:
-            return None
-        if self.total.n == 1:
-            return 0.0
+        if self.total.n < 2:
+            return 0.0 if self.total.n else None
         mean = self.total.mean()
-        squares = math.fsum((value - mean) ** 2 * n for value, n in self.values.items() if n)
+        squares = math.fsum((value - mean) ** 2 * n for value, n in self.n_of_value.items())
         return math.sqrt(squares / self.total.n)
 
 
@@ -172,72 +141,70 @@ class Extreme(Aggregator):
         if not (self._forever and hasattr(self, "queue")):
             self.queue: deque = deque()
 
-    def add(self, value: Any) -> None:
-        """Take a value in."""
+    def change(self, value: Any, sign: int) -> None:
         if value is None:
+            return
+        if sign < 0:
+            if not self._forever and value in self.queue:
+                self.queue.remove(value)
             return
         while self.queue and self._is_before(value, self.queue[-1]):
             self.queue.pop()
         if not (self._forever and self.queue):
             self.queue.append(value)
 
-    def remove(self, value: Any) -> None:
-        """Take a value out."""
-        if value is not None and not self._forever and value in self.queue:
-            self.queue.remove(value)
-
     def value(self) -> Any:
-        """Return the extreme; missing if no value is in."""
         return self.queue[0] if self.queue else None
 
 
-def less(a: Any, b: Any) -> bool:
-    """Return whether a value is less than another."""
-    return a < b
+class OfAll(Aggregator):
+    """One of ``SUMMARIES`` of all values that are in."""
+
+    def __init__(self, name: str):
+        self.name = name
+        super().__init__()
+
+    def reset(self) -> None:
+        self.values: list = []
+
+    def change(self, value: Any, sign: int) -> None:
+        if value is not None:
+            (self.values.append if sign > 0 else self.values.remove)(value)
+
+    def value(self) -> Any:
+        return SUMMARIES[self.name].of(self.values)
 
 
-def greater(a: Any, b: Any) -> bool:
-    """Return whether a value is greater than another."""
-    return a > b
-
-
-_WHOLE = (INT, LONG)
-TAKES_NUMBERS = ("sum", "avg", "stddev", "min", "max", "minforever", "maxforever")
-NAMES = (*TAKES_NUMBERS, "count", "distinctcount")
+# The table has for each aggregate: its name in lower case, what makes it from whether its values are whole,
+# its type (None: that of its values), and whether it takes numbers only.
+_AGGREGATES: dict[str, tuple[Callable[[bool], Aggregator], Type | None, bool]] = {
+    "sum": (Aggregator, DOUBLE, True),
+    "avg": (Mean, DOUBLE, True),
+    "stddev": (lambda _: Spread(), DOUBLE, True),
+    "min": (lambda _: Extreme(operator.lt), None, True),
+    "max": (lambda _: Extreme(operator.gt), None, True),
+    "minforever": (lambda _: Extreme(operator.lt, forever=True), None, True),
+    "maxforever": (lambda _: Extreme(operator.gt, forever=True), None, True),
+    "count": (lambda _: EventCount(), LONG, False),
+    "distinctcount": (lambda _: DistinctCount(), LONG, False),
+    **{
+        name: (
+            lambda _, name=name: OfAll(name),
+            None if summary.picks else LONG if summary.counts else DOUBLE,
+            summary.of_numbers,
+        )
+        for name, summary in SUMMARIES.items()
+        if summary.by is None
+    },
+}
+NAMES = tuple(_AGGREGATES)
 
 
 def result_type(name: str, of: Type | None) -> Type:
     """Return the type of an aggregate over values of a type."""
-    if name in ("count", "distinctcount"):
+    if name == "sum" and of in WHOLE:
         return LONG
-    if name in ("avg", "stddev"):
-        return DOUBLE
-    if name == "sum":
-        return LONG if of in _WHOLE else DOUBLE
-    return of or OBJECT
-
-
-def fits(name: str, of: Type | None) -> bool:
-    """Return whether an aggregate takes values of a type; None stands for no argument."""
-    if of is None:
-        return name == "count"
-    return name not in TAKES_NUMBERS or of not in (STRING, BOOL)
-
-
-def make_aggregator(name: str, of: Type | None) -> Aggregator:
-    """Return a new aggregate without values."""
-    match name:
-        case "sum":
-            return Aggregator(of in _WHOLE)
-        case "avg":
-            return Mean(of in _WHOLE)
-        case "count":
-            return EventCount()
-        case "distinctcount":
-            return DistinctCount()
-        case "stddev":
-            return Spread()
-    return Extreme(less if name.startswith("min") else greater, name.endswith("forever"))
+    return _AGGREGATES[name][1] or of or OBJECT
 
 
 # The rows of a query: columns, aggregates by group, ``having``, ``order by``, ``limit`` and ``offset``.
@@ -270,7 +237,7 @@ class RowSelection:
 
 
 def compile_selection(
-    query: SiddhiQuery, slots: Sequence[SlotOf], source: str, ticks_per_ms: int, current: int | None = None
+    query: SiddhiQuery, slots: Sequence[SlotOf], source: str, ticks_per_ms: int
 ) -> RowSelection:
     """Compile the clauses of a query after ``from``."""
     selection = RowSelection((), (), [], [], None, [], query.limit, query.offset, _kinds(query), [])
@@ -280,11 +247,11 @@ def compile_selection(
             if after and isinstance(node, ex.Attribute) and node.name in selection.names:
                 place = selection.names.index(node.name)
                 return Typed(lambda _: selection.row[place], selection.types[place])
-            if isinstance(node, ex.Call) and aggregates and _is_aggregate(node, slots):
+            if isinstance(node, ex.Call) and aggregates and node.function.lower() in NAMES:
                 return _aggregate(node, selection, scope(where, aggregates=False))
             return None
 
-        return Scope(slots, source, where, current, other, ticks_per_ms)
+        return Scope(slots, source, where, None, other, ticks_per_ms)
 
     columns = query.select or _all_columns(query, slots, source)
     names: list[str] = []
@@ -321,10 +288,6 @@ def _kinds(query: SiddhiQuery) -> frozenset[str]:
     return frozenset((CURRENT, EXPIRED) if query.events == "all" else (query.events,))
 
 
-def _is_aggregate(node: ex.Call, slots: Sequence[SlotOf]) -> bool:
-    return node.function.lower() in NAMES
-
-
 def _aggregate(node: ex.Call, made: RowSelection, scope: Scope) -> Typed:
     name = node.function.lower()
     if len(node.arguments) > 1 or (not node.arguments and name != "count"):
@@ -333,15 +296,19 @@ def _aggregate(node: ex.Call, made: RowSelection, scope: Scope) -> Typed:
     if part is not None and part.is_list:
         raise scope.error(node, f"{print_condition(node)}: the argument is a list; write e1[0]… or e1[last]…")
     kind = None if part is None else part.type
-    if not fits(name, kind) and name != "count":
+    takes_numbers = _AGGREGATES[name][2]
+    if takes_numbers and kind in (STRING, BOOL):
         raise scope.error(node, f"{print_condition(node)}: no {node.function} of values of type {kind}")
+    if name in OF_TRUTHS and kind not in (BOOL, OBJECT):
+        raise scope.error(node, f"{print_condition(node)}: {node.function} needs a condition")
     place = len(made.aggregates)
     call = None
     if part is not None:
-        if name in TAKES_NUMBERS:
-            call = checked(node.arguments[0], part, NUMBERS, scope, f"{node.function}: ")
+        if takes_numbers or name in OF_TRUTHS:
+            kinds = NUMBERS if takes_numbers else (BOOL,)
+            call = checked(node.arguments[0], part, kinds, scope, f"{node.function}: ")
         else:
-            call = single_value(node.arguments[0], part, scope) if name == "distinctcount" else part.call
+            call = single_value(node.arguments[0], part, scope) if name != "count" else part.call
     made.aggregates.append((name, kind, call))
     made.cells.append(None)
     return Typed(lambda _: made.cells[place], result_type(name, kind))
@@ -375,20 +342,15 @@ class RowSelector:
         self._keeps_last = selection.keeps_last and bool(selection.aggregates or selection.group_by)
 
     def select(self, chunk: Sequence[Handed]) -> list[Row]:
-        """Return the rows for events that came together.
-
-        With aggregates only the last event of a batch gives a row, and with groups the last of each group.
-        A sliding window gives a row for each event.
-
-        """
+        """Return the rows for events that came together."""
+        # With aggregates only the last event of a batch gives a row, and with groups the last of each group.
+        # A sliding window gives a row for each event.
         selection = self._of
         keyed_rows: list[tuple[tuple, list, Row]] = []
         last_of_group: dict[tuple, tuple[list, Row]] = {}
         for kind, slots, time in chunk:
             if kind == RESET:
-                for aggregates in self._groups.values():
-                    for aggregator in aggregates:
-                        aggregator.reset()
+                self._groups.clear()
                 continue
             key = tuple(call(slots) for call in selection.group_by)
             self._enter(key, kind, slots)
@@ -419,16 +381,12 @@ class RowSelector:
             return
         aggregates = self._groups.get(key)
         if aggregates is None:
-            aggregates = [make_aggregator(name, of_type) for name, of_type, _ in selection.aggregates]
+            aggregates = [_AGGREGATES[name][0](kind in WHOLE) for name, kind, _ in selection.aggregates]
             self._groups[key] = aggregates
         for place, (aggregator, (_, _, call)) in enumerate(
             zip(aggregates, selection.aggregates, strict=True)
         ):
-            value = None if call is None else call(slots)
-            if kind == CURRENT:
-                aggregator.add(value)
-            else:
-                aggregator.remove(value)
+            aggregator.change(None if call is None else call(slots), 1 if kind == CURRENT else -1)
             selection.cells[place] = aggregator.value()
 
 

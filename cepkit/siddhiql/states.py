@@ -59,12 +59,10 @@ def age(partial: PartialState) -> float:
 
 
 class WaitingState:
-    """A state that takes one event.
+    """A state that takes one event."""
 
-    ``completed`` is the state whose completion a taken event reports; it is the last state of the pattern for
-    the first state, and the state itself otherwise.
-
-    """
+    # ``completed`` is the state whose completion a taken event reports; it is the last state of the pattern
+    # for the first state, and the state itself otherwise.
 
     waits = False  # whether an absent event is part of the state
     resets_on_failure = True  # whether an event that does not fit lets an optional first state begin again
@@ -222,25 +220,32 @@ class WaitingState:
     def pass_on(self, partial: PartialState) -> None:
         """Report a partial match, or add it to the next state; ``every`` begins again."""
         if self.is_last:
-            self.is_complete = True
+            self.complete(partial)
         if self.next is not None:
             self.next.add(partial)
         if self.every is not None:
             self.every.add_again(partial)
+        elif self.is_start:
+            self.end()
         if self.resets is not None:
             self.resets.begin_later()
+
+    def complete(self, partial: PartialState) -> None:
+        """Report a complete match."""
+        self.is_complete = True
+
+    def end(self) -> None:
+        """End a first state without ``every`` that has passed a partial match on."""
 
     def start(self) -> None:
         """Set the timers that run from the start."""
 
 
 class CountState(WaitingState):
-    """A state that takes ``low`` to ``high`` events.
+    """A state that takes ``low`` to ``high`` events."""
 
-    From the ``low``-th event on, the partial match waits in the next state, too. In a pattern it still takes
-    events here until the next state has one.
-
-    """
+    # From the ``low``-th event on, the partial match waits in the next state, too. In a pattern it still
+    # takes events here until the next state has one.
 
     def __init__(self, slot: int, n_slots: int, low: int, high: int | None, **keywords: bool):
         super().__init__(slot, n_slots, **keywords)
@@ -255,7 +260,6 @@ class CountState(WaitingState):
             self._reach_low(partial)
 
     def take(self, event: Event) -> list[PartialState]:
-        """Offer an event to all partial matches, and return those that are complete."""
         complete, kept, slot = [], [], self.slot
         for partial in self.pending:
             if any(taken is not None for taken in partial.slots[slot + 1 : slot + 3]):
@@ -306,7 +310,6 @@ class CountState(WaitingState):
         self._begins_later = True
 
     def update(self) -> None:
-        """Let the fresh partial matches take events from now on."""
         if self._begins_later:
             self._begins_later = False
             self.begin()
@@ -324,13 +327,11 @@ class LogicalHalf(WaitingState):
         self.is_or = operator == "or"
 
     def add(self, partial: PartialState) -> None:
-        """Add a partial match to both halves."""
         for half in (self, self.partner):
             if not ((self.is_start or self.is_sequence) and half.fresh):
                 half.fresh.append(partial)
 
     def add_again(self, partial: PartialState) -> None:
-        """Add a copy of a partial match to both halves."""
         partial_copy = partial.copy_before(self.slot)
         partial_copy.slots[self.partner.slot] = None
         self.fresh.append(partial_copy)
@@ -343,19 +344,16 @@ class LogicalHalf(WaitingState):
             super().reset()
 
     def update(self) -> None:
-        """Let the fresh partial matches of both halves take events from now on."""
         WaitingState.update(self)
         WaitingState.update(self.partner)
 
     def take(self, event: Event) -> list[PartialState]:
-        """Offer an event to all partial matches, and return those that are complete."""
         if self.is_or:
             other = self.partner.slot
             self.pending[:] = [partial for partial in self.pending if partial.slots[other] is None]
         return super().take(event)
 
     def accept(self, partial: PartialState) -> None:
-        """Pass a partial match on if the other half agrees."""
         if self.is_or:
             super().accept(partial)
             if self.partner.is_last and self.completed is self.partner:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
 from typing import Any
 
 from cepkit.events import ColumnType
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.vocabulary import remainder
 from cepkit.language.siddhi.building import Milliseconds
 from cepkit.language.siddhi.printing import print_condition
 from cepkit.siddhiql.calls import Scope, Typed, Value, chain_index, checked, compile_call, picked
 from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, NUMBERS, OBJECT, STRING, Type
 from cepkit.siddhiql.states import Slots
 
-# --- expressions
-
 
 def compile_siddhi(tree: ex.Expression, scope: Scope) -> Typed:
-    """Return an expression as a function of the events that a query holds.
-
-    Conditions have two values: a comparison with a missing value is false.
-    """
+    """Return an expression as a function of the events that a query holds."""
+    # Conditions have two values: a comparison with a missing value is false.
     if scope.other is not None:
         typed = scope.other(tree)
         if typed is not None:
@@ -38,13 +34,13 @@ def compile_siddhi(tree: ex.Expression, scope: Scope) -> Typed:
         case ex.IsNull(operand=operand):
             return _is_null(operand, scope)
         case ex.And(operands=operands):
-            calls = [_condition(operand, scope) for operand in operands]
+            calls = [compile_condition(operand, scope) for operand in operands]
             return Typed(lambda slots: all(call(slots) for call in calls), BOOL)
         case ex.Or(operands=operands):
-            calls = [_condition(operand, scope) for operand in operands]
+            calls = [compile_condition(operand, scope) for operand in operands]
             return Typed(lambda slots: any(call(slots) for call in calls), BOOL)
         case ex.Not(operand=operand):
-            call = _condition(operand, scope)
+            call = compile_condition(operand, scope)
             return Typed(lambda slots: not call(slots), BOOL)
         case ex.Comparison():
             return _comparison(tree, scope)
@@ -68,15 +64,11 @@ def _type_of(value: Any) -> Type:
     return {float: DOUBLE, str: STRING}.get(type(value), OBJECT)
 
 
-def compile_condition(tree: ex.Expression, scope: Scope) -> Value:
-    """Return a condition as a function that gives true or false."""
-    return _condition(tree, scope)
-
-
 _TRUTHS = (ex.Comparison, ex.And, ex.Or, ex.Not, ex.IsNull)  # never missing
 
 
-def _condition(tree: ex.Expression, scope: Scope) -> Value:
+def compile_condition(tree: ex.Expression, scope: Scope) -> Value:
+    """Return a condition as a function that gives true or false."""
     part = compile_siddhi(tree, scope)
     if part.type not in (BOOL, OBJECT) or part.is_list:
         raise scope.error(tree, f"{print_condition(tree)} is no condition; its type is {part.type}")
@@ -126,12 +118,6 @@ def _whole_event(node: ex.Expression, scope: Scope) -> tuple[str, int | str | No
     return None
 
 
-_COMPARE = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
-    ">=": operator.ge,
-}  # fmt: skip
-
-
 def _family(of: Type) -> object:
     return "number" if of in NUMBERS else of
 
@@ -145,35 +131,24 @@ def _comparison(tree: ex.Comparison, scope: Scope) -> Typed:
         raise scope.error(
             tree, f"{print_condition(tree)}: values of type {left.type} have no order in Siddhi"
         )
-    left_call, right_call, test = left.call, right.call, _COMPARE[tree.operator]
-    if OBJECT in kinds:
-        return Typed(_compared(tree, left_call, right_call, test, scope), BOOL)
-    if isinstance(tree.right, ex.Literal) and tree.right.value is not None:
+    left_call, right_call, test = left.call, right.call, ex.COMPARE[tree.operator]
+    with_null = tree.operator == "!="  # null differs from every value, also from null
+    if OBJECT not in kinds and isinstance(tree.right, ex.Literal) and tree.right.value is not None:
         constant = tree.right.value
-        return Typed(lambda slots: (a := left_call(slots)) is not None and test(a, constant), BOOL)
+        return Typed(lambda slots: with_null if (a := left_call(slots)) is None else test(a, constant), BOOL)
 
     def holds(slots: Slots) -> bool:
         a, b = left_call(slots), right_call(slots)
-        return a is not None and b is not None and test(a, b)
-
-    return Typed(holds, BOOL)
-
-
-def _compared(tree: ex.Comparison, one: Value, other: Value, test: Callable, scope: Scope) -> Value:
-    """Return a comparison of values whose types are not known before the query runs."""
-
-    def holds(slots: Slots) -> bool:
-        a, b = one(slots), other(slots)
         if a is None or b is None:
-            return False
+            return with_null
         try:
             return bool(test(a, b))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError):  # of values whose types are not known before the query runs
             shown = " with ".join(f"{ascii(value)[:60]} of type {type(value).__name__}" for value in (a, b))
             message = f"{print_condition(tree)} compares {shown}, which have no common order"
             raise scope.error(tree, message) from None
 
-    return holds
+    return Typed(holds, BOOL)
 
 
 def _wider(left: Type, right: Type) -> Type:
@@ -189,10 +164,6 @@ def _whole_quotient(a: int, b: int) -> int:
     return quotient if (a < 0) == (b < 0) else -quotient
 
 
-def _whole_rest(a: int, b: int) -> int:
-    return a - b * _whole_quotient(a, b)
-
-
 def _arithmetic(tree: ex.Arithmetic, scope: Scope) -> Typed:
     left, right = _number(tree.left, scope), _number(tree.right, scope)
     kind, sign = _wider(left.type, right.type), tree.operator
@@ -201,7 +172,7 @@ def _arithmetic(tree: ex.Arithmetic, scope: Scope) -> Typed:
     if sign == "/":
         calculate = _whole_quotient if is_whole else operator.truediv
     elif sign == "%":
-        calculate = _whole_rest if is_whole else math.fmod
+        calculate = remainder
     else:
         calculate = {"+": operator.add, "-": operator.sub, "*": operator.mul}[sign]
     left_call, right_call, divides = left.call, right.call, sign in "/%"

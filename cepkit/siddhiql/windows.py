@@ -6,7 +6,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
+from typing import Any
 
+from cepkit.errors import nearest
+from cepkit.events import ColumnType
+from cepkit.language.expressions import trees as ex
+from cepkit.language.siddhi.building import Milliseconds
+from cepkit.language.siddhi.printing import print_condition
+from cepkit.language.siddhi.query import WindowHandler
+from cepkit.siddhiql.calls import Scope, SlotOf
+from cepkit.siddhiql.functions import INT, LONG
 from cepkit.siddhiql.selecting import CURRENT, EXPIRED, RESET
 from cepkit.siddhiql.states import Event, RunClock
 
@@ -45,7 +54,6 @@ class EventWindow:
         self.plan, self.clock, self.emit = plan, clock, emit
 
     def push(self, event: Event) -> None:
-        """Take an event in."""
         self.emit([(CURRENT, event, event[0])])
 
     def content(self) -> Sequence[Event]:
@@ -72,15 +80,25 @@ class LengthWindow(EventWindow):
         self.events: deque[Event] = deque()
 
     def push(self, event: Event) -> None:
-        """Take an event in; the oldest one leaves first."""
-        passed: list[Passed] = []
-        if len(self.events) >= self.plan.length:
-            passed.append((EXPIRED, self.events.popleft(), self.clock.now))
+        """Take an event in; those that are too old or too many leave first."""
+        passed = self._leaving(event)
         self.events.append(event)
         self.emit([*passed, (CURRENT, event, event[0])])
 
+    def _leaving(self, event: Event) -> list[Passed]:
+        """Let events leave because another one comes, and return them."""
+        if len(self.events) < self.plan.length:
+            return []
+        return [(EXPIRED, self.events.popleft(), self.clock.now)]
+
+    def _too_old(self, place: int, now: int) -> list[Passed]:
+        """Let the events leave whose width is over at ``now``, by their time at a place."""
+        passed: list[Passed] = []
+        while self.events and self.events[0][place] + self.plan.width <= now:
+            passed.append((EXPIRED, self.events.popleft(), now))
+        return passed
+
     def content(self) -> Sequence[Event]:
-        """Return the events of the window."""
         return self.events
 
 
@@ -91,37 +109,22 @@ class TimeWindow(LengthWindow):
         super().__init__(plan, clock, emit)
         self._timer = clock.timer(self._wake)
 
-    def _leave(self) -> list[Passed]:
-        now, passed = self.clock.now, []
-        while self.events and self.events[0][0] + self.plan.width <= now:
-            passed.append((EXPIRED, self.events.popleft(), now))
-        return passed
-
-    def push(self, event: Event) -> None:
-        """Take an event in; those that are too old leave first."""
-        passed = self._leave()
-        if self.plan.length and len(self.events) >= self.plan.length:
-            passed.append((EXPIRED, self.events.popleft(), self.clock.now))
-        self.events.append(event)
+    def _leaving(self, event: Event) -> list[Passed]:
+        passed = self._too_old(0, self.clock.now)
         self._timer.set(event[0] + self.plan.width)
-        self.emit([*passed, (CURRENT, event, event[0])])
+        return [*passed, *super()._leaving(event)] if self.plan.length else passed
 
     def _wake(self, time: int) -> None:
-        passed = self._leave()
-        if passed:
+        if passed := self._too_old(0, self.clock.now):
             self.emit(passed)
 
 
 class ExternalTimeWindow(LengthWindow):
     """The events of the last ``width`` ticks by the clock of an attribute."""
 
-    def push(self, event: Event) -> None:
-        """Take an event in; those that are too old leave first."""
-        [place], passed, now = self.plan.places, [], event[self.plan.places[0]]
-        while self.events and self.events[0][place] + self.plan.width <= now:
-            passed.append((EXPIRED, self.events.popleft(), now))
-        self.events.append(event)
-        self.emit([*passed, (CURRENT, event, event[0])])
+    def _leaving(self, event: Event) -> list[Passed]:
+        [place] = self.plan.places
+        return self._too_old(place, event[place])
 
 
 class SortWindow(LengthWindow):
@@ -144,18 +147,29 @@ class SortWindow(LengthWindow):
         return 0
 
 
-class LengthBatch(EventWindow):
-    """Batches of ``length`` events."""
+class BatchWindow(EventWindow):
+    """Events that leave together, when their batch is complete."""
 
     def __init__(self, plan: WindowPlan, clock: RunClock, emit: Emit):
         super().__init__(plan, clock, emit)
         self.current: list[Event] = []
         self.expired: list[Event] = []
-        self._n = 0
+        self._keeps = plan.with_expired or plan.is_searched
 
     def content(self) -> Sequence[Event]:
         """Return the last batch that was handed over, or the present one if events come at once."""
         return self.expired
+
+    def _leaving(self, now: int) -> list[Passed]:
+        return [(EXPIRED, event, now) for event in self.expired] if self.plan.with_expired else []
+
+
+class LengthBatch(BatchWindow):
+    """Batches of ``length`` events."""
+
+    def __init__(self, plan: WindowPlan, clock: RunClock, emit: Emit):
+        super().__init__(plan, clock, emit)
+        self._n = 0
 
     def push(self, event: Event) -> None:
         """Take an event in; a complete batch is handed over."""
@@ -176,36 +190,27 @@ class LengthBatch(EventWindow):
             self.emit(passed)
 
     def _keep(self, events: list[Event]) -> None:
-        if self.plan.with_expired or self.plan.is_searched:
+        if self._keeps:
             self.expired += events
 
     def _end_batch(self) -> list[Passed]:
         now = self.clock.now
-        passed: list[Passed] = []
+        passed = [*self._leaving(now), (RESET, (), now)]
         if self.plan.with_expired:
-            passed += [(EXPIRED, event, now) for event in self.expired]
             self.expired = []
-        passed.append((RESET, (), now))
         return passed
 
 
-class TimeBatch(EventWindow):
+class TimeBatch(BatchWindow):
     """Batches of ``width`` ticks, from the first event or from multiples of the width after a start."""
 
     def __init__(self, plan: WindowPlan, clock: RunClock, emit: Emit):
         super().__init__(plan, clock, emit)
-        self.current: list[Event] = []
-        self.expired: list[Event] = []
         self._has_reset = False
         self._next: int | None = None
         self._timer = clock.timer(lambda time: self._pass(None))
 
-    def content(self) -> Sequence[Event]:
-        """Return the last batch that was handed over, or the present one if events come at once."""
-        return self.expired
-
     def push(self, event: Event) -> None:
-        """Take an event in."""
         self._pass(event)
 
     def _pass(self, event: Event | None) -> None:
@@ -223,7 +228,7 @@ class TimeBatch(EventWindow):
             self._has_reset = True
             if plan.at_once:
                 passed.append((CURRENT, event, event[0]))
-                if self._keeps():
+                if self._keeps:
                     self.expired.append(event)
             else:
                 self.current.append(event)
@@ -233,41 +238,31 @@ class TimeBatch(EventWindow):
             self.emit(passed)
 
     def _end_batch(self, now: int) -> list[Passed]:
-        passed: list[Passed] = []
+        passed = self._leaving(now)
         if self.plan.with_expired:
-            passed += [(EXPIRED, event, now) for event in self.expired]
             self.expired = []
         if self._has_reset:
             passed.append((RESET, (), now))
             self._has_reset = False
         if self.current:
             passed += [(CURRENT, event, event[0]) for event in self.current]
-            self.expired = [*self.expired, *self.current] if self._keeps() else []
+            self.expired = [*self.expired, *self.current] if self._keeps else []
             self.current = []
         return passed
 
-    def _keeps(self) -> bool:
-        return self.plan.with_expired or self.plan.is_searched
 
-
-class ExternalTimeBatch(EventWindow):
+class ExternalTimeBatch(BatchWindow):
     """Batches of ``width`` ticks by the clock of an attribute; a timeout closes a batch, too."""
 
     def __init__(self, plan: WindowPlan, clock: RunClock, emit: Emit):
         super().__init__(plan, clock, emit)
-        self.current: list[Event] = []
-        self.expired: list[Event] = []
         self._start = plan.start or 0
         self._end: int | None = None
         self._last = 0
         self._deadline = 0
         self._is_flushed = False
-        self._keeps = plan.with_expired or plan.is_searched or plan.timeout > 0
+        self._keeps = self._keeps or plan.timeout > 0
         self._timer = clock.timer(self._wake)
-
-    def content(self) -> Sequence[Event]:
-        """Return the last batch that was handed over."""
-        return self.expired
 
     def push(self, event: Event) -> None:
         """Take an event in; an event after the end of a batch closes it."""
@@ -328,24 +323,15 @@ class ExternalTimeBatch(EventWindow):
 
     def _flush(self, now: int) -> list[Passed]:
         """Hand over a batch."""
-        passed: list[Passed] = []
-        if self.plan.with_expired:
-            passed += [(EXPIRED, event, now) for event in self.expired]
+        passed = self._leaving(now)
         self.expired = []
-        if self.current:
-            passed.append((RESET, (), now))
-            passed += [(CURRENT, event, event[0]) for event in self.current]
-            self.expired = list(self.current) if self._keeps else []
-        self.current = []
-        return passed
+        return [*passed, *self._append(now)]
 
     def _append(self, now: int) -> list[Passed]:
-        """Hand over a batch again, with the events that came after its timeout."""
+        """Hand over the events that came, after those of their batch that left at its timeout."""
         if not self.current:
             return []
-        passed: list[Passed] = []
-        if self.plan.with_expired:
-            passed += [(EXPIRED, event, now) for event in self.expired]
+        passed = self._leaving(now)
         passed.append((RESET, (), now))
         passed += [(CURRENT, event, event[0]) for event in (*self.expired, *self.current)]
         if self._keeps:
@@ -376,3 +362,179 @@ def make_window(plan: WindowPlan | None, clock: RunClock, emit: Emit) -> EventWi
 
 
 KNOWN_WINDOWS = tuple(_WINDOWS)
+
+
+# Check the parameters of windows.
+
+_SAME_NAME = {name.lower(): name for name in KNOWN_WINDOWS}
+
+
+def plan_window(
+    handler: WindowHandler | None,
+    slot: SlotOf,
+    with_expired: bool,
+    is_searched: bool,
+    ticks_per_ms: int,
+    scope: Scope,
+) -> WindowPlan | None:
+    """Return the plan of a window; None for a stream without a window."""
+    if handler is None:
+        return WindowPlan("", with_expired=with_expired, is_searched=True) if is_searched else None
+    name = _SAME_NAME.get(handler.name.lower())
+    place = ex.Attribute(handler.name, span=handler.span)
+    if name is None:
+        hint = nearest(handler.name, KNOWN_WINDOWS)
+        raise scope.error(
+            place,
+            f"#window.{handler.name} does not run; windows: {', '.join(KNOWN_WINDOWS)}{hint and '.' + hint}",
+        )
+    reader = _Parameters(name, handler.arguments, slot, scope, place)
+    common: dict[str, Any] = {
+        "name": name, "with_expired": with_expired, "is_searched": is_searched,
+    }  # fmt: skip
+    plan = _read(reader, common, ticks_per_ms)
+    reader.end()
+    return plan
+
+
+def _read(reader: _Parameters, common: dict[str, Any], per_ms: int) -> WindowPlan:
+    name = common["name"]
+    match name:
+        case "length":
+            return WindowPlan(**common, length=reader.count(1))
+        case "lengthBatch":
+            length = reader.count(0)
+            return WindowPlan(**common, length=length, at_once=reader.truth())
+        case "time":
+            return WindowPlan(**common, width=reader.time() * per_ms)
+        case "timeLength":
+            width = reader.time() * per_ms
+            return WindowPlan(**common, width=width, length=reader.count(1))
+        case "timeBatch":
+            width = reader.time() * per_ms
+            start = reader.optional_time()
+            start = None if start is None else start * per_ms
+            return WindowPlan(**common, width=width, start=start, at_once=reader.truth())
+        case "sort":
+            length = reader.count(1)
+            places, signs = reader.sort_columns()
+            return WindowPlan(**common, length=length, places=places, signs=signs)
+    clock, unit = reader.clock()
+    width = reader.time() * unit
+    if name == "externalTime":
+        return WindowPlan(**common, places=(clock,), width=width)
+    start_place = reader.optional_clock()
+    start = reader.optional_time() if start_place is None else None
+    timeout = (reader.optional_time() or 0) * per_ms
+    return WindowPlan(
+        **common, places=(clock,), width=width, start=None if start is None else start * unit,
+        start_place=start_place, timeout=timeout, shows_end=reader.truth(),
+    )  # fmt: skip
+
+
+class _Parameters:
+    """The parameters of a window, read from left to right."""
+
+    def __init__(
+        self, name: str, arguments: Sequence[ex.Expression], slot: SlotOf, scope: Scope, place: ex.Expression
+    ):
+        self._name, self._left, self._slot, self._scope = name, list(arguments), slot, scope
+        self._place = place
+        self._optional: list[str] = []  # the optional parameters that could come next
+
+    def _refuse(self, wanted: str) -> Exception:
+        if not self._left:
+            message = f"#window.{self._name} takes {wanted} here, but its parameters end"
+            return self._scope.error(self._place, message)
+        node = self._left[0]
+        is_time = isinstance(node, ex.Literal) and isinstance(node.value, Milliseconds)
+        shown = "the time " * is_time + print_condition(node)
+        instead = f"and {shown} is one" if wanted == "no parameter" else f"not {shown}"
+        return self._scope.error(node, f"#window.{self._name} takes {wanted} here, {instead}")
+
+    def _check_attribute(self, node: ex.Attribute) -> None:
+        scope = self._scope
+        Scope(scope.slots, scope.source, f"#window.{self._name}", scope.current).attribute(node)
+
+    def _constant(self, *types: type) -> Any:
+        """Return the next parameter if it is a constant of one of these types, else None."""
+        node = self._left[0] if self._left else None
+        return node.value if isinstance(node, ex.Literal) and type(node.value) in types else None
+
+    def count(self, least: int) -> int:
+        """Return the next parameter, a number of events. It is required."""
+        value = self._constant(int)
+        if value is None or value < least:
+            raise self._refuse("a number of events" + (f" of {least} or more" if value is not None else ""))
+        self._left.pop(0)
+        return value
+
+    def time(self) -> int:
+        """Return the next parameter, a time in milliseconds. It is required; a plain number is one."""
+        value = self._constant(int, Milliseconds)
+        if not value:
+            raise self._refuse("a time such as 5 sec" if value is None else "a time above 0")
+        self._left.pop(0)
+        return int(value)
+
+    def optional_time(self) -> int | None:
+        """Return a time in milliseconds if one comes next."""
+        value = self._constant(int, Milliseconds)
+        if value is None:
+            self._optional.append("a time")
+            return None
+        self._left.pop(0)
+        return int(value)
+
+    def truth(self) -> bool:
+        """Return true or false if one comes next, else False."""
+        value = self._constant(bool)
+        if value is None:
+            self._optional.append("true or false")
+            return False
+        self._left.pop(0)
+        self._optional.clear()
+        return value
+
+    def optional_clock(self) -> int | None:
+        """Return the place of an attribute of times, if one comes next."""
+        return self.clock()[0] if self._left and isinstance(self._left[0], ex.Attribute) else None
+
+    def clock(self) -> tuple[int, int]:
+        """Return the place of an attribute of times, and its ticks for a millisecond."""
+        node = self._left[0] if self._left else None
+        if not isinstance(node, ex.Attribute):
+            raise self._refuse("an attribute of times")
+        self._check_attribute(node)
+        place, kind = self._slot.attributes[node.name]
+        if not isinstance(kind, ColumnType) and kind not in (INT, LONG):
+            raise self._refuse("an attribute of type long")
+        self._left.pop(0)
+        if not isinstance(kind, ColumnType):
+            return place, 1
+        if kind.unit == "s":
+            raise self._scope.error(node, f"{node.name} counts seconds; Siddhi's times are milliseconds")
+        return place, {"ms": 1, "us": 1_000, "ns": 1_000_000}[kind.unit or "ms"]
+
+    def sort_columns(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return places and directions of the attributes that a window sorts by."""
+        places: list[int] = []
+        signs: list[int] = []
+        while self._left:
+            node = self._left[0]
+            if isinstance(node, ex.Literal) and node.value in ("asc", "desc") and places:
+                signs[-1] = 1 if node.value == "asc" else -1
+            elif isinstance(node, ex.Attribute):
+                self._check_attribute(node)
+                places.append(self._slot.attributes[node.name][0])
+                signs.append(1)
+            else:
+                raise self._refuse("attributes, each with 'asc' or 'desc'")
+            self._left.pop(0)
+        if not places:
+            raise self._refuse("an attribute to sort by")
+        return tuple(places), tuple(signs)
+
+    def end(self) -> None:
+        if self._left:
+            raise self._refuse(" or ".join(dict.fromkeys(self._optional)) or "no parameter")

@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 from cepkit.engines.measures.reducing import one_chunk
 from cepkit.errors import CepError, OrderError, column_not_found, nearest
 from cepkit.events import INTEGER, NULL_INTEGER, TEXT, Column, ColumnType
-from cepkit.frames.arrow import ArrowSource, type_of_arrow
+from cepkit.frames.arrow import ArrowSource, FieldTypes, arrow_of_series, type_of_arrow
 from cepkit.frames.building import stream_order
-from cepkit.frames.conversion import arrow_of_series
 from cepkit.frames.pandas import PandasSource
 from cepkit.frames.sources import no_rows, schema_of_export, table_of_export
 from cepkit.streaming.values import TextCodes, array_of_series, array_of_values, fit
@@ -49,12 +48,13 @@ class StreamSchema:
     @cached_property
     def columns(self) -> dict[str, ColumnType]:
         """The compiler's type of every column."""
-        return {
+        types = {
             column.name: replace(
                 type_of_arrow(column.type, nullable=column.nullable), ordered=self.ordered.get(column.name)
             )
             for column in self.arrow
         }
+        return FieldTypes(types, self.arrow)
 
     def source(self) -> ArrowSource:
         """Return a source with these columns and no rows."""
@@ -203,9 +203,15 @@ def _plain_type(of: pa.DataType) -> pa.DataType:
 # --- batches as tables
 
 
-def table_of_batch(batch: Any, schema: StreamSchema) -> pa.Table:
-    """Return a batch (see `Stream.push`) as a table with exactly the columns of the schema."""
-    arrays = _arrays_of_rows(batch, schema) if isinstance(batch, list) else _arrays_of_frame(batch, schema)
+def table_of_batch(batch: Any, schema: StreamSchema, newest: pa.Table | None = None) -> pa.Table:
+    """Return a batch (see `Stream.push`) as a table with exactly the columns of the schema.
+
+    ``newest`` has the order columns of the newest event so far.
+    """
+    if isinstance(batch, list):
+        arrays = _arrays_of_rows(batch, schema, newest)
+    else:
+        arrays = _arrays_of_frame(batch, schema)
     table = pa.table(arrays, schema=schema.arrow)
     for name, texts in schema.ordered.items():
         present = table.column(name).drop_null()
@@ -253,7 +259,7 @@ def _columns_of(batch: Any, wanted: Sequence[str]) -> dict[str, Any]:
     return {name: None if n > 1 else batch.column(name) for name, n in Counter(names).items()}
 
 
-def _arrays_of_rows(rows: list, schema: StreamSchema) -> list[pa.Array]:
+def _arrays_of_rows(rows: list, schema: StreamSchema, newest: pa.Table | None) -> list[pa.Array]:
     arrays = []
     for row in rows:
         if not isinstance(row, Mapping):
@@ -263,7 +269,8 @@ def _arrays_of_rows(rows: list, schema: StreamSchema) -> list[pa.Array]:
         for number, row in enumerate(rows):
             if name not in row:
                 raise column_not_found(f"batch, event {number}", name, row)
-        arrays.append(array_of_values([row[name] for row in rows], wanted))
+        before = newest.column(name)[0] if newest is not None and name in newest.schema.names else None
+        arrays.append(array_of_values([row[name] for row in rows], wanted, before))
     return arrays
 
 

@@ -9,11 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cepkit.compile.interpreted.columns import column_before_matching
 from cepkit.compile.regex.program import Program
-from cepkit.compile.shared.bound_query import BoundQuery, Inputs, Members, used_tables
+from cepkit.compile.shared.bound_query import BoundQuery, Inputs, used_tables
+from cepkit.compile.shared.decimals import check_sizes, digits_of, is_exact, with_scale
+from cepkit.compile.shared.terms import Exact, Later, Members
 from cepkit.errors import UnsupportedQueryError
-from cepkit.events import TEXT, Column, ColumnType
-from cepkit.frames.arrow import ArrowSource
+from cepkit.events import TEXT, Column
+from cepkit.frames.arrow import ArrowSource, exact_decimals
 from cepkit.frames.building import partition_codes
 from cepkit.streaming.batches import stable_column
 from cepkit.streaming.values import Key, TextCodes
@@ -36,28 +39,37 @@ class BatchCoder:
     """Converts tables to columns and kernel inputs of a program; the codes of texts never change."""
 
     def __init__(self, program: Program):
+        _refuse_later_rows(program)
         check_text_orders(program)
         self.codes_of_column = text_codes_of_columns(program)
         # This class codes the texts, so the program needs no common categories.
         self.program = replace(program, text_groups=(), ordered_text=frozenset())
         terms = [t for root in (*program.plan.terms(), *program.plan.slots) for t in root.walk()]
-        self._constants = [
-            program.constants[i] for i in sorted({t.data for t in terms if t.op == "constant"})
-        ]
+        self._numbers_of_constants = sorted({t.data for t in terms if t.op == "constant"})
+        self._constants = [program.constants[i] for i in self._numbers_of_constants]
+        self._n_rows = 0  # of decimals so far, which a sum may hold
         self._tables = [program.tables[i] for i in sorted(used_tables(terms))]
         self._inputs: Inputs | None = None
+        exact = [derived for derived in program.derived.values() if isinstance(derived, Exact)]
+        scales = [program.schema[derived.column].scale or 0 for derived in exact]
+        self._scale = max([digits_of(program.constants), *scales])
 
     def columns(self, source: ArrowSource) -> dict[str, Column]:
         """Return the columns that predicates read, with the rows of ``source``."""
-        columns = {}
+        columns, computed = {}, {}
         for name in self.program.columns:
             derived = self.program.derived.get(name)
-            column = source.item(derived.column, derived.index) if derived else source.column(name)
-            column_type = type_of_column(self.program, name)
+            if isinstance(derived, Exact):  # all batches have the scale of the schema
+                values = source.arrow(derived.column, np.arange(source.n_rows))
+                scale = self.program.schema[derived.column].scale
+                columns[name] = exact_decimals(values, derived.column, scale)
+                continue
+            column = column_before_matching(name, self.program.derived, source, computed)
+            column_type = self.program.type_of(name)
             columns[name] = stable_column(column, column_type, name, self.codes_of_column.get(name))
         for name, codes in self.codes_of_column.items():  # a later column may have added texts
             columns[name] = replace(columns[name], categories=codes.texts)
-        return columns
+        return with_scale(columns, self._scale)
 
     def inputs(self, columns: Mapping[str, Column]) -> Inputs:
         """Return the kernel inputs. Only codes whose texts changed since the last call are looked up."""
@@ -65,6 +77,10 @@ class BatchCoder:
             return self.program.inputs(columns)
         if self._inputs is None or any(codes.has_changed for codes in self.codes_of_column.values()):
             self._inputs = self._look_up(columns, self._inputs)
+        if any(map(is_exact, columns.values())):
+            self._n_rows += max(len(column.values) for column in columns.values())
+            constants = dict(zip(self._numbers_of_constants, self._inputs.constants, strict=True))
+            check_sizes(self.program.terms(), columns, constants, self._n_rows)
         return self._inputs.with_columns(self.program.arrays(columns))
 
     def _look_up(self, columns: Mapping[str, Column], before: Inputs | None) -> Inputs:
@@ -129,7 +145,6 @@ class BatchCoder:
         return packed
 
     def unpack(self, packed: Mapping[str, pa.Table]) -> None:
-        """Restore the codes that `pack` returned."""
         for name, table in packed.items():
             self.codes_of_column[name].unpack(table)
 
@@ -137,16 +152,18 @@ class BatchCoder:
         return next(name for name, column_codes in self.codes_of_column.items() if column_codes is codes)
 
 
-def type_of_column(program: BoundQuery, name: str) -> ColumnType:
-    """Return the type of a column that a program reads, or of an item of a list."""
-    derived = program.derived.get(name)
-    return replace(program.schema[derived.column].item, nullable=True) if derived else program.schema[name]
+def _refuse_later_rows(program: BoundQuery) -> None:
+    if later := next((name for name, derived in program.derived.items() if isinstance(derived, Later)), None):
+        raise UnsupportedQueryError(
+            f"{later} reads a row that a stream does not have yet. Add a name for that row to the pattern, "
+            "and compare it with prev(x) there"
+        )
 
 
 def check_text_orders(program: BoundQuery) -> None:
     """Refuse a query that orders texts of columns without common ordered categories."""
     for group in program.text_groups:
-        orders = {type_of_column(program, name).ordered for name in group}
+        orders = {program.type_of(name).ordered for name in group}
         if group & program.ordered_text and (len(orders) > 1 or None in orders):
             names = sorted(group)
             raise UnsupportedQueryError(
@@ -161,11 +178,11 @@ def text_codes_of_columns(program: BoundQuery) -> dict[str, TextCodes]:
     groups = [group for group in program.text_groups if len(group) > 1]
     codes_of: dict[str, TextCodes] = {}
     for name in program.columns:
-        column_type = type_of_column(program, name)
+        column_type = program.type_of(name)
         if column_type.kind != TEXT or name in codes_of:
             continue
         group = sorted(next((g for g in groups if name in g), {name}))
-        orders = {type_of_column(program, column).ordered for column in group}
+        orders = {program.type_of(column).ordered for column in group}
         order = next(iter(orders)) if len(orders) == 1 else None
         codes = TextCodes(order or ())
         codes_of |= {column: codes for column in group if column in program.columns}

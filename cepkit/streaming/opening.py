@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any, Unpack
 
+from cepkit.doors import open_door
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.language.query_parts import Duration
 from cepkit.language.recognizing import is_match_recognize
 from cepkit.planning.planner import check_engine
-from cepkit.planning.queries import Arguments, Query, QueryKeywords, read_arguments, takes_query_keywords
-from cepkit.results.doors import open_door
+from cepkit.planning.queries import (
+    Arguments,
+    Query,
+    QueryKeywords,
+    read_arguments,
+    refuse_options,
+    takes_query_keywords,
+)
 from cepkit.streaming.batches import kind_of_batch, schema_of
-from cepkit.streaming.operators.join_stream import JoinStream, join_stream
-from cepkit.streaming.operators.row_pattern_query import RowPatternStream, row_pattern_stream
+from cepkit.streaming.row_pattern_query import RowPatternStream, row_pattern_stream
 from cepkit.streaming.search import Options
-from cepkit.streaming.stream import SHED_STREAM, Stream
-from cepkit.windows.chains import Chain, as_value
+from cepkit.streaming.stream import SHED_STREAM, JoinStream, Stream, join_stream
+from cepkit.windows.running import Chain, as_value
 from cepkit.windows.values import Join, Window
 
 
@@ -88,7 +93,7 @@ def stream(
         Without it, nothing is ever dropped. Only for event sequences.
     shedding : str or strategy, optional
         Chooses the events to drop, as for `cepkit.replay`. By default
-        ``cepkit.Darling(split="darling_scaled")``.
+        ``cepkit.Darling(split="rate", tie="position")``.
     warm_up : int, optional
         Number of events from which the strategy learns, 5,000 by default. None of them is dropped. The
         warm-up waits for the first event of every type, but at most four times as long.
@@ -184,9 +189,7 @@ def stream(
 
 def _as_rows(text: str, schema: Any, given: Arguments) -> RowPatternStream:
     """Return the text of MATCH_RECOGNIZE as a value."""
-    named = [item.name for item in fields(given) if getattr(given, item.name) != item.default]
-    if others := [name for name in named if name != "params"]:
-        raise CepError(f"{others}: MATCH_RECOGNIZE has clauses for its options, and takes params= only")
+    refuse_options(given)
     return row_pattern_stream(text, schema_of(schema).columns, given.params)
 
 

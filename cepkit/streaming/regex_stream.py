@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -14,7 +15,7 @@ from cepkit.engines.measures.regex_measures import Picked, measure, measure_expr
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError
 from cepkit.events import DURATION, FLOAT, INTEGER, LIST, TIME, Column, Events
-from cepkit.frames.arrow import ArrowSource, column_of_arrow
+from cepkit.frames.arrow import ArrowSource, column_of_arrow, path_of
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.expressions.trees import Attribute
 from cepkit.language.regex.query import RegexQuery
@@ -41,6 +42,7 @@ class RegexSearch(Search):
     """The search of a regex query in a stream, on one thread or several."""
 
     def __init__(self, query: RegexQuery, schema: StreamSchema, options: Options):
+        query.refuse_skips("stream")
         bound = schema.without_nulls(query.order_by)  # events without a time are refused earlier
         program = compile_checked(query, bound.source())
         _check(options, program, schema)
@@ -82,11 +84,12 @@ class RegexSearch(Search):
     # --- events in, matches out
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
-        """Read the next events, and return the complete matches."""
         clock = None
         if self._keys.idle_ticks is not None:
             name = self.query.order_by[0]
             clock = column_of_arrow(keys.column(name), name).values
+        if self._coder.is_due:
+            self._forget_texts(n_before)
         source = ArrowSource(table)
         columns = self._coder.columns(source)
         key_of_event, found_keys = keys_of_batch(source, self.query.partition_by)
@@ -100,9 +103,17 @@ class RegexSearch(Search):
         if clock is not None:
             ended += self._keys.end_idle(clock[-1].item())
         self._forget(np.array(ended, np.int64))
-        if self._coder.is_due:
-            self._forget_texts(n_before + len(key_of_event))
         return ready
+
+    def remember(self) -> Callable[[], None]:
+        undo = [super().remember(), *(replica.remember() for replica in self._replicas)]
+        self._keys = self._keys.copy()
+
+        def take_back() -> None:
+            for part in undo:
+                part()
+
+        return take_back
 
     def _work(self, codes: np.ndarray, columns: dict[str, Column], table: pa.Table, n_before: int) -> Ready:
         """Advance the replicas over a batch in stream order."""
@@ -148,11 +159,9 @@ class RegexSearch(Search):
         return ready if self._threads is None else ready + self._threads.release()
 
     def release(self) -> Ready:
-        """Return the matches that are complete and in order so far, without waiting."""
         return gather(self._take_ready(), self.empty)
 
     def flush(self, n_events: int) -> Ready:
-        """Wait for the threads, and return the complete matches."""
         self._settle(n_events)
         return self.release()
 
@@ -173,7 +182,6 @@ class RegexSearch(Search):
             self._threads.settle(n_events)
 
     def stop(self) -> None:
-        """End the threads."""
         if self._threads is not None:
             self._threads.close()
 
@@ -181,12 +189,10 @@ class RegexSearch(Search):
 
     @property
     def n_keys(self) -> int:
-        """Number of partition keys that the stream remembers."""
         return len(self._keys)
 
     @property
     def n_ended(self) -> int:
-        """Number of partial matches that ended because their key was forgotten."""
         return sum(replica.n_ended for replica in self._replicas)
 
     @property
@@ -196,7 +202,6 @@ class RegexSearch(Search):
 
     @property
     def n_retained(self) -> int:
-        """Number of rows kept for partial matches."""
         return sum(len(replica.kept) for replica in self._replicas)
 
     # --- saving
@@ -220,7 +225,6 @@ class RegexSearch(Search):
         return saved
 
     def unpack(self, saved: Saved) -> None:
-        """Restore what `pack` returned; the search was opened with the same query and options."""
         self._coder.unpack(saved.part("texts").tables)
         self._restore_keys(saved)
         for r, replica in enumerate(self._replicas):
@@ -269,6 +273,7 @@ def _result_columns(query: RegexQuery, schema: StreamSchema, rows: str) -> pa.Sc
     trees = [tree for _, tree in measure_expressions(query)]
     used = {node.name for tree in trees for node in tree.walk() if isinstance(node, Attribute)}
     used.update(query.partition_by)
+    used |= {path[0] for name in used if (path := path_of(name, schema.arrow.names)) is not None}
     return pa.schema([f for f in schema.arrow if f.name in used] or [schema.arrow.field(0)])
 
 

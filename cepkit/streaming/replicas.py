@@ -16,8 +16,9 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.compile.regex.program import Kernel, Program, State
-from cepkit.compile.shared.bound_query import Inputs, Term
+from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.term_writing import StateArray
+from cepkit.compile.shared.terms import Term
 from cepkit.engines.measures.regex_measures import measure
 from cepkit.engines.regex import advance, label_rows
 from cepkit.engines.shared.match_set import MatchSet
@@ -274,13 +275,11 @@ class Matcher:
         object.__setattr__(self, "lookback", lookback)
 
     def nothing_kept(self) -> Kept:
-        """Return no rows."""
         none = np.empty(0, np.int64)
         columns = self.inputs.columns if self.rows == "all" else {}
         return Kept(none, none, np.empty(0, np.int32), self.result_columns.empty_table(), dict(columns))
 
     def results(self, rows: Kept, matches: MatchSet, columns: Mapping[str, Column]) -> ReplicaMatches:
-        """Return the results of the matches, in their order."""
         last = rows.position[matches.events.rows(matches.last)]
         if self.rows == "one":
             source = ArrowSource(rows.table)
@@ -314,6 +313,14 @@ class Replica:
         self.kept = matcher.nothing_kept()
         self._drop_at = 0
 
+    def remember(self) -> Callable[[], None]:
+        """Return what takes back all later changes. O(partitions x capacity)."""
+        before = dict(vars(self))
+        self.state = State(
+            self.state.layout, {name: array.copy() for name, array in self.state.arrays.items()}
+        )
+        return lambda: vars(self).update(before)
+
     @property
     def n_live(self) -> int:
         """Number of live partial matches of all partitions."""
@@ -333,19 +340,21 @@ class Replica:
             self._check_live(touched)
             rows = self.kept.followed_by(share, self.n_events)
             matches = self._results(rows, first, last, share.columns) if len(first) else None
+            kept = rows if len(rows) < self._drop_at else self._needed(rows)
         except BaseException:
             put_back(self.state, touched, before)
             raise
-        self.kept = rows
+        if kept is not rows:
+            self._drop_at = self._next_drop(kept)
+        self.kept = kept
         self.n_events += len(share.position)
-        if len(rows) >= self._drop_at:
-            self.drop_rows()
         return matches
 
     def _make_room(self, n_partitions: int) -> None:
         if n_partitions > self.n_partitions:
-            self.n_partitions = max(n_partitions, self.n_partitions * 3 // 2 + 8)
-            self.state.add_partitions(self.n_partitions)
+            n_partitions = max(n_partitions, self.n_partitions * 3 // 2 + 8)
+            self.state.add_partitions(n_partitions)
+            self.n_partitions = n_partitions
 
     def _check_live(self, touched: np.ndarray) -> None:
         limit = self.matcher.max_live
@@ -376,18 +385,19 @@ class Replica:
         matches = MatchSet(events, np.searchsorted(number, first), np.searchsorted(number, last))
         return self.matcher.results(rows, matches, columns)
 
-    def drop_rows(self) -> None:
-        """Drop the rows that no live partial match and no later label needs."""
-        kept = self.kept
+    def _needed(self, kept: Kept) -> Kept:
+        """Return the rows that a live partial match or a later label needs, as another value."""
         wanted = kept.number >= self.state.earliest_starts()[kept.partition]
         if self.matcher.lookback:
             others = np.flatnonzero(~wanted)
             partition = pd.Series(kept.partition[others])
             rows_after = partition.groupby(partition).cumcount(ascending=False).to_numpy()
             wanted[others[rows_after < self.matcher.lookback]] = True
-        if not wanted.all():
-            self.kept = kept.where(wanted)
-        self._drop_at = 2 * len(self.kept) + self.n_partitions // 4  # amortizes the cost of this pass
+        return replace(kept) if wanted.all() else kept.where(wanted)
+
+    def _next_drop(self, kept: Kept) -> int:
+        """Return how many rows are dropped next, which amortizes the cost of that pass."""
+        return 2 * len(kept) + self.n_partitions // 4
 
     def forget(self, partitions: np.ndarray) -> None:
         """End these partitions, so that other keys can use their numbers."""
@@ -399,8 +409,8 @@ class Replica:
     # --- saving
 
     def pack(self) -> Saved:
-        """Return the content of the replica for a file."""
-        self.drop_rows()
+        self.kept = self._needed(self.kept)
+        self._drop_at = self._next_drop(self.kept)
         arrays = {f"column/{name}": values for name, values in self.kept.columns.items()}
         arrays |= {name: getattr(self.kept, name) for name in ("number", "position", "partition")}
         counters = {"n_events": self.n_events, "n_ended": self.n_ended}
@@ -408,7 +418,6 @@ class Replica:
         return Saved(counters, arrays, {"kept": self.kept.table}).with_part("state", state)
 
     def unpack(self, saved: Saved) -> None:
-        """Restore what `pack` returned."""
         arrays = saved.arrays
         columns = {n.removeprefix("column/"): a for n, a in arrays.items() if n.startswith("column/")}
         self.state = unpack_state(self.matcher.kernel.source.state, saved.part("state").arrays)
@@ -497,7 +506,6 @@ class ReplicaThreads:
             ) from self._outlet.failure
 
     def close(self) -> None:
-        """End the threads."""
         self._stop()
         for thread in self._threads:
             thread.join()

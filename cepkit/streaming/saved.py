@@ -22,13 +22,12 @@ from cepkit.errors import CepError, CepWarning, PredicateError
 from cepkit.frames.writing import file_of, replace_file
 from cepkit.language.expressions.functions import BUILT_IN_NAMES, is_registered
 from cepkit.language.expressions.trees import Call
-from cepkit.language.regex.construction import regex_query
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex.query import RegexQuery, regex_query
 from cepkit.language.sequences.construction import sequence_query
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.language.sequences.printing import sase_text
-from cepkit.language.sequences.query import SequenceQuery
-from cepkit.streaming.operators.row_pattern_query import RowPatternStream
-from cepkit.windows.chains import Chain
+from cepkit.streaming.row_pattern_query import RowPatternStream
+from cepkit.windows.running import Chain
 from cepkit.windows.values import SIDES, Join, Window
 
 # Files of saved state: text, numbers and Arrow tables in one file. Loading a file runs no code.
@@ -356,6 +355,7 @@ def _sequence_as_json(query: SequenceQuery) -> dict[str, Any]:
         "event_type": query.event_type,
         "after_match": policy if variable is None else f"{policy}({variable})",
         "evaluation_order": list(query.evaluation_order),
+        "complete_until": param_as_json("complete_until", query.complete_until),
         "measures": measures,
         "params": {name: param_as_json(name, value) for name, value in query.params},
     }
@@ -364,6 +364,8 @@ def _sequence_as_json(query: SequenceQuery) -> dict[str, Any]:
 def _sequence_of_json(saved: Mapping[str, Any]) -> SequenceQuery:
     arguments = {name: value for name, value in saved.items() if name not in ("text", "params")}
     arguments = {name: value for name, value in arguments.items() if value not in (None, [])}
+    if "complete_until" in arguments:
+        arguments["complete_until"] = param_of_json(arguments["complete_until"])
     params = {name: param_of_json(value) for name, value in saved["params"].items()} or None
     return sequence_query(saved["text"], params=params, **arguments)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +43,8 @@ class Search(ABC):
     empty: pa.Table  # the result of no match, without the match number
     column_of_result: Mapping[str, str]  # columns of results that are columns of the stream
     n_evicted: int = 0  # keys that were forgotten after a pause
+    # Until when the user says that the data are complete, just before `finish`; None: the last time so far
+    complete_until: Any = None
 
     @property
     @abstractmethod
@@ -66,6 +69,11 @@ class Search(ABC):
         ``order_by``; ``n_before`` is the number of earlier events.
 
         """
+
+    def remember(self) -> Callable[[], None]:
+        """Return what takes back all later changes; attributes get new values, and no value changes."""
+        before = dict(vars(self))
+        return lambda: vars(self).update(before)
 
     def release(self) -> Ready:
         """Return the matches that are complete and in order so far, without waiting."""
@@ -103,7 +111,7 @@ class Search(ABC):
 
     @abstractmethod
     def finish(self, n_events: int) -> Ready:
-        """Return all remaining matches, since no event follows."""
+        """Return the remaining matches of the events so far, which are complete until ``complete_until``."""
 
     def stop(self) -> None:  # noqa: B027 - a search without threads has nothing to end
         """End the threads, if any."""

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
+from cepkit.compile.shared.operations import end_in_ticks
 from cepkit.engines.after_match import Reporter
 from cepkit.engines.measures.regex_measures import Picked
 from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
-from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.places import InStreamOrder, Places, accepted
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, SequenceSet
 from cepkit.errors import UnsupportedQueryError, warn
 from cepkit.events import Events
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.query_parts import END
+from cepkit.language.sequences.branches import Branch
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import choose_engine
 from cepkit.planning.plans import compile_checked
 from cepkit.streaming.batches import StreamSchema
@@ -25,6 +30,7 @@ from cepkit.streaming.coding import keys_of_batch
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
 
+_FEW = 1 << 10  # up to this many events, a search takes no longer than the preparation of keys
 _FEWEST_OF_POLICY = 1 << 12  # matches and partitions that an after-match policy remembers at least
 _LONG_AGO = -(2**63)  # the smallest time
 
@@ -40,15 +46,22 @@ class SequenceSearch(Search):
 
     def __init__(self, query: SequenceQuery, schema: StreamSchema, options: Options):
         _check(options)
+        if query.ends_greedily:
+            raise UnsupportedQueryError(
+                "GREEDY at the end of the pattern: in a stream a longer match may always come. An absent "
+                "event with a window says when one is complete: SEQ(A{2,} a[], !A x) WITHIN 1 min"
+            )
         bound = schema.without_nulls(query.order_by)  # events without a time are refused earlier
+        choose_engine(compile_checked(query, bound.source()))
+        self.complete_until = query.complete_until
+        query = replace(query, complete_until=END)  # a search of some events does not know where all end
         program = compile_checked(query, bound.source())
-        choose_engine(program)
         self.query, self.schema, self._rows = query, schema, options.rows
         window = program.window
         if window.within is None and window.within_events is None:
             warn(
-                "without a window the stream keeps every event, since a later event may complete a match "
-                "with it; give the query a WITHIN"
+                "without a window the stream keeps every event of the pattern, since a later event may "
+                "complete a match with it; give the query a WITHIN"
             )
         self.program = program
         none = Events(0, {}, np.empty(0, np.int32), 0)
@@ -70,7 +83,6 @@ class SequenceSearch(Search):
     # --- events in, matches out
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
-        """Read the next events, and return the complete matches."""
         whole = pa.concat_tables([self._kept, table.select(self._kept.schema.names)]).combine_chunks()
         position = np.arange(n_before, n_before + table.num_rows)
         return self._advance(whole, np.concatenate([self._position_of_kept, position]), is_last=False)
@@ -95,15 +107,29 @@ class SequenceSearch(Search):
         return math.ceil(within) + 1
 
     def finish(self, n_events: int) -> Ready:
-        """Return the matches that waited for the end of their window."""
+        """Return the matches that waited for the end of an absence, if it ends with the data."""
         return self._advance(self._kept, self._position_of_kept, is_last=True)
 
+    def remember(self) -> Callable[[], None]:
+        undo, reporter, codes = super().remember(), self._reporter, self._codes
+        if reporter.policy != "none":
+            self._reporter, self._codes = reporter.copy(), dict(codes)
+        return undo
+
     def _advance(self, whole: pa.Table, position: np.ndarray, *, is_last: bool) -> Ready:
+        undo = self.remember()
+        try:
+            return self._search(whole, position, is_last=is_last)
+        except BaseException:
+            undo()
+            raise
+
+    def _search(self, whole: pa.Table, position: np.ndarray, *, is_last: bool) -> Ready:
         source = ArrowSource(whole)
         program = compile_sequence(self.query, source.schema)
         events = build_events(source, program)
         self._wakes_at = self._end_of_last_window(program, events)
-        sequences = choose_engine(program).run(program, events)
+        sequences = choose_engine(program, by_key=events.n_events > _FEW).run(program, events)
         n_old = len(self._position_of_kept)
         block = self._complete(program, events, sequences, position, n_old, is_last=is_last)
         done = self._done
@@ -114,9 +140,11 @@ class SequenceSearch(Search):
         if self._reporter.policy != "none":
             block = self._report(source, events, block, position)
         ready = self._results(program, source, events, block)
-        if program.can_be_forbidden_later and events.n_events:
-            self._searched_at = int(self._latest(_times(program, events)))
         keep = self._is_needed(program, events)
+        if program.window.within is not None and events.n_events:
+            self._now = int(self._latest(_times(program, events)))
+            self._searched_at = self._now if program.can_be_forbidden_later else None
+        keep[n_old:] &= self._is_named(program, events, n_old)
         if not keep.any():
             self._wakes_at = None
         self._kept, self._position_of_kept, self._done = whole.filter(pa.array(keep)), position[keep], done
@@ -145,7 +173,7 @@ class SequenceSearch(Search):
         *,
         is_last: bool,
     ) -> MatchBlock:
-        """Return the complete matches that were not returned before.
+        """Return the decided matches that were not returned before.
 
         A match that ends at one of the ``n_old`` kept events was returned or forbidden earlier, unless it
         waits. The event that forbade it may be forgotten.
@@ -156,8 +184,12 @@ class SequenceSearch(Search):
         block = found.ending(first_new, events.n_events)
         again = int((position[block.last] == done).sum())
         block = block.take(slice(min(n_there, again), None))
-        if is_last or not program.can_be_forbidden_later or not len(block):
+        if not program.can_be_forbidden_later or not len(block):
             return block
+        if is_last:
+            return block.take(np.flatnonzero(self._is_decided(program, events, block)))
+        if program.window.within is None:
+            return block.take(slice(0, 0))  # no time ends the wait
         window, time, within = program.window, _times(program, events), _window(program)
         age = self._latest(time) - time[block.first]
         decided = age > within if window.closed else age >= within
@@ -169,11 +201,21 @@ class SequenceSearch(Search):
             n_decided = int(np.searchsorted(block.last, block.last[n_decided]))
         return block.take(slice(0, n_decided))
 
+    def _is_decided(self, program: SequenceProgram, events: Events, block: MatchBlock) -> np.ndarray:
+        """Return which matches wait for nothing that ends after the data, at the end of the stream, bool."""
+        waits = np.array([_waits(bound.branch) for bound in program.branches])[block.branch_of_match]
+        if program.window.within is None:
+            return np.ones(len(block), bool)  # the query says that its data are finished
+        time = _times(program, events)
+        until = end_in_ticks(self.complete_until, self.schema.columns[program.clock or ""])
+        until = self._latest(time) if until is None else until
+        return ~waits | (time[block.first] <= until - _window(program))
+
     def _first_of_waiting(self, program: SequenceProgram, events: Events, n_old: int) -> int:
         """Return the first event at which a match can end that waits or is new."""
         if not program.can_be_forbidden_later:
             return n_old
-        if self._searched_at is None:
+        if self._searched_at is None or program.window.within is None:
             return 0
         time = _times(program, events)
         return int(np.searchsorted(time, max(self._searched_at - math.ceil(_window(program)), _LONG_AGO)))
@@ -207,11 +249,26 @@ class SequenceSearch(Search):
         codes = np.array([self._codes[key] for key in keys], np.int64)
         return self._reporter.reported(block, codes, position)
 
+    def _is_named(self, program: SequenceProgram, events: Events, first: int) -> np.ndarray | bool:
+        """Return a mask of the events from ``first`` on that can be in a match, or forbid one."""
+        components = [c for bound in program.branches for c in bound.branch.components]
+        counts_all = program.window.within_events is not None or any(
+            c.until is not None or {c.step, c.inner} & {"strict", "partition"} for c in components
+        )
+        if counts_all or not program.pure or first == events.n_events:
+            return True
+        inputs = program.inputs(events.columns)
+        columns = {name: values[first:] for name, values in inputs.columns.items()}
+        new = InStreamOrder(program, inputs.with_columns(columns), events.n_events - first)
+        return accepted(new).any(axis=0)
+
     def _is_needed(self, program: SequenceProgram, events: Events) -> np.ndarray:
         """Return a mask of the events that later matches may need, bool, (n_events,)."""
         window, n = program.window, events.n_events
         keep = np.ones(n, bool)
         if n == 0 or (window.within is None and window.within_events is None):
+            return keep
+        if window.within is None and program.can_be_forbidden_later:
             return keep
         if window.within is not None:
             time = _times(program, events)
@@ -248,13 +305,11 @@ class SequenceSearch(Search):
 
     @property
     def n_retained(self) -> int:
-        """Number of rows kept for later matches."""
         return len(self._position_of_kept)
 
     # --- saving
 
     def pack(self, n_events: int) -> Saved:
-        """Return the content of the search for a file."""
         horizon = self._reporter.horizon
         arrays = {
             "position": self._position_of_kept,
@@ -267,14 +322,16 @@ class SequenceSearch(Search):
         keys = {f"key{i}": [key[i] for key in self._codes] for i in range(len(by))}
         types = [(f"key{i}", self.schema.arrow.field(name).type) for i, name in enumerate(by)]
         tables = {"kept": self._kept, "keys": pa.table(keys, schema=pa.schema(types))}
-        header = {"done": list(self._done), "searched_at": self._searched_at, "n_codes": self._n_codes}
+        header = {
+            "done": list(self._done), "searched_at": self._searched_at, "n_codes": self._n_codes,
+            "now": self._now,
+        }  # fmt: skip
         return Saved(header, arrays, tables)
 
     def unpack(self, saved: Saved) -> None:
-        """Restore what `pack` returned; the search was opened with the same query and options."""
         last, n_there = saved.counters("done", 2, least=-1)
         self._done = (last, n_there)
-        self._searched_at = saved.header.get("searched_at")
+        self._searched_at, self._now = saved.header.get("searched_at"), saved.header.get("now")
         self._kept = saved.tables["kept"].cast(self.schema.arrow)
         self._position_of_kept = saved.arrays["position"]
         rows = [tuple(row.values()) for row in saved.tables["keys"].to_pylist()]
@@ -310,6 +367,11 @@ def _window(program: SequenceProgram) -> float:
     """Return the length of the window of time, in ticks."""
     assert program.window.within is not None
     return program.window.within
+
+
+def _waits(branch: Branch) -> bool:
+    """Return whether an event after a match can forbid the match."""
+    return any(absence.before >= len(branch.components) for absence in branch.absences)
 
 
 def _looks_back(program: SequenceProgram) -> bool:

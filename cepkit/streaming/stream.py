@@ -1,29 +1,31 @@
-"""`Stream`: an open stream, which takes batches of events and returns complete matches."""
+"""`Stream`: an open stream, which takes batches of events and returns complete matches; `JoinStream`."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
-from cepkit.errors import CepError, CepWarning
+from cepkit.compile.shared.operations import end_in_ticks
+from cepkit.doors import open_door
+from cepkit.errors import CepError, CepWarning, nearest
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.query import SequenceQuery
-from cepkit.results.doors import open_door
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.streaming.batches import (
     Kind,
     StreamSchema,
     count_late,
     kind_of_batch,
     ordered_batch,
+    schema_of,
     table_of_batch,
 )
-from cepkit.streaming.operators.chains import open_search
-from cepkit.streaming.operators.join_stream import JoinStream, is_saved_join, load_join
-from cepkit.streaming.operators.row_pattern_query import RowPatternStream
+from cepkit.streaming.chains import ChainSearch, joined, open_search
+from cepkit.streaming.row_pattern_query import RowPatternStream
 from cepkit.streaming.saved import (
     Saved,
     duration_as_json,
@@ -35,11 +37,13 @@ from cepkit.streaming.saved import (
     save_file,
 )
 from cepkit.streaming.search import Options, Ready, Search
-from cepkit.windows.chains import Chain, said
-from cepkit.windows.values import Window
+from cepkit.streaming.windows import JoinSearch
+from cepkit.windows.running import Chain, said
+from cepkit.windows.values import SIDES, Join, Window
 
 StreamQuery = RegexQuery | SequenceQuery | Window | Chain | RowPatternStream
 SHED = "shedding"  # of the header of a file: the settings of a stream with a latency bound
+_JOIN = "stream of a join"  # the kind of its file
 AFTER_BUFFER = "stream after a buffer"  # the kind of its file
 SAVED_AFTER_BUFFER = "saved stream after a buffer"
 SHED_STREAM, SAVED_SHED_STREAM = "stream with a latency bound", "saved stream with a latency bound"
@@ -109,7 +113,8 @@ class Stream:
         [{'x': 2}]
         """
         self._check_open()
-        table, kind, newest = table_of_batch(batch, self.schema), kind_of_batch(batch), self._newest
+        kind, newest = kind_of_batch(batch), self._newest
+        table = table_of_batch(batch, self.schema, newest)
         if table.num_rows == 0:
             self._kind = kind
             return self._results(self._search.release())
@@ -143,8 +148,16 @@ class Stream:
         self._check_open()
         return self._results(self._search.flush(self._n_events))
 
-    def close(self) -> Any:
-        """Close the stream and return the remaining matches, also those that waited for their window's end.
+    def close(self, *, complete_until: Any = None) -> Any:
+        """Close the stream and return the remaining matches.
+
+        A match that waits for the end of an absence is among them if the wait ends until ``complete_until``.
+        Others are undecided, and are lost.
+
+        Parameters
+        ----------
+        complete_until : time, number or "end", optional
+            As for `cepkit.match`. Default: the value of the query, or else the last time in the stream.
 
         Examples
         --------
@@ -156,10 +169,21 @@ class Stream:
         Closed stream of 'up': 1 event, 1 match, 0 rows kept
         """
         self._check_open()
+        self._check_end(complete_until)
         try:
-            return self._results(self._search.finish(self._n_events))
+            return self._results(self._finish(complete_until))
         finally:
             self._end()
+
+    def _check_end(self, complete_until: Any) -> None:
+        """Raise for a value that is no time of the clock, before the stream is closed."""
+        if by := () if isinstance(self.query, Join | Chain) else self.query.order_by:
+            end_in_ticks(complete_until, self.schema.columns[by[0]])
+
+    def _finish(self, complete_until: Any) -> Ready:
+        if complete_until is not None:
+            self._search.complete_until = complete_until
+        return self._search.finish(self._n_events)
 
     def _end(self) -> None:
         self._closed = True
@@ -169,7 +193,7 @@ class Stream:
         if self._closed:
             raise CepError("the stream is closed; open another one with cep.stream")
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, error: type | None, *_: object) -> None:
@@ -265,17 +289,22 @@ class Stream:
         >>> ups.result_schema.names
         ['x']
         """
-        schema = self._search.empty.schema
+        schema = self._last.empty.schema
         return schema.insert(0, pa.field("match", pa.int64())) if self.options.rows == "all" else schema
+
+    @property
+    def _last(self) -> Any:
+        """The search that returns the results."""
+        return self._search
 
     def __repr__(self) -> str:
         def counted(n: int, one: str, more: str) -> str:
             return f"{n:,} {one if n == 1 else more}"
 
-        is_window = isinstance(self.query, Window | Chain)
+        is_window = isinstance(self.query, Window | Join | Chain)
         nouns = ("result", "results") if is_window else ("match", "matches")
         parts = [counted(self.events, "event", "events"), counted(self.matches, *nouns)]
-        if self.query.partition_by:
+        if not isinstance(self.query, Join) and self.query.partition_by:
             parts.insert(1, counted(self.keys, "key", "keys"))
         if self.options.idle_after is not None:
             ended = counted(self.ended, "partial match", "partial matches")
@@ -305,7 +334,10 @@ class Stream:
         >>> ups.save("ups.state")  # doctest: +SKIP
         """
         self._check_open()
-        save_file(path, pack_stream(self))
+        save_file(path, self._packed())
+
+    def _packed(self) -> Saved:
+        return pack_stream(self)
 
     def _more_settings(self) -> dict[str, Any]:
         """Return what else a file must say about the stream."""
@@ -339,9 +371,9 @@ class Stream:
         >>> cep.stream.load("ups.state")  # doctest: +SKIP
         Stream of 'up': 0 events, 0 matches, 0 rows kept
         """
-        if is_saved_join(path):
+        if kind_of_file(path) == _JOIN:
             with said_as_damage(path):
-                return load_join(path)
+                return _load_join(load_file(path, _JOIN))
         if kind_of_file(path) == AFTER_BUFFER:
             saved = load_file(path, AFTER_BUFFER)
             with said_as_damage(path):
@@ -362,7 +394,7 @@ def pack_stream(stream: Stream) -> Saved:
         "kind": "stream",
         "query": query_as_json(stream.query),
         "options": {**vars(stream.options), "idle_after": duration_as_json(stream.options.idle_after)},
-        "ordered": {name: list(texts) for name, texts in stream.schema.ordered.items()},
+        "ordered": _as_lists(stream.schema.ordered),
         "frame": stream._kind.name,
         "counts": [stream._n_events, stream._n_matches],
         **stream._more_settings(),
@@ -373,8 +405,7 @@ def pack_stream(stream: Stream) -> Saved:
 def open_packed(saved: Saved, shedding: Any = None, clock: Any = None) -> Stream:
     """Open the stream that `pack_stream` returned; the parameters are those of `Stream.load`."""
     header = saved.header
-    ordered = {name: tuple(texts) for name, texts in header["ordered"].items()}
-    schema = StreamSchema(saved.tables["schema"].schema, ordered)
+    schema = StreamSchema(saved.tables["schema"].schema, _as_tuples(header["ordered"]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CepWarning)  # the user saw them when the stream was opened
         query, options = query_of_json(header["query"]), Options(**header["options"])
@@ -397,3 +428,123 @@ def split_late(stream: Stream, table: pa.Table) -> tuple[pa.Table, pa.Table]:
     table, keys = ordered_batch(table, None, by, stream.schema)
     n_late = 0 if stream._newest is None else count_late(keys, stream._newest, by)
     return table.slice(0, n_late), table.slice(n_late)
+
+
+def _as_lists(ordered: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
+    return {name: list(texts) for name, texts in ordered.items()}
+
+
+def _as_tuples(ordered: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(texts) for name, texts in ordered.items()}
+
+
+# A stream of a join, with two inputs, and of a chain that begins with a join.
+
+
+class JoinStream(Stream):
+    """An open stream of a join; call `cepkit.stream` to open one. Only one thread at a time may use it."""
+
+    def __init__(self, query: Join | Chain, schemas: tuple[StreamSchema, ...], options: Options):
+        self.query, self.schemas, self.options = query, schemas, options
+        first = query if isinstance(query, Join) else query.steps[0]
+        rest = () if isinstance(query, Join) else query.steps[1:]
+        self._search = JoinSearch(first, schemas, Options() if rest else options)
+        self._then = None
+        if rest:
+            self._then = ChainSearch(Chain(rest), StreamSchema(self._search.empty.schema), options)
+        self._kind = Kind("rows")
+        self._n_events = self._n_matches = 0
+        self._closed = False
+
+    # A join has two inputs.
+    def push(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, left: Any = None, right: Any = None
+    ) -> Any:
+        """Read the next rows of one side or of both, and return the complete results.
+
+        A result is complete when both sides have reached its time. A refused batch has no effect.
+        """
+        self._check_open()
+        batches = [batch for batch in (left, right) if batch is not None]
+        if not batches:
+            raise CepError("push() needs rows of one side, as in push(left=rows)")
+        tables = tuple(
+            None if batch is None else table_of_batch(batch, schema)
+            for batch, schema in zip((left, right), self.schemas, strict=True)
+        )
+        undo = self._search.remember()
+        try:
+            ready = self._follow(self._search.advance(tables))
+        except BaseException:
+            undo()
+            raise
+        self._n_events += sum(table.num_rows for table in tables if table is not None)
+        self._kind = kind_of_batch(batches[0])
+        return self._results(ready)
+
+    def _follow(self, ready: Ready) -> Ready:
+        return ready if self._then is None else self._then.advance(ready[0], None, 0)
+
+    def flush(self) -> Any:
+        """Return no results: a row waits until the other side has reached its time."""
+        self._check_open()
+        return self._results((self._last.empty, np.empty(0, np.int64)))
+
+    def _finish(self, complete_until: Any) -> Ready:
+        ready = self._follow(self._search.finish())
+        if self._then is None:
+            return ready
+        self._then.complete_until = complete_until
+        return joined([ready, self._then.finish(0)])
+
+    def _end(self) -> None:
+        self._closed = True
+
+    @property
+    def retained(self) -> int:
+        """Number of rows kept for later results."""
+        return self._search.n_retained + (0 if self._then is None else self._then.n_retained)
+
+    @property
+    def _last(self) -> Any:
+        return self._then or self._search
+
+    def _packed(self) -> Saved:
+        tables = {side: schema.arrow.empty_table() for side, schema in zip(SIDES, self.schemas, strict=True)}
+        header = {
+            "kind": _JOIN,
+            "query": query_as_json(self.query),
+            "options": vars(self.options),
+            "ordered": [_as_lists(schema.ordered) for schema in self.schemas],
+            "counts": [self._n_events, self._n_matches],
+        }
+        saved = Saved(header, {}, tables).with_part("search", self._search.pack())
+        return saved if self._then is None else saved.with_part("then", self._then.pack(0))
+
+
+def _load_join(saved: Saved) -> JoinStream:
+    header = saved.header
+    schemas = tuple(
+        StreamSchema(saved.tables[side].schema, _as_tuples(ordered))
+        for side, ordered in zip(SIDES, header["ordered"], strict=True)
+    )
+    stream = JoinStream(query_of_json(header["query"]), schemas, Options(**header["options"]))
+    stream._search.unpack(saved.part("search"))
+    if stream._then is not None:
+        stream._then.unpack(saved.part("then"))
+    stream._n_events, stream._n_matches = saved.counters("counts", 2)
+    return stream
+
+
+def join_stream(query: Join | Chain, schema: Any, options: Options) -> JoinStream:
+    """Open a stream with two inputs; ``schema`` has one schema for each side."""
+    if not isinstance(schema, Mapping) or set(schema) != set(SIDES):
+        names = list(schema) if isinstance(schema, Mapping) else type(schema).__name__
+        wrong = (
+            next((str(name) for name in names if name not in SIDES), "") if isinstance(names, list) else ""
+        )
+        raise CepError(
+            f"schema: a join reads two streams, so it needs {{'left': …, 'right': …}}, got {names}."
+            f"{nearest(wrong, SIDES)}"
+        )
+    return JoinStream(query, (schema_of(schema["left"]), schema_of(schema["right"])), options)

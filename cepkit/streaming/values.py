@@ -6,7 +6,7 @@ import datetime as dt
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.errors import CepError
-from cepkit.events import NULL_CODE, NUMBERS, TIME
-from cepkit.frames.arrow import type_of_arrow, without_view
-from cepkit.frames.conversion import NOT_FOR_ARROW
+from cepkit.events import NULL_CODE, NUMBERS, TEXT, TIME
+from cepkit.frames.arrow import NOT_FOR_ARROW, type_of_arrow, without_view
 
 # Codes of texts and keys that do not change while a stream brings new ones.
 
@@ -129,7 +128,6 @@ class TextCodes:
         return pa.table({"text": pa.array(self.texts.tolist(), pa.large_string()), "is_free": is_free})
 
     def unpack(self, packed: pa.Table) -> None:
-        """Restore what `pack` returned."""
         is_free = packed.column("is_free").to_pylist() if "is_free" in packed.schema.names else []
         free = [code for code, is_one in enumerate(is_free) if is_one]
         self._restore(packed.column("text").to_pylist(), free)
@@ -159,6 +157,12 @@ class KeyCodes:
         self.key_of_code: list[Key | None] = []
         self.newest_of_code = np.empty(0)  # clock of the last event, int64 or float64; with idle_ticks
         self.free: list[int] = []
+
+    def copy(self) -> KeyCodes:
+        copied = KeyCodes(self.idle_ticks)
+        copied.code_of_key, copied.newest_of_code = dict(self.code_of_key), self.newest_of_code.copy()
+        copied.key_of_code, copied.free = [*self.key_of_code], [*self.free]
+        return copied
 
     def __len__(self) -> int:
         return len(self.code_of_key)
@@ -275,25 +279,66 @@ _TICKS = frozenset((int, _NULL))
 _TIMES = frozenset((dt.datetime, pd.Timestamp, _NULL, type(pd.NaT)))
 _DURATIONS = frozenset((dt.timedelta, pd.Timedelta, _NULL, type(pd.NaT)))
 _PER_UNIT = {"s": (1_000_000, 0), "ms": (1_000, 0), "us": (1, 0), "ns": (1, 1)}
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_TEXT_OR_NONE = frozenset((str, _NULL))
 _GREATEST_FLOAT32 = float(np.finfo(np.float32).max)
 _MOST_SHOWN = 60
 
 
-def array_of_values(values: list, wanted: pa.Field) -> pa.Array:
-    """Return Python values as an array of the wanted type."""
+# Integers as times: the range of dates that they probably mean, and how far a jump is, in seconds.
+_MEANT = pd.Timestamp("2000-01-01").timestamp(), pd.Timestamp("2060-01-01").timestamp()
+_FAR = 10 * 365 * 86_400
+_UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+
+
+def array_of_values(values: list, wanted: pa.Field, before: pa.Scalar | None = None) -> pa.Array:
+    """Return Python values as an array; ``before`` is the newest time so far, if the column is the clock."""
     if _are_exact(values, wanted.type):
         try:
-            return _without_nulls(pa.array(values, type=wanted.type, from_pandas=True), wanted)
+            array = _without_nulls(pa.array(values, type=wanted.type, from_pandas=True), wanted)
         except NOT_FOR_ARROW as error:
             raise _no_fit(values, wanted, error) from None
+        if pa.types.is_timestamp(wanted.type):
+            whole = [value for value in values if type(value) is int]
+            _check_unit(whole, wanted, None if before is None else before.value)
+        return array
+    if pa.types.is_timestamp(wanted.type) and _TEXT_OR_NONE.issuperset(map(type, values)):
+        return fit(pa.array(values, pa.string()), wanted)
     try:
         return fit(_inferred(values, wanted.type), wanted)
     except (CepError, *NOT_FOR_ARROW) as error:
         raise _no_fit(values, wanted, error) from None
 
 
+def _check_unit(ticks: Sequence[int], wanted: pa.Field, before: int | None) -> None:
+    """Raise for integers that are dates in another unit than that of their column.
+
+    Times near the time before, or near others of the batch, are right: a stream may begin in 1970.
+    """
+    unit, per_second = wanted.type.unit, _PER_SECOND[wanted.type.unit]
+    if not ticks or _MEANT[0] <= min(ticks) / per_second <= max(ticks) / per_second < _MEANT[1]:
+        return
+    meant = {tick: other for tick in ticks if (other := _unit_meant(tick, unit)) is not None}
+    near = [before] if before is not None else [tick for tick in ticks if tick not in meant]
+    for tick, other in meant.items():
+        if any(abs(tick - near_one) <= _FAR * per_second for near_one in near):
+            continue
+        moment = pd.Timestamp(tick * (10**9 // _PER_SECOND[other]))
+        raise CepError(
+            f"batch: column {wanted.name!r} is {type_text(wanted)}, and {tick} is no time of our years in "
+            f"{_UNIT_NAMES[unit]}; in {_UNIT_NAMES[other]} it is {moment}. Declare the column as "
+            f"'{pa.timestamp(other, wanted.type.tz)}', or convert the values. A clock without dates is int64"
+        )
+
+
+def _unit_meant(tick: int, unit: str) -> str | None:
+    """Return the other unit in which an integer is a date of our years, if it is none in its own unit."""
+    low, high = _MEANT
+    meant = [name for name, per_second in _PER_SECOND.items() if low <= tick / per_second < high]
+    return meant[0] if meant and meant[0] != unit else None
+
+
 def array_of_series(series: pd.Series, wanted: pa.Field) -> pa.Array | pa.ChunkedArray:
-    """Return the values of a Series as an array of the wanted type."""
     if isinstance(series.dtype, pd.SparseDtype):
         series = series.sparse.to_dense()
     try:
@@ -312,6 +357,8 @@ def fit(array: pa.Array | pa.ChunkedArray, wanted: pa.Field) -> pa.Array | pa.Ch
     """Return the values in the wanted type, or raise `CepError` if a cast is lossy or surprising."""
     if array.type != wanted.type:
         array = _plain(array)
+        if pa.types.is_timestamp(wanted.type) and type_of_arrow(array.type).kind == TEXT:
+            array = _times_of_texts(array, wanted)
     if array.type != wanted.type:
         array_type, wanted_type = type_of_arrow(array.type), type_of_arrow(wanted.type)
         is_alike = array_type.kind == wanted_type.kind or {array_type.kind, wanted_type.kind} <= set(NUMBERS)
@@ -331,6 +378,22 @@ def fit(array: pa.Array | pa.ChunkedArray, wanted: pa.Field) -> pa.Array | pa.Ch
             ) from None
         array = cast
     return _without_nulls(array, wanted)
+
+
+def _times_of_texts(array: pa.Array | pa.ChunkedArray, wanted: pa.Field) -> pa.Array | pa.ChunkedArray:
+    """Return texts of ISO 8601 as times. A text without a zone is in the zone of the column."""
+    zone, problem = wanted.type.tz, ""
+    for unit, read_as in product((wanted.type.unit, "ns"), dict.fromkeys((zone, None))):
+        try:
+            times = array.cast(pa.timestamp(unit, read_as)).cast(pa.timestamp(wanted.type.unit, read_as))
+            return times if read_as == zone else pc.assume_timezone(times, zone)
+        except pa.ArrowInvalid as error:
+            problem = problem or str(error)
+    example = "2026-01-31T10:00:00" + ("" if zone is None else "Z")
+    raise CepError(
+        f"batch: column {wanted.name!r} must be {type_text(wanted)}, and not all of its texts are such "
+        f"times, as '{example}': {problem}"
+    )
 
 
 def _without_nulls(array: pa.Array | pa.ChunkedArray, wanted: pa.Field) -> pa.Array | pa.ChunkedArray:

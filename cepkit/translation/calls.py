@@ -6,31 +6,31 @@ import keyword
 from dataclasses import replace
 from typing import Any
 
+from cepkit.language import row_patterns as pt
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.printing import print_expression
 from cepkit.language.expressions.trees import rebuilt, with_parts
-from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.query import RowPatternQuery
-from cepkit.language.regex import patterns as pt
-from cepkit.language.regex.construction import print_pattern, regex_query
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex.query import RegexQuery, regex_query
+from cepkit.language.row_patterns import print_pattern
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.construction import sequence_query
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.language.sequences.printing import duration_text, sase_text
-from cepkit.language.sequences.query import SequenceQuery
 from cepkit.translation.chains import (
     AGGREGATES,
     RowChain,
     map_measures,
     map_values,
     refuse,
+    refuse_functions,
     unique_names,
+    with_all_values,
     with_values,
 )
 from cepkit.translation.match_recognize import regex_pattern_of_rows
 from cepkit.translation.to_chains import row_value
-
-# Queries as calls of ``df.cep.match``: with regexes over predicates, and with SASE's text.
 
 # Calls of ``df.cep.match`` as text.
 
@@ -71,8 +71,7 @@ def print_regex(query: RegexQuery) -> str:
 
 def regex_keywords(query: RegexQuery) -> dict[str, Any]:
     """Return the keywords of a regex query for a call, with the values of its parameters in the text."""
-    for name, _ in query.functions:
-        refuse(TARGET, f"define: {name}()", "a function of Python has no text")
+    refuse_functions(TARGET, "define", query)
     params = dict(query.params)
     left = {name: value for name, value in params.items() if not _is_plain(value)}
     trees = {
@@ -82,7 +81,7 @@ def regex_keywords(query: RegexQuery) -> dict[str, Any]:
     return {
         "define": trees["define"], "partition_by": query.partition_by, "order_by": query.order_by,
         "within": query.within, "within_closed": None if query.within_closed else False,
-        "measures": trees["measures"], "params": left,
+        "measures": trees["measures"], "params": left, **query.skip_keywords(),
     }  # fmt: skip
 
 
@@ -98,13 +97,13 @@ def regex_of_chain(target: str, chain: RowChain) -> RegexQuery:
             "a search that continues inside a match (after_match or AFTER MATCH SKIP)",
             "a regex continues after the last row of a match",
         )
-    # A row that may be any needs no name, and equal conditions need one name.
+    names = unique_names([*chain.names], chain.columns())
     define = {
         name: print_expression(tree)
-        for name, tree in zip(chain.names, chain.conditions, strict=True)
+        for name, tree in zip(names, chain.conditions, strict=True)
         if tree is not None
     }
-    pattern = " ".join(name if name in define else "." for name in chain.names)
+    pattern = " ".join(name if name in define else "." for name in names)  # any row needs no name
 
     def leaf(node: ex.Expression) -> ex.Expression:
         if isinstance(node, ex.Aggregate):
@@ -130,7 +129,7 @@ def regex_of_chain(target: str, chain: RowChain) -> RegexQuery:
 
 def regex_of_rows(target: str, query: RowPatternQuery) -> RegexQuery:
     """Return a clause with unique ends as a regex."""
-    used = tuple(dict.fromkeys(node.name for node in rp.row_variables(query.pattern)))
+    used = tuple(dict.fromkeys(node.name for node in pt.variables(query.pattern)))
     define: dict[str, ex.Expression | None] = dict.fromkeys(used)
     for name, tree in query.define:
         if name in define:
@@ -190,6 +189,9 @@ def _measure(target: str, name: str, tree: ex.Expression) -> ex.Expression:
             function="first" | "last" as end, operand=ex.Attribute() as column, offset=None | 0
         ):
             return ex.Aggregate(end, column)
+        case rp.Navigation(function="prev", operand=ex.Attribute() as column, offset=None | int() as offset):
+            if offset != 0:
+                return ex.Previous(column, offset or 1)
         case rp.RowAggregate(function=function, arguments=arguments, variable=None, distinct=False) if (
             function in AGGREGATES and all(isinstance(argument, ex.Attribute) for argument in arguments)
         ):
@@ -212,24 +214,27 @@ def print_sase(query: SequenceQuery) -> str:
 
 def sequence_keywords(query: SequenceQuery) -> dict[str, Any]:
     """Return the keywords that the text of SASE lacks."""
-    for name, _ in query.functions:
-        refuse(SASE_TARGET, f"WHERE: {name}()", "a function of Python has no text")
+    refuse_functions(SASE_TARGET, "WHERE", query)
     kind, variable = query.after_match
     return {
         "event_type": query.event_type, "order_by": query.order_by,
         "scope": None if query.scope == "run" else query.scope,
         "strict_time": query.strict_time or None,
         "after_match": None if kind == "none" else kind + (f"({variable})" if variable else ""),
-        "evaluation_order": query.evaluation_order,
+        "evaluation_order": query.evaluation_order, "complete_until": plain_end(query),
         "measures": {name: print_expression(tree) for name, tree in query.measures or ()},
         "params": dict(query.params),
     }  # fmt: skip
 
 
+def plain_end(query: SequenceQuery) -> str | int | float | None:
+    """Return ``complete_until`` as a text or a number."""
+    until = query.complete_until
+    return until if until is None or isinstance(until, str | int | float) else str(until)
+
+
 def _with_values(query: SequenceQuery) -> SequenceQuery:
     """Return the query with the values of its parameters in the text, where text can spell them."""
-    from dataclasses import replace
-
     params = dict(query.params)
 
     def put(node: sq.SequencePattern) -> sq.SequencePattern:
@@ -237,13 +242,8 @@ def _with_values(query: SequenceQuery) -> SequenceQuery:
             return replace(node, until=with_values(node.until, params))
         return node
 
-    measures = query.measures
-    filled = replace(
-        query,
-        pattern=rebuilt(query.pattern, sq.SequencePattern, put),
-        where=tuple(with_values(tree, params) for tree in query.where),
-        measures=None if measures is None else tuple((n, with_values(t, params)) for n, t in measures),
-    )
+    pattern = rebuilt(query.pattern, sq.SequencePattern, put)
+    filled = with_all_values(replace(query, pattern=pattern), params)
     left = filled.parameters()
     return replace(filled, params=tuple((name, value) for name, value in params.items() if name in left))
 
@@ -296,11 +296,8 @@ _FOLLOW = {
 
 
 def print_sequence_builder(query: SequenceQuery) -> str:
-    """Return a sequence query as code: its events, the query, and the call.
-
-    The builder has no step to an absent event, so such a pattern is a text in the call.
-
-    """
+    """Return a sequence query as code: its events, the query, and the call."""
+    # The builder has no step to an absent event, so such a pattern is a text in the call.
     try:
         text = _pattern(query.pattern, query)
     except _TextError:
@@ -326,11 +323,7 @@ def print_sequence_builder(query: SequenceQuery) -> str:
     if query.partition_by:
         text += f".partition_by({', '.join(map(repr, query.partition_by))})"
     lines.append(f"query = {text}")
-    with_text = replace(
-        query,
-        measures=None if query.measures is None
-        else tuple((name, with_values(tree, params)) for name, tree in query.measures),
-    )  # fmt: skip
+    with_text = with_all_values(query, params)
     keywords = sequence_keywords(with_text) | {"scope": None}
     used = {name: value for name, value in params.items() if f":{name}" in text + repr(keywords["measures"])}
     lines.append(call_text("query", keywords | {"params": used}))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from cepkit.errors import UnsupportedQueryError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.trees import rebuilt, with_parts
 from cepkit.language.query_parts import Duration
-
-# The error for a clause that has no equal in the target language, and the checks that raise it.
+from cepkit.language.sequences.patterns import SequenceQuery
 
 # Signs and functions with one meaning in all languages. Whole numbers divide differently in SQL and Java.
 _SIGNS = ("+", "-", "*")
@@ -22,6 +21,12 @@ def refuse(target: str, clause: str, reason: str) -> NoReturn:
     raise UnsupportedQueryError(f"{clause} has no equal in {target!r}: {reason}")
 
 
+def refuse_functions(target: str, clause: str, query: Any) -> None:
+    """Raise for a query that calls functions of Python."""
+    for name, _ in query.functions:
+        refuse(target, f"{clause}: {name}()", "a function of Python has no text")
+
+
 def check_portable(target: str, clause: str, tree: ex.Expression) -> None:
     """Raise for an expression whose parts may mean something else in another family of languages."""
     for node in tree.walk(literals=False):
@@ -29,16 +34,15 @@ def check_portable(target: str, clause: str, tree: ex.Expression) -> None:
             refuse(target, f"{clause}: {node}", "languages divide whole numbers in different ways")
         if isinstance(node, ex.Call):
             refuse(target, f"{clause}: {node.function}()", "its functions have other names or rules")
+        if isinstance(node, ex.IsDistinct):
+            refuse(target, f"{clause}: {node}", "it has no such test of missing values")
         if isinstance(node, ex.Subscript):
             refuse(target, f"{clause}: {node}", "it has no items of array columns")
 
 
 def with_values(tree: Any, params: dict[str, Any]) -> Any:
-    """Return an expression with the values of its parameters.
-
-    Values that no text can spell, such as timestamps, keep the parameter.
-
-    """
+    """Return an expression with the values of its parameters."""
+    # Values that no text can spell, such as timestamps, keep the parameter.
 
     def put(node: ex.Expression) -> ex.Expression:
         if isinstance(node, ex.Parameter) and node.name in params:
@@ -50,6 +54,18 @@ def with_values(tree: Any, params: dict[str, Any]) -> Any:
         return node
 
     return rebuilt(tree, ex.Expression, put)
+
+
+def with_all_values(query: Any, params: dict[str, Any]) -> Any:
+    """Return a query with the values of its parameters in its conditions and measures."""
+
+    def put(entries: Any) -> Any:
+        return None if entries is None else tuple((name, with_values(tree, params)) for name, tree in entries)
+
+    if isinstance(query, SequenceQuery):
+        where = tuple(with_values(tree, params) for tree in query.where)
+        return replace(query, where=where, measures=put(query.measures))
+    return replace(query, define=put(query.define), measures=put(query.measures))
 
 
 # A chain of k steps matches k neighbouring rows of a partition. Each condition reads its own row and rows

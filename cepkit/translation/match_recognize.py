@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from cepkit.engines.measures.regex_measures import measure_expressions
 from cepkit.engines.measures.sequence_measures import default_measures
+from cepkit.language import row_patterns as pt
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.expressions.trees import rebuilt, with_parts
-from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize import query as rp
+from cepkit.language.match_recognize.printing import print_row_pattern
 from cepkit.language.match_recognize.query import RowPatternQuery, SortKey
 from cepkit.language.query_parts import Duration
-from cepkit.language.regex import patterns as pt
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.translation.chains import (
     RowChain,
     check_portable,
@@ -35,19 +37,14 @@ from cepkit.translation.to_chains import (
     without_open_end,
 )
 
-# Regexes and row patterns with loops, and proofs that two conditions never hold for the same row.
-
 # The outcomes of a comparison (less, equal, greater) under which it is true.
 _TRUE_FOR = {"<": "l", "<=": "le", ">": "g", ">=": "ge", "==": "e", "!=": "lg"}
-_MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
 def are_disjoint(one: ex.Expression, other: ex.Expression) -> bool:
-    """Return whether two conditions can be proved never to hold together. Without a proof it is False.
-
-    Both must be conditions of the same row. A proof is a pair of their parts: a condition and its ``not``,
-    two comparisons of the same values, or comparisons of a value with constants.
-    """
+    """Return whether two conditions can be proved never to hold together. Without a proof it is False."""
+    # Both must be conditions of the same row. A proof is a pair of their parts: a condition and its ``not``,
+    # two comparisons of the same values, or comparisons of a value with constants.
     if isinstance(one, ex.Or):
         return all(are_disjoint(option, other) for option in one.operands)
     if isinstance(other, ex.Or):
@@ -73,7 +70,7 @@ def _comparisons(tree: ex.Expression) -> Iterator[tuple[ex.Expression, str, obje
     """Yield (left, outcomes, right) of a comparison, in both directions; IN has a list of constants."""
     if isinstance(tree, ex.Comparison):
         yield tree.left, _TRUE_FOR[tree.operator], tree.right
-        yield tree.right, _TRUE_FOR[_MIRROR[tree.operator]], tree.left
+        yield tree.right, _TRUE_FOR[ex.MIRRORED[tree.operator]], tree.left
     if isinstance(tree, ex.In) and all(isinstance(option, ex.Literal) for option in tree.options):
         yield tree.operand, "e", tuple(tree.options)
 
@@ -130,13 +127,13 @@ def _compare(x: float, constant: object) -> str:
 
 
 def check_unique_ends(
-    target: str, clause: str, pattern: object, parts: tuple, define: dict[str, ex.Expression | None]
+    target: str, clause: str, parts: tuple, define: dict[str, ex.Expression | None]
 ) -> None:
     """Raise unless the last part is a single row that no other part can be."""
     last = parts[-1]
-    if not isinstance(last, pt.Variable | rp.RowVariable):
+    if not isinstance(last, pt.Variable):
         refuse(
-            target, f"{clause}: {pattern}",
+            target, clause,
             "regexes prefer the earliest end and SQL the leftmost start; they agree for patterns of a fixed "
             "number of rows, and for patterns whose last part is a single row that ends all loops",
         )  # fmt: skip
@@ -146,21 +143,21 @@ def check_unique_ends(
         condition = define.get(name)
         if end is None or condition is None or not are_disjoint(condition, end):
             refuse(
-                target, f"{clause}: {pattern}",
+                target, clause,
                 "regexes prefer the earliest end and SQL the leftmost start. They agree if no row can be "
                 f"both {last.name} and {name}; write conditions that exclude each other",
             )  # fmt: skip
 
 
-def _names(part: pt.Pattern | rp.RowPattern) -> list[str]:
-    if isinstance(part, pt.Variable | rp.RowVariable):
+def _names(part: pt.Pattern) -> list[str]:
+    if isinstance(part, pt.Variable):
         return [part.name]
     if isinstance(part, pt.AnyEvent):
         return ["."]
     return [name for child in part.children() for name in _names(child)]
 
 
-def row_pattern_of_regex(target: str, query: RegexQuery) -> rp.RowPattern:
+def row_pattern_of_regex(target: str, query: RegexQuery) -> pt.Pattern:
     """Return the pattern of a regex whose ends are unique as a row pattern; names are as in the regex."""
     pattern = without_open_end(query.pattern)
     parts = pattern.parts if isinstance(pattern, pt.Sequence) else (pattern,)
@@ -174,26 +171,17 @@ def row_pattern_of_regex(target: str, query: RegexQuery) -> rp.RowPattern:
                     target, f"define {name!r}: {node}",
                     "in a pattern with loops a condition may read the row and rows before it only",
                 )  # fmt: skip
-    check_unique_ends(target, "pattern", query.pattern, parts, define)
+    check_unique_ends(target, f"pattern: {query.pattern}", parts, define)
     return as_row_pattern(pattern)
 
 
-def as_row_pattern(pattern: pt.Pattern) -> rp.RowPattern:
+def as_row_pattern(pattern: pt.Pattern) -> pt.Pattern:
     """Return a regex pattern as a row pattern with greedy loops; any event is the variable ``.``."""
-    match pattern:
-        case pt.Variable(name=name):
-            return rp.RowVariable(name)
-        case pt.AnyEvent():
-            return rp.RowVariable(".")
-        case pt.Empty():
-            return rp.NoRow()
-        case pt.Sequence(parts=parts):
-            return rp.Concatenation(tuple(map(as_row_pattern, parts)))
-        case pt.Alternative(options=options):
-            return rp.Alternation(tuple(map(as_row_pattern, options)))
-        case pt.Repeat(body=body, low=low, high=high):
-            return rp.Quantified(as_row_pattern(body), low, high)
-    raise TypeError(f"no row pattern for {type(pattern).__name__}")
+
+    def change(node: pt.Pattern) -> pt.Pattern:
+        return pt.Variable(".") if isinstance(node, pt.AnyEvent) else node
+
+    return rebuilt(pattern, pt.Pattern, change)
 
 
 def regex_pattern_of_rows(
@@ -202,8 +190,8 @@ def regex_pattern_of_rows(
     """Return the pattern of a clause whose ends are unique as a regex pattern; names are as in the clause."""
     check_clauses(target, query)
     pattern = query.pattern
-    parts = pattern.parts if isinstance(pattern, rp.Concatenation) else (pattern,)
-    check_unique_ends(target, "PATTERN", pattern, parts, define)
+    parts = pattern.parts if isinstance(pattern, pt.Sequence) else (pattern,)
+    check_unique_ends(target, f"PATTERN: {print_row_pattern(pattern)}", parts, define)
     if query.after_match != "past_last_row":
         refuse(
             target, f"AFTER MATCH SKIP {query.after_match.replace('_', ' ').upper()}",
@@ -212,22 +200,21 @@ def regex_pattern_of_rows(
     return _as_regex(target, pattern, {name for name, tree in define.items() if tree is not None})
 
 
-def _as_regex(target: str, pattern: rp.RowPattern, defined: set[str]) -> pt.Pattern:
-    match pattern:
-        case rp.RowVariable(name=name):
-            return pt.Variable(name) if name in defined else pt.AnyEvent()
-        case rp.NoRow():
-            return pt.Empty()
-        case rp.Concatenation(parts=parts):
-            return pt.seq(*(_as_regex(target, part, defined) for part in parts))
-        case rp.Alternation(options=options):
-            return pt.any_of_patterns(*(_as_regex(target, option, defined) for option in options))
-        case rp.Exclusion(body=body):
-            return _as_regex(target, body, defined)
-        case rp.Quantified(body=body, low=low, high=high):
-            return pt.Repeat(_as_regex(target, body, defined), low, high)
-    what = "anchors" if isinstance(pattern, rp.Anchor) else "permutations"
-    refuse(target, f"PATTERN: {pattern}", f"a regex has no {what}")
+def _as_regex(target: str, pattern: pt.Pattern, defined: set[str]) -> pt.Pattern:
+    def change(node: pt.Pattern) -> pt.Pattern:
+        match node:
+            case pt.Variable(name=name):
+                return node if name in defined else pt.AnyEvent()
+            case pt.Exclusion(body=body):
+                return body
+            case pt.Repeat():
+                return replace(node, greedy=True)
+            case pt.Anchor() | pt.Permutation():
+                what = "anchors" if isinstance(node, pt.Anchor) else "permutations"
+                refuse(target, f"PATTERN: {print_row_pattern(node)}", f"a regex has no {what}")
+        return node
+
+    return rebuilt(pattern, pt.Pattern, change)
 
 
 # Queries as SQL's MATCH_RECOGNIZE.
@@ -248,7 +235,7 @@ def rows_of_chain(chain: RowChain) -> RowPatternQuery:
             define.append((name_of[name], in_define(condition, name_of[name])))
     advance, last = chain.advance, chain.length
     skip = "past_last_row" if advance == last else "to_next_row" if advance == 1 else "to_first"
-    variables = tuple(rp.RowVariable(name_of[name]) for name in chain.names)
+    variables = tuple(pt.Variable(name_of[name]) for name in chain.names)
 
     def leaf(node: ex.Expression) -> ex.Expression:
         if isinstance(node, ex.Reference):
@@ -260,7 +247,7 @@ def rows_of_chain(chain: RowChain) -> RowPatternQuery:
         check_portable(TARGET, f"measure {name!r}", tree)
     first, *others = variables
     return RowPatternQuery(
-        rp.Concatenation(variables) if others else first,
+        pt.Sequence(variables) if others else first,
         define=tuple(define) or ((first.name, ex.Literal(True)),),
         measures=tuple(map_measures(TARGET, chain, leaf)),
         partition_by=chain.partition_by,
@@ -318,13 +305,13 @@ def in_define(condition: ex.Expression, variable: str) -> ex.Expression:
 def rows_of_regex(query: RegexQuery) -> RowPatternQuery:
     """Return a regex whose matches have unique ends as a clause of MATCH_RECOGNIZE."""
     pattern = row_pattern_of_regex(TARGET, query)
-    used = [node.name for node in rp.row_variables(pattern)]
+    used = [node.name for node in pt.variables(pattern)]
     names = tuple(dict.fromkeys(used))
     plain = tuple("any_row" if name == "." else name for name in names)
     name_of = dict(zip(names, sql_names(plain), strict=True))
 
-    def rename(node: rp.RowPattern) -> rp.RowPattern:
-        return rp.RowVariable(name_of[node.name]) if isinstance(node, rp.RowVariable) else node
+    def rename(node: pt.Pattern) -> pt.Pattern:
+        return pt.Variable(name_of[node.name]) if isinstance(node, pt.Variable) else node
 
     params, define = dict(query.params), dict(query.define)
     if isinstance(query.within, int):
@@ -339,7 +326,7 @@ def rows_of_regex(query: RegexQuery) -> RowPatternQuery:
         conditions.append((name_of[name], in_define(tree, name_of[name])))
     measures = measure_expressions(query)
     return RowPatternQuery(
-        rebuilt(pattern, rp.RowPattern, rename),
+        rebuilt(pattern, pt.Pattern, rename),
         define=tuple(conditions),
         measures=tuple((name, _measure(name, with_values(tree, params))) for name, tree in measures),
         partition_by=query.partition_by,
@@ -360,6 +347,8 @@ def _measure(name: str, tree: ex.Expression) -> ex.Expression:
     match tree:
         case ex.Aggregate(function="first" | "last" as end, operand=ex.Attribute() as column):
             return rp.Navigation(end, column)
+        case ex.Previous(operand=ex.Attribute() as column, offset=offset):
+            return rp.Navigation("prev", column, offset)
         case ex.Aggregate(function="delta", operand=ex.Attribute() as column):
             return ex.Arithmetic("-", rp.Navigation("last", column), rp.Navigation("first", column))
         case ex.Aggregate():
@@ -375,13 +364,10 @@ def _measure(name: str, tree: ex.Expression) -> ex.Expression:
 
 
 def rows_of_skipping(query: SequenceQuery) -> RowPatternQuery:
-    """Return a sequence under skip_till_next_match as a clause whose further variables take skipped rows.
-
-    From each first event at most one match begins, because the next event that can continue it is taken. A
-    row may be skipped only if it cannot continue the match. Hence a start has one match in SQL, too, and
-    AFTER MATCH SKIP TO NEXT ROW finds those of all starts.
-
-    """
+    """Return a sequence under skip_till_next_match as a clause whose further variables take skipped rows."""
+    # From each first event at most one match begins, because the next event that can continue it is taken. A
+    # row may be skipped only if it cannot continue the match. Hence a start has one match in SQL, too, and
+    # AFTER MATCH SKIP TO NEXT ROW finds those of all starts.
     events = single_events(TARGET, query)
     steps = steps_of(query)
     for step in steps[1:]:
@@ -414,8 +400,8 @@ def rows_of_skipping(query: SequenceQuery) -> RowPatternQuery:
                 skipped = _free(f"SKIPPED_{place}", name_of)
                 test = _named(condition, {**name_of, variables[place]: skipped})
                 define.append((skipped, rp.CaseWhen((test, ex.Literal(False)), ex.Literal(True))))
-                pattern.append(rp.Quantified(rp.RowVariable(skipped), 0, None))
-        pattern.append(rp.RowVariable(variable))
+                pattern.append(pt.Repeat(pt.Variable(skipped), 0, None))
+        pattern.append(pt.Variable(variable))
     measures = query.measures if query.measures is not None else default_measures(query)
     for name, tree in measures:
         check_portable(TARGET, f"measure {name!r}", tree)
@@ -423,7 +409,7 @@ def rows_of_skipping(query: SequenceQuery) -> RowPatternQuery:
             if isinstance(node, ex.Aggregate) or (isinstance(node, ex.Reference) and node.index is not None):
                 refuse(TARGET, f"measure {name!r}: {node}", "aggregates there would include skipped rows")
     return RowPatternQuery(
-        rp.Concatenation(tuple(pattern)) if len(pattern) > 1 else pattern[0],
+        pt.Sequence(tuple(pattern)) if len(pattern) > 1 else pattern[0],
         define=tuple(define) or ((name_of[variables[0]], ex.Literal(True)),),
         measures=tuple((name, _named(with_values(tree, params), name_of)) for name, tree in measures),
         partition_by=query.partition_by,

@@ -8,15 +8,17 @@ from typing import NoReturn
 
 from cepkit.engines.measures.regex_measures import measure_expressions
 from cepkit.engines.measures.sequence_measures import default_measures
+from cepkit.language import row_patterns as pt
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import FUNCTIONS
 from cepkit.language.expressions.trees import rebuilt, with_parts
-from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize import query as rp
+from cepkit.language.match_recognize.printing import print_row_pattern, print_sql
 from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH, WITH_TIMED_OUT, RowPatternQuery
-from cepkit.language.regex import patterns as pt
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences import patterns as sq
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.checks import ONCE
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.translation.chains import (
     AGGREGATES,
     RowChain,
@@ -84,32 +86,29 @@ def advance_of(target: str, query: RowPatternQuery, labels: Sequence[str]) -> in
     return places[0 if query.after_match == "to_first" else -1]
 
 
-def _labels(target: str, pattern: rp.RowPattern) -> list[str]:
+def _labels(target: str, pattern: pt.Pattern) -> list[str]:
+    what = f"PATTERN: {print_row_pattern(pattern)}"
     match pattern:
-        case rp.RowVariable(name=name):
+        case pt.Variable(name=name):
             return [name]
-        case rp.NoRow():
+        case pt.Empty():
             return []
-        case rp.Concatenation(parts=parts):
+        case pt.Sequence(parts=parts):
             return [label for part in parts for label in _labels(target, part)]
-        case rp.Exclusion(body=body):  # it shows all rows or one row, and here one
+        case pt.Exclusion(body=body):  # it shows all rows or one row, and here one
             return _labels(target, body)
-        case rp.Quantified(body=body, low=low, high=high) if low == high:
-            body_labels = _labels(target, body)
+        case pt.Repeat(low=low, high=high) if low == high:
+            body_labels = _labels(target, pattern.body)
             if len(body_labels) * low > MOST_STEPS:
-                refuse(target, f"PATTERN: {pattern}", f"it would need {len(body_labels) * low} single rows")
+                refuse(target, what, f"it would need {len(body_labels) * low} single rows")
             return body_labels * low
-        case rp.Anchor():
-            refuse(target, f"PATTERN: {pattern}", "it has no anchors")
-        case rp.Permutation():
-            refuse(target, f"PATTERN: {pattern}", "SQL prefers one order and reports only that one")
-        case rp.Alternation():
-            refuse(target, f"PATTERN: {pattern}", "SQL prefers the first option and reports only that one")
-    refuse(
-        target,
-        f"PATTERN: {pattern}",
-        "SQL prefers one number of rounds and reports only that match of a row",
-    )
+        case pt.Anchor():
+            refuse(target, what, "it has no anchors")
+        case pt.Permutation():
+            refuse(target, what, "SQL prefers one order and reports only that one")
+        case pt.Alternative():
+            refuse(target, what, "SQL prefers the first option and reports only that one")
+    refuse(target, what, "SQL prefers one number of rounds and reports only that match of a row")
 
 
 def row_value(target: str, clause: str, tree: ex.Expression, labels: Sequence[str]) -> ex.Expression:
@@ -130,8 +129,8 @@ def row_value(target: str, clause: str, tree: ex.Expression, labels: Sequence[st
         case rp.RowAggregate(function="count", arguments=(), variable=None, distinct=False):
             return ex.Literal(here + 1)
     _refuse_function(target, clause, tree)
-    if type(tree).__module__ == rp.__name__:
-        refuse(target, f"{clause}: {tree}", "it has no such value in conditions")
+    if type(tree).__module__ == rp.__name__ or isinstance(tree, ex.IsDistinct):
+        refuse(target, f"{clause}: {print_sql(tree)}", "it has no such value in conditions")
     return with_parts(tree, ex.Expression, lambda part: row_value(target, clause, part, labels))
 
 
@@ -190,8 +189,8 @@ def _measured(
         ):
             return ex.Aggregate(function, arguments[0] if arguments else None)
     _refuse_function(target, clause, tree)
-    if type(tree).__module__ == rp.__name__:
-        refuse(target, f"{clause}: {tree}", "it has no such value")
+    if type(tree).__module__ == rp.__name__ or isinstance(tree, ex.IsDistinct):
+        refuse(target, f"{clause}: {print_sql(tree)}", "it has no such value")
     return with_parts(tree, ex.Expression, lambda part: _measured(target, name, part, labels, names))
 
 
@@ -199,11 +198,9 @@ def _measured(
 
 
 def chain_of_regex(target: str, query: RegexQuery) -> RowChain:
-    """Return a regex as a chain.
-
-    A loop at the end of a regex ends with its first possible round, because a match is reported at its
-    earliest end. Other repetitions must have a fixed number of rounds.
-    """
+    """Return a regex as a chain."""
+    # A loop at the end of a regex ends with its first possible round, because a match is reported at its
+    # earliest end. Other repetitions must have a fixed number of rounds.
     options = _steps(target, query, without_open_end(query.pattern))
     if not options:
         refuse(target, f"pattern {query.pattern}", "a match needs at least one row")
@@ -380,11 +377,8 @@ def steps_of(query: SequenceQuery) -> tuple[str, ...]:
 def own_conditions(
     target: str, query: SequenceQuery, events: tuple[sq.EventPattern, ...]
 ) -> tuple[list[ex.Expression], ...]:
-    """Return for each event the conditions that are decided with it: those that name no later event.
-
-    The type of an event is a condition, too.
-
-    """
+    """Return for each event the conditions that are decided with it: those that name no later event."""
+    # The type of an event is a condition, too.
     place = {event.variable: i for i, event in enumerate(events)}
     conditions: tuple[list[ex.Expression], ...] = tuple([] for _ in events)
     for i, event in enumerate(events):
@@ -420,6 +414,8 @@ def chain_of_sequence(target: str, query: SequenceQuery) -> RowChain:
         refuse(target, f"WITHIN {query.within_events} EVENTS", f"a match has {n}, so nothing matches")
     place = {event.variable: i for i, event in enumerate(events)}
     kind, variable = query.after_match
+    if kind in ONCE:
+        refuse(target, f"after_match={kind!r}", "it has no rule that uses each row once")
     if kind == "past_last":
         advance = n
     elif variable is not None:

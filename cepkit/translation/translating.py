@@ -4,23 +4,42 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from cepkit.errors import CepError, UnsupportedQueryError, nearest
+from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.printing import print_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
 from cepkit.language.recognizing import is_match_recognize
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.query import SequenceQuery
-from cepkit.planning.queries import QueryKeywords, read_arguments, takes_query_keywords
-from cepkit.translation.chains import RowChain, refuse, with_values
+from cepkit.language.row_patterns import Alternative, AnyEvent, Repeat, Variable
+from cepkit.language.sequences.patterns import SequenceQuery
+from cepkit.planning.queries import (
+    QueryKeywords,
+    as_query,
+    read_arguments,
+    refuse_options,
+    takes_query_keywords,
+)
+from cepkit.translation.calls import (
+    print_regex,
+    print_regex_builder,
+    print_sase,
+    print_sequence_builder,
+    regex_of_chain,
+    regex_of_rows,
+    sequence_of_chain,
+)
+from cepkit.translation.chains import RowChain, refuse, refuse_functions, with_all_values
+from cepkit.translation.match_recognize import rows_of_chain, rows_of_regex, rows_of_skipping
+from cepkit.translation.portable import print_chain_for_siddhi, print_flink, print_siddhi
 from cepkit.translation.to_chains import (
     CONTIGUOUS,
     chain_of_regex,
     chain_of_rows,
     chain_of_sequence,
     steps_of,
+    without_open_end,
 )
 
 if TYPE_CHECKING:
@@ -114,19 +133,10 @@ choice of events, and there a start has one match
 
 def read_query(to: str, query: Any, keywords: Any) -> AnyQuery:
     """Return a query as a value, with the values of its parameters in its conditions."""
-    from cepkit.planning.queries import as_query
-
     arguments = read_arguments(translate, keywords)
     if isinstance(query, str) and is_match_recognize(query):
-        from cepkit.language.match_recognize.parsing import parse_match_recognize
-
-        named = [name for name, value in keywords.items() if value is not None and name != "params"]
-        if named:
-            raise CepError(f"{named}: MATCH_RECOGNIZE has clauses for its options, and takes params= only")
-        query = _clause_of(to, parse_match_recognize(query))
-        params = dict(arguments.params or {})
-        put = lambda entries: tuple((name, with_values(tree, params)) for name, tree in entries)  # noqa: E731
-        return replace(query, define=put(query.define), measures=put(query.measures))
+        refuse_options(arguments)
+        return with_all_values(_clause_of(to, parse_match_recognize(query)), dict(arguments.params or {}))
     if isinstance(query, RowPatternQuery | SelectedRows | WindowedRows):
         return _clause_of(to, query)
     if isinstance(query, str) and _SIDDHI.match(query):
@@ -156,55 +166,26 @@ def _clause_of(to: str, query: RowPatternQuery | SelectedRows | WindowedRows) ->
 def chain_of(to: str, query: AnyQuery) -> RowChain:
     """Return a query as a chain; raise if it is none."""
     if isinstance(query, RegexQuery):
-        params = dict(query.params)
-        put = lambda entries: tuple((name, with_values(tree, params)) for name, tree in entries)  # noqa: E731
-        for name, _ in query.functions:
-            refuse(to, f"define: {name}()", "a function of Python has no text")
-        measures = None if query.measures is None else put(query.measures)
-        return chain_of_regex(to, replace(query, define=put(query.define), measures=measures))
+        query.refuse_skips(f"to {to}")
+        refuse_functions(to, "define", query)
+        return chain_of_regex(to, with_all_values(query, dict(query.params)))
     if isinstance(query, SequenceQuery):
-        params = dict(query.params)
-        measures = query.measures
-        return chain_of_sequence(
-            to,
-            replace(
-                query,
-                where=tuple(with_values(tree, params) for tree in query.where),
-                measures=None if measures is None
-                else tuple((name, with_values(tree, params)) for name, tree in measures),
-            ),
-        )  # fmt: skip
+        return chain_of_sequence(to, with_all_values(query, dict(query.params)))
     return chain_of_rows(to, query)
 
 
 # --- targets
 
 
-def _to_sase(query: AnyQuery) -> str:
-    from cepkit.translation.calls import print_sase
-
-    return print_sase(sequence_of("sase", query))
-
-
 def sequence_of(to: str, query: AnyQuery) -> SequenceQuery:
     """Return a query as an event sequence."""
-    from cepkit.translation.calls import sequence_of_chain
-
     if isinstance(query, SequenceQuery):
         return query
     return sequence_of_chain(to, chain_of(to, query))
 
 
-def _to_regex(query: AnyQuery) -> str:
-    from cepkit.translation.calls import print_regex
-
-    return print_regex(regex_of("regex", query))
-
-
 def regex_of(to: str, query: AnyQuery) -> RegexQuery:
     """Return a query as a regex."""
-    from cepkit.translation.calls import regex_of_chain, regex_of_rows
-
     if isinstance(query, RegexQuery):
         return query
     if isinstance(query, RowPatternQuery) and has_loops(query):
@@ -214,37 +195,27 @@ def regex_of(to: str, query: AnyQuery) -> RegexQuery:
 
 def has_loops(query: RegexQuery | RowPatternQuery) -> bool:
     """Return whether matches of a pattern may differ in length, as far as its repetitions say."""
-    from cepkit.language.match_recognize.patterns import Alternation, Quantified
-    from cepkit.language.regex.patterns import Alternative, Repeat
-    from cepkit.translation.to_chains import without_open_end
 
     def has_some(node: Any) -> bool:
-        if isinstance(node, Quantified | Repeat) and node.low != node.high:
-            return True
-        if isinstance(node, Alternation):
-            return True
-        if isinstance(node, Alternative) and not all(_is_one_row(option) for option in node.options):
-            return True
-        return any(map(has_some, node.children()))
+        if isinstance(node, Alternative):  # SQL prefers one of the options
+            return not is_regex or not all(map(_is_one_row, node.options))
+        return isinstance(node, Repeat) and node.low != node.high
 
-    return has_some(without_open_end(query.pattern) if isinstance(query, RegexQuery) else query.pattern)
+    is_regex = isinstance(query, RegexQuery)
+    return any(map(has_some, (without_open_end(query.pattern) if is_regex else query.pattern).walk()))
 
 
 def _is_one_row(node: Any) -> bool:
-    from cepkit.language.regex.patterns import AnyEvent, Variable
-
     return isinstance(node, Variable | AnyEvent)
 
 
 def _to_match_recognize(query: AnyQuery) -> str:
-    from cepkit.translation.match_recognize import rows_of_chain, rows_of_regex, rows_of_skipping
-
     to = "match_recognize"
     if isinstance(query, RowPatternQuery):
         return print_match_recognize(query)
     if isinstance(query, RegexQuery) and has_loops(query):
-        for name, _ in query.functions:
-            refuse(to, f"define: {name}()", "a function of Python has no text")
+        query.refuse_skips(f"to {to}")
+        refuse_functions(to, "define", query)
         return print_match_recognize(rows_of_regex(query))
     if isinstance(query, SequenceQuery) and "next" in steps_of(query)[1:]:
         return print_match_recognize(rows_of_skipping(query))
@@ -252,8 +223,6 @@ def _to_match_recognize(query: AnyQuery) -> str:
 
 
 def _to_siddhi(query: AnyQuery) -> str:
-    from cepkit.translation.siddhi import print_chain_for_siddhi, print_siddhi
-
     if isinstance(query, SequenceQuery) and not set(steps_of(query)[1:]) <= set(CONTIGUOUS):
         return print_siddhi(query)
     if isinstance(query, SequenceQuery) and len(steps_of(query)) == 1:
@@ -261,15 +230,7 @@ def _to_siddhi(query: AnyQuery) -> str:
     return print_chain_for_siddhi(chain_of("siddhi", query))
 
 
-def _to_flink(query: AnyQuery) -> str:
-    from cepkit.translation.flink_cep_java import print_flink
-
-    return print_flink(sequence_of("flink_cep_java", query))
-
-
 def _to_python(query: AnyQuery) -> str:
-    from cepkit.translation.calls import print_regex_builder, print_sequence_builder
-
     if isinstance(query, RegexQuery):
         return print_regex_builder(query)
     if isinstance(query, SequenceQuery):
@@ -281,10 +242,10 @@ def _to_python(query: AnyQuery) -> str:
 
 
 _PRINTERS: dict[str, Callable[[AnyQuery], str]] = {
-    "sase": _to_sase,
-    "regex": _to_regex,
+    "sase": lambda query: print_sase(sequence_of("sase", query)),
+    "regex": lambda query: print_regex(regex_of("regex", query)),
     "match_recognize": _to_match_recognize,
     "siddhi": _to_siddhi,
-    "flink_cep_java": _to_flink,
+    "flink_cep_java": lambda query: print_flink(sequence_of("flink_cep_java", query)),
     "python": _to_python,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
@@ -11,10 +12,9 @@ import anywidget
 import numpy as np
 import traitlets
 
-from cepkit._shipped import shipped
+from cepkit.cache import shipped
 from cepkit.errors import nearest
-from cepkit.plots.stills.png import still_bundle
-from cepkit.plots.stills.tables import lines_svg
+from cepkit.plots.drawing import lines_svg, still_bundle
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 # In a notebook that is opened again, JupyterLab says after the still that it found no model. These rules hide
@@ -29,40 +29,24 @@ QUIET = (
 )
 # A transparent PNG of one pixel.
 _NO_PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNgYAAAAAMAASsJTYQAAAAASUVORK5CYII="
+# Dark pages of VS Code and of Colab; that of JupyterLab has a rule of its own.
+_DARK = ':is(.vscode-dark, .vscode-high-contrast, html[theme="dark"]) '
 _ROOT_CLASS = re.compile(r"\.cepkit-widget\b")  # in common.css
 
 
 def browser_half(stem: str, *modules: str) -> tuple[str, str]:
-    """Return the ES module and the stylesheet of a widget, as texts.
+    """Return the ES module and the stylesheet of a widget, as texts for ``_esm`` and ``_css``.
 
-    A widget's ES module imports nothing, so that a notebook needs no server for it. Its text begins with the
-    shared functions: first ``drawing.js``, then ``modules``. The stylesheet begins with the rules of
-    ``common.css``, which apply to this widget only.
-
-    Parameters
-    ----------
-    stem : str
-        Name of the widget's two files without their endings, such as ``"funnel_view"``. The root element of
-        the widget has the class ``cepkit-<stem>``.
-    *modules : str
-        Names of further files with JavaScript, such as ``"timeline_painting.js"``, or with styles.
-
-    Returns
-    -------
-    esm, css : str
-        Values for ``_esm`` and ``_css``.
-
-    Examples
-    --------
-    >>> esm, css = browser_half("funnel_view")
-    >>> esm.count("export default"), ".cepkit-widget" in css
-    (1, False)
+    ``stem`` is the name of its two files; its root element has the class ``cepkit-<stem>``. ``modules`` are
+    further files with JavaScript or styles. A widget's ES module imports nothing, so that a notebook needs no
+    server for it. Its text begins with the shared functions: first ``drawing.js``, then ``modules``. The
+    stylesheet begins with the rules of ``common.css``, which apply to this widget only.
     """
     scripts = [name for name in modules if name.endswith(".js")]
     styles = [name for name in modules if name.endswith(".css")]
     esm = "\n".join(_read(name) for name in ("drawing.js", *scripts, f"{stem}.js"))
     common = _ROOT_CLASS.sub(f".cepkit-{stem}", _read("common.css"))
-    return esm, "\n".join([common, *map(_read, (f"{stem}.css", *styles))])
+    return esm, "\n".join([common, *map(_read, (f"{stem}.css", *styles))]).replace(".vscode-dark ", _DARK)
 
 
 def _read(name: str) -> str:
@@ -91,15 +75,7 @@ class Numbers(traitlets.Bytes):
 
 
 class Floats(Numbers):
-    """A trait of float64 as little-endian bytes. It takes anything that numpy can turn into numbers.
-
-    Examples
-    --------
-    >>> class Drawn(traitlets.HasTraits):
-    ...     x = Floats()
-    >>> np.frombuffer(Drawn(x=[1, 2.5]).x)
-    array([1. , 2.5])
-    """
+    """A trait of float64 as little-endian bytes. It takes anything that numpy can turn into numbers."""
 
     info_text = "numbers, or the bytes of little-endian float64"
 
@@ -152,28 +128,26 @@ class View(anywidget.AnyWidget):
         show_with_still(self._repr_mimebundle_(), self._still, self.__repr__)
 
 
-def show_with_still(alive: Any, draw: Callable[[], str], describe: Callable[[], str]) -> None:
+def show_with_still(alive: Any, draw: Callable[[], str], describe: Callable[[], str]) -> Callable[[], None]:
     """Show a widget in a notebook as three outputs: rules for a page, its still, and the widget itself.
+
+    Return a function that draws the still again, in any thread.
 
     A saved notebook has no widget, and JupyterLab draws a widget's output in no other way. So the still is an
     output of its own. The live widget hides it by a rule of ``common.css``. In a saved notebook, the rules of
     ``QUIET`` hide what JupyterLab says in place of the widget.
 
     A still takes longer to draw than a widget. An empty picture keeps its place until the widget is shown. It
-    has the same text, because tools that compare notebooks may not follow an update.
-
-    Parameters
-    ----------
-    alive : dict, or tuple of it and metadata
-        The widget's bundle of MIME types.
-    draw : callable
-        Returns the still as SVG text.
-    describe : callable
-        Returns a text for terminals.
+    has the same text, because tools that compare notebooks may not follow an update. ``alive`` is the
+    widget's bundle of MIME types, perhaps with metadata, and ``describe`` returns a text for terminals.
     """
     from IPython.display import display
 
     bundle = alive[0] if isinstance(alive, tuple) else alive
+    if bundle and WIDGET in bundle and _chooses():
+        data, metadata = still_bundle(draw(), describe())
+        display({**data, WIDGET: bundle[WIDGET]}, metadata=metadata, raw=True)
+        return
     place: dict[str, Any] = {}
     if bundle and WIDGET in bundle:
         place = {"display_id": uuid4().hex}
@@ -181,8 +155,21 @@ def show_with_still(alive: Any, draw: Callable[[], str], describe: Callable[[], 
         display({"image/png": _NO_PICTURE, "text/plain": describe()}, raw=True, **place)
         display({WIDGET: bundle[WIDGET]}, raw=True)
         place["update"] = True
-    data, metadata = still_bundle(draw(), describe())
-    display(data, metadata=metadata, raw=True, **place)
+
+    def show_still() -> None:
+        data, metadata = still_bundle(draw(), describe())
+        display(data, metadata=metadata, raw=True, **place)
+
+    show_still()
+    return show_still if place else lambda: None
+
+
+def _chooses() -> bool:
+    """Whether the page shows one form of an output: VS Code and Colab do, and follow no rules for several."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    return "google.colab" in sys.modules or "__vsc_ipynb_file__" in getattr(shell, "user_ns", ())
 
 
 def counted(n: int, noun: str) -> str:

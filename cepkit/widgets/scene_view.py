@@ -1,18 +1,27 @@
-"""The Python half of views that draw a scene: it makes the scene, zooms, and says what is selected."""
+"""Views that draw a scene, among them matches with the events that they share; and a page of matches."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
 import traitlets
 
+from cepkit.errors import CepError, column_not_found, whole_number
+from cepkit.language.expressions.durations import count_text
+from cepkit.plots.drawing import lines_svg, table_svg
+from cepkit.plots.lineage import MOST_CHAINS, Lit, chains_of_page, lineage_page, lineage_scene, lit_by
 from cepkit.plots.scene import PlotScene, scene_figure, scene_svg, sent
-from cepkit.widgets.base import View, browser_half
+from cepkit.widgets.base import View, browser_half, counted
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
+
+# The Python half of views that draw a scene: it makes the scene, zooms, and says what is selected.
 
 
 class SceneView(View):
@@ -103,3 +112,223 @@ class SceneView(View):
 
     def _still(self) -> str:
         return self.svg()
+
+
+# Matches as a table page by page, and with their events and chains: the Python half.
+
+# A page of matches as a table. The number of matches may exceed 64 bits.
+
+
+class MatchTable(View):
+    """A page of matches."""
+
+    _esm, _css = browser_half("match_table", "match_heads.js", "match_heads.css")
+
+    # Python -> browser
+    # ``name`` and ``align``: ``"left"`` or ``"right"``. A column with a ``kind`` can be filtered:
+    # ``"number"``, ``"time"``, ``"duration"`` or ``"text"``. Times begin with ten letters of a date; ``zone``
+    # names their time zone. The browser does not repeat equal dates.
+    columns = traitlets.List(traitlets.Dict()).tag(sync=True)
+    rows = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)  # cells of the page
+    # The same values with all digits, for copies. It may be empty.
+    full = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
+    # Number of the match in each row. They are sent as text, since a browser counts only up to 2^53.
+    numbers = traitlets.List(traitlets.CUnicode()).tag(sync=True)
+    # the shown page, from 1; also sent as text
+    page = traitlets.Int(1).tag(
+        sync=True, to_json=lambda page, _: str(page), from_json=lambda text, _: int(text)
+    )
+    # n_pages, total: numbers of pages and of matches. ``total`` may be a bound such as ``"≥ 10,000"``. If
+    # ``n_pages`` is a plain number, the browser does not go beyond it.
+    n_pages = traitlets.CUnicode("1").tag(sync=True)
+    total = traitlets.CUnicode("0").tag(sync=True)
+    # ``"canonical"``, ``"reverse"``, ``"<column> up"`` or ``"<column> down"``
+    order = traitlets.Unicode("canonical").tag(sync=True)
+    # Columns to sort by. Empty if there are too many matches, as ``limit_note`` then says.
+    sortable = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    limit_note = traitlets.Unicode().tag(sync=True)  # A remark about the shown matches
+    # whether another page is being computed; the old one stays visible
+    busy = traitlets.Bool().tag(sync=True)
+    filters = traitlets.Dict().tag(sync=True)  # the filters of the columns, as the user typed them
+    mistakes = traitlets.Dict().tag(sync=True)  # what is wrong with the filter of a column
+    # How many matches pass the filters, in words. Empty without filters.
+    filtered = traitlets.Unicode().tag(sync=True)
+    # The query of the shown matches in words, while the editor has another one. Empty otherwise.
+    outdated = traitlets.Unicode().tag(sync=True)
+    can_filter = traitlets.Bool().tag(sync=True)  # whether filters can be typed now
+    # The histogram of a column: ``kind``, ``says`` (the column in words), ``bars`` and ``between``. A bar has
+    # ``label``, ``low``, ``high``, the number ``n`` of its matches, and how many of them pass the filters
+    # (``kept``). A filter of several bars is the first ``low``, ``between``, and the last ``high``. For
+    # texts, ``between`` is a comma and each bar has the value ``low``.
+    heads = traitlets.Dict().tag(sync=True)
+    heads_busy = traitlets.Bool().tag(sync=True)  # whether other histograms are being computed
+    # browser -> Python
+    # Written by the browser: digits. An assignment to ``page`` also changes it, so that the next request for
+    # any page is a change.
+    wanted_page = traitlets.Unicode("1").tag(sync=True)
+    # Written by the browser. An assignment to ``order`` also changes it.
+    wanted_order = traitlets.Unicode("canonical").tag(sync=True)
+    # Written by the browser: all filters. An assignment to ``filters`` also changes it.
+    wanted_filters = traitlets.Dict().tag(sync=True)
+    # written by both sides: names of the columns that are not shown
+    hidden = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    # written by both sides: number of the selected match
+    selected = traitlets.CUnicode(None, allow_none=True).tag(sync=True)
+
+    @traitlets.observe("page", "order", "filters")
+    def _follow(self, change: Any) -> None:
+        name, new = change["name"], change["new"]
+        setattr(self, f"wanted_{name}", dict(new) if name == "filters" else str(new))
+
+    def _summary(self) -> str:
+        rows, columns = counted(len(self.rows), "row"), counted(len(self.columns), "column")
+        return f"{rows} x {columns}, page {self.page} of {self.n_pages}, {_n_matches(self.total)}"
+
+    def _still(self) -> str:
+        if not self.rows:
+            without = "Running …" if self.busy else "Not run yet."
+            return lines_svg(["No match." if self.total else without])
+        places = [k for k, column in enumerate(self.columns) if column["name"] not in self.hidden]
+        shown = [self.columns[k] for k in places]
+        right = [k for k, column in enumerate(shown) if column.get("align") == "right"]
+        n = self.filtered or _n_matches(_grouped(self.total))
+        caption = f"{n}, page {_grouped(self.page)} of {_grouped(self.n_pages)}"
+        rows = [[row[k] for k in places] for row in self.rows]
+        return table_svg([column["name"] for column in shown], rows, caption=caption, right=right)
+
+
+def _n_matches(number: str) -> str:
+    return f"{number} match" if number == "1" else f"{number} matches"
+
+
+def _grouped(number: str) -> str:
+    return f"{int(number):,}" if str(number).isdecimal() else str(number)
+
+
+# Matches with their events, the events that they share, and the chains of LinkedCEP: the Python half.
+
+PAGE = 24  # matches on a page
+
+
+class LineageView(SceneView):
+    """Matches in rows and their events in columns, with the events that matches share.
+
+    The bars at the top show how many of the shown matches have an event. Click an event to highlight all
+    matches that have it. Click a match to highlight its events. With the chains of LinkedCEP, click a chain
+    to highlight the chains that it continues and, for a chain of the last component, its matches. Marks
+    differ in shape and colour by variable. Keys: up and down go through the matches, left and right through
+    the events, page up and page down turn pages, Escape clears the selection.
+
+    Parameters
+    ----------
+    rows : pandas.DataFrame or callable
+        One row per matched event, as ``matches.lineage()`` returns them: ``match``, ``variable``,
+        ``position``, ``index`` and, optionally, ``time`` (a text). Or a function that returns the rows of
+        the matches from one number up to, but without, another.
+    n_matches : int, optional
+        Number of matches; needed with a function.
+    chains : pandas.DataFrame, optional
+        Result of ``matches.run.chains_frame()``.
+    size : int
+        Number of matches on a page.
+    title : str
+        Heading of the view.
+    part : str
+        Source of the matches as a text, if these are not all matches.
+    variables : sequence of str
+        Variables in the order of the pattern, which chooses their colours.
+
+    Notes
+    -----
+    ``selected`` is None or a dict with one entry: ``match`` (its number, a text), ``event`` (its position in
+    the stream) or ``chain`` (its number).
+    """
+
+    wanted = traitlets.Unicode("0")  # number of the first match
+    first = traitlets.Unicode("0")  # number of the first match shown
+
+    def __init__(
+        self, rows: pd.DataFrame | Callable[[int, int], pd.DataFrame], *, n_matches: int | None = None,
+        chains: pd.DataFrame | None = None, size: int = PAGE, title: str = "", part: str = "",
+        variables: Sequence[str] = (),
+    ):  # fmt: skip
+        if isinstance(rows, pd.DataFrame):
+            lineage_page(rows.head(0))  # raises if a column is missing
+            numbers = pd.unique(rows["match"])
+            place = pd.Series(np.arange(len(numbers)), index=numbers).loc[rows["match"]].to_numpy()
+            frame, n_matches = rows, len(numbers)
+            rows = lambda low, high: frame[(place >= low) & (place < high)]  # noqa: E731
+        elif n_matches is None or not callable(rows):
+            raise CepError(
+                "LineageView: rows must be the frame of matches.lineage(), or a function with n_matches"
+            )
+        for name in ("chain", "component", "variable", "position", "before", "shared"):
+            if chains is not None and name not in chains.columns:
+                raise column_not_found("LineageView: chains", name, chains.columns)
+        self._rows, self._n, self._chains, self.part = rows, n_matches, chains, part
+        self._variables, self._size = variables, whole_number("LineageView: size", size, 1)
+        self._read(0)
+        super().__init__(title, can_turn=self._turns())
+        self.observe(lambda change: self._turn(change["new"]), "wanted")
+        self.observe(lambda change: self._turn_by(change["new"].get("by", 0)), "turned")
+
+    @property
+    def note(self) -> str:
+        """Which matches are shown, and how many events they share."""
+        page, first = self._page, int(self.first)
+        last = first + len(page.numbers)
+        if not page.numbers:
+            return "no match" + (f", in {self.part}" if self.part else "")
+        note = f"matches {first:,} to {last - 1:,} of {count_text(self._n)}"
+        note += f", {page.n_shared:,} of {len(page.positions):,} events shared"
+        if page.n_left_out:
+            note += f", {page.n_left_out:,} matched events left out, since there are too many columns"
+        if self._n_chains > MOST_CHAINS:
+            note += f", the first {MOST_CHAINS} of {self._n_chains:,} chains"
+        return note + (f", in {self.part}" if self.part else "")
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the rows of the shown matches, in the form of ``matches.lineage()``."""
+        return self._shown_rows
+
+    def _summary(self) -> str:
+        of_chains = "" if self._chains is None else f", {self._chains['chain'].nunique()} chains"
+        return f"{count_text(self._n)} matches{of_chains}" + (f" in {self.part}" if self.part else "")
+
+    # --- parts
+
+    def _turns(self) -> list[bool]:
+        return [int(self.first) > 0, int(self.first) + self._size < self._n]
+
+    def _turn_by(self, n_pages: int) -> None:
+        self.wanted = str(max(0, int(self.first) + n_pages * self._size))
+
+    def _turn(self, wanted: str) -> None:
+        first = int(wanted) if wanted.isdigit() else 0
+        with self.hold_sync():
+            self.first = str(max(0, min(first, self._n - 1)))
+            self._read(int(self.first))
+            self.can_turn = self._turns()
+            self.selected = None
+            self._redraw()
+
+    def _read(self, first: int) -> None:
+        rows = self._rows(first, min(first + self._size, self._n))
+        self._page, self._shown_rows = lineage_page(rows, self._chains), rows.reset_index(drop=True)
+        self._drawn_chains, self._lanes, self._n_chains = chains_of_page(self._page, self._chains)
+
+    def _lit(self, chosen: dict | None) -> Lit | None:
+        return None if chosen is None else lit_by(self._page, self._drawn_chains, chosen)
+
+    def _draw(self, window: Sequence[float], chosen: dict | None, *, is_fine: bool) -> PlotScene:
+        return lineage_scene(
+            self._page, title=self.title, note=self.note, chains=self._drawn_chains, lane_names=self._lanes,
+            variables=self._variables, n_rows=min(self._size, self._n), lit=self._lit(chosen),
+        )  # fmt: skip
+
+    def _frames(self, chosen: dict) -> list[list]:
+        columns = sorted(self._lit(chosen).columns)
+        return [
+            [p, e - 0.5, e + 0.5, panel.y.low, panel.y.high, "column"]
+            for p, panel in enumerate(self._shown.panels) for e in columns
+        ]  # fmt: skip

@@ -10,18 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cepkit.compile.shared import decimals
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.measures.reducing import in_words, one_chunk, reduce_items, summarised
+from cepkit.engines.measures.reducing import as_numbers as as_plain_numbers
+from cepkit.engines.measures.reducing import float_of_decimals, in_words, one_chunk, reduce_items, summarised
 from cepkit.engines.measures.regex_measures import Evaluator, Rows, repeat_scalar
 from cepkit.errors import CepError
+from cepkit.events import NULL_INTEGER
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.summaries import SUMMARIES
-from cepkit.windows.ranges import RANGES, Emitted
+from cepkit.language.expressions.vocabulary import SUMMARIES
+from cepkit.windows.ranges import KERNELS, Emitted
 from cepkit.windows.values import Operator, aggregate_name, aggregate_operand
 
 # ScaledNumbers as mantissas and places, so that sums of any rows are exact; sums of parts add up.
 
-SUMS = "cepkit.kernels.window.sums"
 _MANTISSA_BITS, _BASE_BITS, _COUNT_BITS = 53, 30, 32
 
 
@@ -54,7 +56,7 @@ def numbers_of(values: np.ndarray, present: np.ndarray, scale: DigitScale | None
         scale = scale_of(values, present)
     mantissa, place = np.empty(len(values), np.int64), np.empty(len(values), np.int64)
     arrays = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(present, bool)
-    load_kernels(SUMS).split_floats(*arrays, scale.lowest, mantissa, place)
+    load_kernels(KERNELS).split_floats(*arrays, scale.lowest, mantissa, place)
     return ScaledNumbers(mantissa, place, scale)
 
 
@@ -64,7 +66,7 @@ def scale_of(values: np.ndarray, present: np.ndarray) -> DigitScale:
         return numbers_of(values, present).scale
     limits = np.empty(2, np.int64)
     arrays = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(present, bool)
-    load_kernels(SUMS).exponent_limits(*arrays, limits)
+    load_kernels(KERNELS).exponent_limits(*arrays, limits)
     return scale_between(int(limits[0]) - _MANTISSA_BITS, max(int(limits[1]), int(limits[0]) + 1))
 
 
@@ -84,7 +86,7 @@ def sums(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray) -> np.ndar
     """Return the sum of every range of rows as float64, exact and rounded once."""
     out, digits = np.empty(len(start)), np.zeros(2 * numbers.scale.n_digits, np.int64)
     with np.errstate(over="ignore"):  # only a kernel that runs as Python warns of an overflow
-        load_kernels(SUMS).exact_sums(
+        load_kernels(KERNELS).exact_sums(
             numbers.mantissa, numbers.place, start, stop, numbers.scale.lowest, digits, out
         )
     return out
@@ -94,7 +96,7 @@ def deviations(numbers: ScaledNumbers, count: np.ndarray, start: np.ndarray, sto
     """Return the standard deviation of every range of rows, of ``count`` present values each; 0 for none."""
     out, digits = np.empty(len(start)), np.zeros(6 * numbers.scale.n_digits + 2, np.int64)
     with np.errstate(over="ignore"):  # only a kernel that runs as Python warns of an overflow
-        load_kernels(SUMS).exact_spreads(
+        load_kernels(KERNELS).exact_spreads(
             numbers.mantissa, numbers.place, count, start, stop, numbers.scale.lowest, digits, out
         )
     return deviations_of(out, count)
@@ -110,7 +112,7 @@ def partial_sums(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray) ->
     """Return the digits of the sum of every range, int64, (n_ranges, n_digits); digits of parts add up."""
     out = np.empty((len(start), numbers.scale.n_digits), np.int64)
     with np.errstate(over="ignore"):  # only a kernel that runs as Python warns of an overflow
-        load_kernels(SUMS).partial_sums(
+        load_kernels(KERNELS).partial_sums(
             numbers.mantissa, numbers.place, start, stop, np.zeros(out.shape[1], np.int64), out
         )
     return out
@@ -120,7 +122,7 @@ def partial_squares(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray)
     """Return the digits of the sum of squares of every range, int64, (n_ranges, 2 * n_digits)."""
     out = np.empty((len(start), 2 * numbers.scale.n_digits), np.int64)
     with np.errstate(over="ignore"):  # only a kernel that runs as Python warns of an overflow
-        load_kernels(SUMS).partial_squares(
+        load_kernels(KERNELS).partial_squares(
             numbers.mantissa, numbers.place, start, stop, np.zeros(out.shape[1], np.int64), out
         )
     return out
@@ -129,7 +131,7 @@ def partial_squares(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray)
 def round_sums(digits: np.ndarray, scale: DigitScale) -> np.ndarray:
     """Return sums as float64 from digits, which may be the sum of the digits of several parts."""
     out, scratch = np.empty(len(digits)), np.empty(digits.shape[1], np.int64)
-    load_kernels(SUMS).round_sums(np.ascontiguousarray(digits), scale.lowest, scratch, out)
+    load_kernels(KERNELS).round_sums(np.ascontiguousarray(digits), scale.lowest, scratch, out)
     return out
 
 
@@ -138,7 +140,7 @@ def round_deviations(
 ) -> np.ndarray:
     """Return standard deviations from the digits of sums and of sums of squares, and the counts."""
     out, scratch = np.empty(len(digits)), np.empty(3 * digits.shape[1] + 2, np.int64)
-    load_kernels(SUMS).round_spreads(
+    load_kernels(KERNELS).round_spreads(
         np.ascontiguousarray(digits), np.ascontiguousarray(squares), count, scale.lowest, scratch, out
     )
     return deviations_of(out, count)
@@ -155,11 +157,9 @@ class RowEvaluator(Evaluator):
         self.rows = rows
 
     def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
-        """Return a value per row."""
         return self._row_value(e, self.rows)
 
     def values(self, role: str, expression: ex.Expression) -> pa.Array:
-        """Return the values of an expression for all rows."""
         self.role = role
         return one_chunk(repeat_scalar(self.value(expression), len(self.rows)))
 
@@ -184,7 +184,6 @@ class WindowEvaluator(RowEvaluator):
         self._families = [slice(0, n), slice(n, len(emitted.start))]
 
     def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
-        """Return a value per emitted row."""
         name = aggregate_name(e)
         if name is not None:
             return self._window_aggregate(name, e)
@@ -209,12 +208,17 @@ class WindowEvaluator(RowEvaluator):
 
     def _reduce(self, name: str, e: ex.Expression, operand: ex.Expression, values: pa.Array) -> pa.Array:
         """Return an aggregate that needs a kernel."""
+        operand_values, by = values, self._second(e)
         if name != "distinct":
+            none_of_by = by[:0] if isinstance(by, pa.Array) else by
             try:
-                reduce_items(name, values[:0], np.zeros(1, np.int64), None)
+                reduce_items(name, values[:0], np.zeros(1, np.int64), None, none_of_by)
+                name, values = as_plain_numbers(name, values)
             except TypeError as error:
                 raise self.wrong(e, str(error)) from None
         present = present_values(values)
+        if name == "count":
+            return pa.array(self._count(present))
         count = self._count(present)
         none = count == 0
         if name == "distinct":
@@ -222,12 +226,20 @@ class WindowEvaluator(RowEvaluator):
                 return pa.array(self._distinct(values))
             except pa.ArrowNotImplementedError:
                 raise self.wrong(e, f"distinct() is not defined for {in_words(values.type)}") from None
+        if name in ("min", "max", "min_by", "max_by"):
+            if by is not None:
+                values, present, operand = by, present_values(by), e.by
+            ranks, is_max = _ranks(values, self._order(operand)), name[:3] == "max"
+            if by is not None:  # the first of equal rows
+                place = np.arange(len(ranks))
+                dense_rank = np.unique(ranks, return_inverse=True)[1]
+                ranks = dense_rank * len(ranks) + (-place if is_max else place)
+            rows = self._extreme_places(ranks, present, is_max)
+            return operand_values.take(pa.array(rows, mask=self._count(present) == 0))
         if name in SUMMARIES and name not in ("std", "var"):
-            return summarised(name, values, self.emitted.start.tolist(), self.emitted.stop.tolist())
-        if name in ("min", "max"):
-            ranks = _ranks(values, self._order(operand))
-            rows = self._extreme_places(ranks, present, name == "max")
-            return values.take(pa.array(rows, mask=none))
+            return summarised(name, values, self.emitted.start.tolist(), self.emitted.stop.tolist(), by)
+        if decimals.is_decimal(values.type):
+            return self._reduce_decimals(name, e, operand, values)
         numbers = as_numbers(values)
         try:
             if name in ("std", "var"):
@@ -236,12 +248,28 @@ class WindowEvaluator(RowEvaluator):
             total = self._sums(numbers, present, name)
         except CepError as error:
             raise self.wrong(e, str(error)) from None
-        unknown = none | np.isnan(total) if total.dtype.kind == "f" else none
-        if name == "avg":
-            with np.errstate(invalid="ignore", divide="ignore"):
-                return pa.array(total.astype(np.float64) / count, mask=unknown)
-        arrow_total = pa.array(total, mask=unknown)
-        return arrow_total.cast(values.type) if pa.types.is_duration(values.type) else arrow_total
+        return total_or_mean(name, total, count, values.type)
+
+    def _reduce_decimals(
+        self, name: str, e: ex.Aggregate, operand: ex.Expression, values: pa.Array
+    ) -> pa.Array:
+        """Return a sum of decimals, or a float: the mean, the deviation or the variance of decimals."""
+        if name != "sum":
+            mean = lambda whole: self._reduce(name, e, operand, whole)  # noqa: E731
+            return float_of_decimals(name, values, mean)
+        numbers = decimals.whole_numbers(values, values.type.scale)
+        if numbers is None:
+            raise self.wrong(e, "the decimals exceed 64 bits; cast the column to float64 first")
+        whole = self._reduce(name, e, operand, pa.array(numbers, mask=numbers == NULL_INTEGER))
+        missing = whole.is_null().to_numpy(zero_copy_only=False)
+        return decimals.decimals_of(whole.fill_null(0).to_numpy(), missing, values.type.scale)
+
+    def _second(self, e: ex.Aggregate) -> pa.Array | pa.Scalar | None:
+        """Return the second argument: a constant, or the values of rows."""
+        if e.by is None:
+            return None
+        by = self._row_value(e.by, self.row_of_place)
+        return by if isinstance(e.by, ex.Literal) else one_chunk(repeat_scalar(by, len(self.row_of_place)))
 
     def _by_family(self, compute: Callable[..., np.ndarray], dtype: type) -> np.ndarray:
         """Return what ``compute`` returns for the ranges of rows that arrive and for those that leave."""
@@ -263,7 +291,7 @@ class WindowEvaluator(RowEvaluator):
         return before[self.emitted.stop] - before[self.emitted.start]
 
     def _distinct(self, values: pa.Array) -> np.ndarray:
-        coded, kernels = values.dictionary_encode(), load_kernels(RANGES)
+        coded, kernels = values.dictionary_encode(), load_kernels(KERNELS)
         codes = pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
 
         def compute(start: np.ndarray, stop: np.ndarray) -> np.ndarray:
@@ -279,12 +307,7 @@ class WindowEvaluator(RowEvaluator):
             return self._integer_sums(values, present, name)
         numbers = numbers_of(values, present)
         total = self._by_family(lambda *of: sums(numbers, *of), np.float64)
-        for sign in (1, -1):
-            is_infinite = present & (values == sign * np.inf)
-            if is_infinite.any():
-                with np.errstate(invalid="ignore"):
-                    total = np.where(self._count(is_infinite) > 0, total + sign * np.inf, total)
-        return total
+        return with_infinities(total, values, present, self._count)
 
     def _integer_sums(self, values: np.ndarray, present: np.ndarray, name: str) -> np.ndarray:
         values = np.ascontiguousarray(np.where(present, values, 0))
@@ -300,7 +323,7 @@ class WindowEvaluator(RowEvaluator):
 
         def compute(start: np.ndarray, stop: np.ndarray) -> np.ndarray:
             out = np.empty(len(start), np.int64)
-            load_kernels(SUMS).integer_sums(values, start, stop, out)
+            load_kernels(KERNELS).integer_sums(values, start, stop, out)
             return out
 
         return self._by_family(compute, np.int64)
@@ -319,6 +342,31 @@ class WindowEvaluator(RowEvaluator):
         return std_values
 
 
+def total_or_mean(name: str, total: np.ndarray, count: np.ndarray, of: pa.DataType) -> pa.Array:
+    """Return sums, or means for ``avg``, of ``count`` values of a type each; null for none and for NaN."""
+    unknown = (count == 0) | np.isnan(total) if total.dtype.kind == "f" else count == 0
+    if name == "avg":
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return pa.array(total.astype(np.float64) / count, mask=unknown)
+    arrow_total = pa.array(total, mask=unknown)
+    return arrow_total.cast(of) if pa.types.is_duration(of) else arrow_total
+
+
+def with_infinities(
+    total: np.ndarray,
+    values: np.ndarray,
+    present: np.ndarray,
+    count: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """Return sums of finite values, and infinity or NaN where ``count`` counts infinite values."""
+    for sign in (1, -1):
+        is_infinite = present & (values == sign * np.inf)
+        if is_infinite.any():
+            with np.errstate(invalid="ignore"):
+                total = np.where(count(is_infinite) > 0, total + sign * np.inf, total)
+    return total
+
+
 def present_values(values: pa.Array) -> np.ndarray:
     """Return which values are not null, bool, (n,)."""
     return values.is_valid().to_numpy(zero_copy_only=False)
@@ -334,6 +382,13 @@ def as_numbers(values: pa.Array) -> np.ndarray:
 def _ranks(values: pa.Array, order: tuple[str, ...] | None) -> np.ndarray:
     """Return numbers with the order of the values; a null has any of them."""
     arrow_type = values.type
+    if decimals.is_decimal(arrow_type):
+        numbers = decimals.whole_numbers(values, max(0, arrow_type.scale))
+        if numbers is None:  # of more than 64 bits
+            every = values.to_pylist()
+            rank_of_value = {value: rank for rank, value in enumerate(sorted(set(every) - {None}))}
+            numbers = np.array([rank_of_value.get(value, 0) for value in every], np.int64)
+        return numbers
     if pa.types.is_floating(arrow_type):
         return np.ascontiguousarray(as_numbers(values))
     if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type):
@@ -360,5 +415,5 @@ def extreme_places(
 ) -> np.ndarray:
     """Return the place of the least or largest present value of every range, int64; -1 for none."""
     out, queue = np.empty(len(start), np.int64), np.empty(len(values), np.int64)
-    load_kernels(RANGES).extreme_rows(values, present.astype(np.int64), start, stop, int(is_max), queue, out)
+    load_kernels(KERNELS).extreme_rows(values, present.astype(np.int64), start, stop, int(is_max), queue, out)
     return out

@@ -14,13 +14,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cepkit.compile.shared import decimals
+from cepkit.engines.measures.reducing import as_numbers as as_plain_numbers
 from cepkit.engines.measures.reducing import one_chunk, reduce_items
 from cepkit.engines.measures.regex_measures import Picked, plain_values, repeat_scalar
 from cepkit.errors import CepError, OrderError
 from cepkit.events import DURATION, FLOAT, INTEGER, NUMBERS, TIME, ColumnType, Frame, Source
 from cepkit.frames.arrow import check_free
-from cepkit.frames.empty import Wishes, type_like, with_types
 from cepkit.frames.pandas import series_of_arrow
+from cepkit.frames.sources import Wishes, type_like, with_types
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks, unit_missing
 from cepkit.planning.clocks import CLOCKS, order_advice
@@ -240,7 +242,6 @@ class PairEvaluator(RowEvaluator):
         self.moments, self.alive = moments, alive
 
     def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
-        """Return a value per pair."""
         name = aggregate_name(e)
         if name is not None:
             return self._running(name, e)
@@ -285,6 +286,10 @@ class PairEvaluator(RowEvaluator):
         inner = PairEvaluator(self.query, pairs)  # type: ignore[arg-type]
         inner.role = self.role
         values = one_chunk(repeat_scalar(inner._row_value(operand, inner.rows), n))
+        try:
+            name, values = as_plain_numbers(name, values)
+        except TypeError as error:
+            raise self.wrong(e, str(error)) from None
         present = present_values(values)
         count = _totals(sign * np.concatenate((present, present))[order], stop)
         if name == "count":
@@ -293,13 +298,16 @@ class PairEvaluator(RowEvaluator):
             reduce_items(name, values[:0], np.zeros(1, np.int64), None)
         except TypeError as error:
             raise self.wrong(e, str(error)) from None
+        if (scale := getattr(values.type, "scale", None)) is not None:
+            numbers = decimals.whole_numbers(values, scale)
+            if numbers is None:
+                raise self.wrong(e, "the decimals exceed 64 bits; cast the column to float64 first")
+            total = _running_sums(numbers, present, order, sign, stop)
+            if name == "sum":
+                return decimals.decimals_of(total, count == 0, scale)
+            return exact.total_or_mean(name, total / 10.0**scale, count, values.type)
         total = _running_sums(as_numbers(values), present, order, sign, stop)
-        none = (count == 0) | np.isnan(total) if total.dtype.kind == "f" else count == 0
-        if name == "avg":
-            with np.errstate(invalid="ignore", divide="ignore"):
-                return pa.array(total.astype(np.float64) / count, mask=none)
-        arrow_total = pa.array(total, mask=none)
-        return arrow_total.cast(values.type) if pa.types.is_duration(values.type) else arrow_total
+        return exact.total_or_mean(name, total, count, values.type)
 
 
 def _totals(steps: np.ndarray, stop: np.ndarray) -> np.ndarray:
@@ -318,13 +326,7 @@ def _running_sums(
     numbers = exact.numbers_of(twice, counts)
     numbers = numbers._replace(mantissa=numbers.mantissa * sign)
     total = exact.sums(numbers, np.zeros(len(stop), np.int64), stop)
-    for infinity_sign in (1, -1):
-        is_infinite = counts & (twice == infinity_sign * np.inf)
-        if is_infinite.any():
-            n_infinite = _totals(is_infinite * sign, stop)
-            with np.errstate(invalid="ignore"):
-                total = np.where(n_infinite > 0, total + infinity_sign * np.inf, total)
-    return total
+    return exact.with_infinities(total, twice, counts, lambda part: _totals(part * sign, stop))
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.shared.places import WINDOWS
+from cepkit.engines.shared.places import PLACES
 from cepkit.limits import check_memory
 
 # The rows that a window holds when a row arrives and when it leaves, as ranges; arrays in, arrays out.
 
-RANGES = "cepkit.kernels.window.ranges"
+KERNELS = "cepkit.kernels.windows"
 
 
 class Size(NamedTuple):
@@ -27,7 +27,6 @@ class Limits(NamedTuple):
     """For every row in stream order: the first row that its window holds, and the row before which it leaves.
 
     Both are int64, (n_rows,), and nondecreasing. A row that no arrival removes leaves before row ``n_rows``.
-
     """
 
     first: np.ndarray
@@ -35,12 +34,10 @@ class Limits(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """What a window emits, in order, and the ranges of places that its aggregates range over.
+    """What a window emits, in order, and the ranges of places that its aggregates range over."""
 
-    Places are rows sorted by group, in stream order within a group. Items are all emitted rows: first those
-    that arrive, then those that leave, both by place.
-
-    """
+    # Places are rows sorted by group, in stream order within a group. Items are all emitted rows: first those
+    # that arrive, then those that leave, both by place.
 
     row_of_place: np.ndarray  # int64, (n_rows,)
     row_of_item: np.ndarray  # int64, (n_items,): position in stream order
@@ -54,11 +51,10 @@ class Emitted(NamedTuple):
 def limits_of(
     size: Size, time: np.ndarray | None, n_rows: int, first_number: int = 0, *, with_leaving: bool = True
 ) -> Limits:
-    """Return the limits of every row."""
     rows = np.arange(n_rows, dtype=np.int64)
     if size.is_time and not size.tumbling:
         assert time is not None
-        kernels = load_kernels(WINDOWS)
+        kernels = load_kernels(PLACES)
         first, gone = np.empty(n_rows, np.int64), np.empty(n_rows if with_leaving else 0, np.int64)
         time = np.ascontiguousarray(time)
         kernels.window_starts(time, np.zeros(n_rows, np.int64), size.width, 0, first)
@@ -98,7 +94,7 @@ def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, wit
     if one_group:
         start = limits.first
     else:
-        load_kernels(RANGES).group_limits(limits.first, row_of_place, first_place, start)
+        load_kernels(KERNELS).group_limits(limits.first, row_of_place, first_place, start)
     if not with_leaving:
         order = None
         if not one_group:
@@ -106,7 +102,7 @@ def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, wit
             order[row_of_place] = places
         return Emitted(row_of_place, row_of_place, n, start, places + 1, order, None)
     stop = np.empty(n, np.int64)
-    load_kernels(RANGES).group_limits(limits.gone, row_of_place, first_place, stop)
+    load_kernels(KERNELS).group_limits(limits.gone, row_of_place, first_place, stop)
     # The last rows of a window of rows stay. Time passes after the last row, so a window of time empties.
     leaves = limits.gone[row_of_place] < n
     leaving = places if size.is_time else places[leaves]
@@ -132,7 +128,6 @@ def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, wit
 
 # The pairs that the arrivals of a join create; arrays in, arrays out.
 
-PARTNERS = "cepkit.kernels.window.partners"
 _PER_PAIR = 64  # bytes: eight numbers while they are made, and their rows later
 
 
@@ -183,7 +178,7 @@ def _leaves(size: Size | None, time: np.ndarray, position: np.ndarray, first_num
             batch = batches_of(size, time, n_events)
             return np.searchsorted(batch, batch[position], side="right").astype(np.int64)
         gone = np.empty(n_events, np.int64)
-        load_kernels(WINDOWS).window_ends(time, np.full(n_events, n_events, np.int64), size.width, 0, gone)
+        load_kernels(PLACES).window_ends(time, np.full(n_events, n_events, np.int64), size.width, 0, gone)
         return gone[position]
     number = np.arange(n, dtype=np.int64)
     if size.tumbling:
@@ -204,7 +199,7 @@ def pairs_of(
         other = 1 - which
         arrival = meeting.position[which][rows[which]]
         out_start, out_stop = np.empty(len(arrival), np.int64), np.empty(len(arrival), np.int64)
-        load_kernels(PARTNERS).partner_ranges(
+        load_kernels(KERNELS).partner_ranges(
             arrival, first[which], meeting.position[other][rows[other]], meeting.gone[other][rows[other]],
             first[other], out_start, out_stop,
         )  # fmt: skip

@@ -1,8 +1,8 @@
-"""Windows over the rows of one source: which rows they emit, in which order, with which columns."""
+"""Operators and queries in a row, as chains; windows over the rows of one source, and what they emit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -12,18 +12,161 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.errors import CepError
-from cepkit.events import DURATION, FLOAT, INTEGER, TIME, Frame, Source
+from cepkit.events import Frame, Source
 from cepkit.frames.arrow import check_free
 from cepkit.frames.building import partition_codes, stream_order
-from cepkit.frames.empty import Wishes, with_types
 from cepkit.frames.pandas import series_of_arrow
+from cepkit.frames.sources import Wishes, with_types
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import duration_ticks, unit_missing
-from cepkit.planning.clocks import CLOCKS, order_advice
+from cepkit.planning.clocks import clock_values, duration_on_clock
 from cepkit.planning.plans import check_columns
+from cepkit.planning.queries import Arguments, as_query
 from cepkit.windows.aggregating import RowEvaluator, WindowEvaluator
 from cepkit.windows.ranges import Emitted, Size, emitted, limits_of
-from cepkit.windows.values import ALL, EMITTED, STATUS, Operator, Window
+from cepkit.windows.values import ALL, EMITTED, SIDES, STATUS, Join, Operator, Window
+
+# `Chain`: operators and queries. Each step reads the result of the step before.
+
+_OWN_SETTINGS = (
+    "cep.Window and cep.Join contain their own settings; give order_by, where and measures there, not to "
+    "the call"
+)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Operators in the order of the events: windows, queries, and a join only as the first."""
+
+    steps: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if not self.steps:
+            raise CepError("a chain needs one operator at least, as in [cep.Window(…), 'PATTERN SEQ(…)']")
+        for number, step in enumerate(self.steps[1:], start=2):
+            if isinstance(step, Join):
+                raise CepError(
+                    f"step {number} of the chain is a join, which reads two streams; only the first step can "
+                    "be one"
+                )
+
+    @property
+    def order_by(self) -> tuple[str, ...]:
+        """The order columns of the first step."""
+        return self.steps[0].order_by
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """No column: each step has its own keys."""
+        return ()
+
+    def trees(self) -> Iterator[tuple[str, Any]]:
+        """Yield (role, tree) of every expression of every step."""
+        for step in self.steps:
+            yield from step.trees()
+
+    def __str__(self) -> str:
+        return " → ".join(said(step) for step in self.steps)
+
+
+def said(step: Any) -> str:
+    """Return an operator or a query in one line."""
+    return repr(step) if isinstance(step, Operator) else str(getattr(step, "pattern", step))
+
+
+def as_value(query: Any, given: Arguments) -> Any:
+    """Return a query, an operator, or a list of them as a value; the keywords belong to the queries."""
+    if isinstance(query, list | tuple):
+        is_query = [not isinstance(step, Operator) for step in query]
+        if not any(is_query) and given != Arguments():
+            raise CepError(_OWN_SETTINGS)
+        return Chain(
+            tuple(
+                as_value(step, given if takes_keywords else Arguments())
+                for step, takes_keywords in zip(query, is_query, strict=True)
+            )
+        )
+    if isinstance(query, Operator):
+        if given != Arguments():
+            raise CepError(_OWN_SETTINGS)
+        return query
+    return as_query(query, given)
+
+
+# How windows, joins and chains are read, in words.
+
+Lines = tuple[tuple[str, str], ...]
+IN_MEMORY = "in memory, over the rows in order; engine=cep.ScatterGather(nodes=4) divides them among nodes"
+
+
+@dataclass(frozen=True, repr=False)
+class OperatorExplanation:
+    """How a window, a join or a chain is read and how it runs; prints as text."""
+
+    lines: Lines  # labels and texts
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label:12} {text}" for label, text in self.lines)
+
+    __repr__ = __str__
+
+
+def lines_of(query: Any, *, is_stream: bool = False) -> Lines:
+    """Return labels and texts that say how a window, a join or a chain is read."""
+    # ``is_stream`` says that time is a watermark.
+    if isinstance(query, Chain):
+        steps = [(f"step {i}", said(step)) for i, step in enumerate(query.steps, start=1)]
+        return (*steps, ("result", "the results of the last step; each step reads those of the step before"))
+    if isinstance(query, Join):
+        return _lines_of_join(query)
+    return _lines_of_window(query, is_stream=is_stream)
+
+
+def _lines_of_window(window: Window, *, is_stream: bool) -> Lines:
+    rows = "a row for each row that arrives"
+    if window.emit == ALL:
+        rows += ", and one for each row that leaves"
+        rows += ", when the watermark passes its time" if window.time is not None and is_stream else ""
+    return ("window", repr(window)), ("holds", _held(window, window.order_by)), ("result", rows)
+
+
+def _held(window: Window, order_by: tuple[str, ...]) -> str:
+    """Return which rows a window holds."""
+    of_group = " of its group" if window.group_by else ""
+    where = "" if window.where is None else f" for which {window.where} is true"
+    if window.time is None:
+        n, of_all = window.length, ", of all groups together" if window.group_by else ""
+        what = f"batches of {n:,} rows" if window.tumbling else f"the last {n:,} rows"
+        return f"{what}{where}{of_all}" + (f"; an aggregate ranges over those{of_group}" if of_group else "")
+    clock = order_by[0] if order_by else "the clock"
+    if window.tumbling:
+        return f"the rows{of_group}{where} in batches of {window.time}, which begin at multiples of it"
+    return f"the rows{of_group}{where} with {clock} > now - {window.time}"
+
+
+def _lines_of_join(join: Join) -> Lines:
+    lines = [("join", repr(join))]
+    for which, side in enumerate(SIDES):
+        window = getattr(join, side)
+        held = "no row waits; a row only meets rows that wait on the other side"
+        if window is not None:
+            held = _held(window, join.order_by[which : which + 1] or window.order_by)
+        lines.append((side, held))
+    pairs = (
+        " and ".join(f"left.{left_key} = right.{right_key}" for left_key, right_key in join.on) or "all pairs"
+    )
+    if join.where is not None:
+        pairs += f", where {join.where}"
+    lines.append(("pairs", pairs))
+    arrivals = {"both": "either side", "left": "the left side", "right": "the right side"}[join.trigger]
+    alone = {"inner": "", "left": "of the left side ", "right": "of the right side ", "outer": ""}[join.how]
+    rows = f"a row for each pair that a row of {arrivals} makes on arrival"
+    if join.how != "inner":
+        rows += f"; also a row for each arrival {alone}without a partner"
+    lines.append(("result", rows))
+    return tuple(lines)
+
+
+# Windows over the rows of one source: which rows they emit, in which order, with which columns.
 
 CURRENT, EXPIRED = "current", "expired"
 
@@ -85,17 +228,7 @@ def size_of(window: Window, source: Source) -> Size:
             f"{what}={window.time!r} needs a clock: name a column of times or numbers, as in order_by='ts'; "
             "a window of rows, as length=10, needs none"
         )
-    name = window.order_by[0]
-    clock_type = source.schema[name]
-    if clock_type.kind not in CLOCKS:
-        raise CepError(
-            f"{what}={window.time!r} needs a clock, a column of times or numbers; column {name!r} is of type "
-            f"{clock_type}{order_advice(source, name)}"
-        )
-    if clock_type.kind in (INTEGER, FLOAT) and isinstance(window.time, str | timedelta):
-        raise unit_missing(what, window.time, name)
-    unit = clock_type.unit if clock_type.kind in (TIME, DURATION) else None
-    width = duration_ticks(window.time, unit)
+    width = duration_on_clock(what, window.time, source, window.order_by[0])
     if width < 1:
         raise CepError(f"{what}={window.time!r}: a window of 0 holds no row; give a positive duration")
     return Size(True, width, window.tumbling)
@@ -113,12 +246,6 @@ def kept_rows(query: Any, source: Source, order_by: tuple[str, ...]) -> np.ndarr
     if query is None or query.where is None:
         return rows
     return rows[RowEvaluator(query, source, rows).truths("where", query.where)]
-
-
-def clock_values(source: Source, name: str, rows: np.ndarray) -> np.ndarray:
-    """Return the ticks of a clock at these rows, int64 or float64."""
-    values = source.column(name).values[rows]
-    return np.ascontiguousarray(values, np.float64 if values.dtype.kind == "f" else np.int64)
 
 
 def run_window(
@@ -207,7 +334,6 @@ def leaving_ticks(ticks: np.ndarray, size: Size) -> np.ndarray:
 
 
 def _as_times(ticks: np.ndarray, source: Source, clock: str) -> pa.Array:
-    """Return ticks in the type of the clock."""
     clock_type = source.arrow(clock, np.empty(0, np.int64)).type
     values = pa.array(ticks)
     if not pa.types.is_temporal(clock_type):

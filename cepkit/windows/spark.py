@@ -14,18 +14,21 @@ from cepkit.errors import OrderError, UnsupportedQueryError, warn
 from cepkit.events import Events, Source
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import partition_codes, stream_order
-from cepkit.frames.spark.slices import Slices, send_slices, spread_slices, ticks
-from cepkit.frames.spark.tasks import (
+from cepkit.frames.spark import (
     EmptySource,
     Order,
     PartTask,
     Results,
+    Slices,
     check_convertible,
     check_total_order,
     key_columns,
     numbered_columns,
     rows_by_key,
     run_tasks,
+    send_slices,
+    spread_slices,
+    ticks,
 )
 from cepkit.results.spark.binding import check_functions, n_tasks
 from cepkit.windows.joining import JoinRows, PlannedJoin, frame_of_join, plan_join, run_join
@@ -51,11 +54,10 @@ def window_spark(
     boundaries: Boundaries = None,
     run: Callable[[Window, Source], WindowRows] = run_window,
 ) -> DataFrame:
-    """Return the rows that a window emits on a Spark frame, lazily.
-
-    A window of time runs by group, or without groups in slices of time. Each slice gets the rows of one
-    window before it. A window of rows counts the rows of all groups together, so one task reads all of them.
-    """
+    """Return the rows that a window emits on a Spark frame, lazily."""
+    # A window of time runs by group, or without groups in slices of time. Each slice gets the rows of one
+    # window before it. A window of rows counts the rows of all groups together, so one task reads all of
+    # them.
     _check_frame(frame)
     if not window.order_by:
         raise OrderError(
@@ -137,7 +139,6 @@ class WindowTask(PartTask):
     def search(
         self, prepared: Any, table: pa.Table, low: Any, high: Any
     ) -> Iterator[tuple[ArrowSource, Results]]:
-        """Run the window on a slice."""
         source = ArrowSource(table)
         check_order(source, Order(keys_of_window(self.window), self.window.order_by))
         window_rows = self.of_window(self.window, source)
@@ -179,13 +180,10 @@ def join_spark(
     boundaries: Boundaries = None,
     run: Callable[[PlannedJoin, tuple[Source, Source]], JoinRows] = run_join,
 ) -> DataFrame:
-    """Return the pairs of a join on Spark frames, lazily.
-
-    Windows of time without measures run by key. Other windows of time run in slices of time. Each slice gets
-    the rows of one window before it. A window of rows needs one task that reads all rows. Each task calls
-    ``run``, which takes what `run_join` takes.
-
-    """
+    """Return the pairs of a join on Spark frames, lazily."""
+    # Windows of time without measures run by key. Other windows of time run in slices of time. Each slice
+    # gets the rows of one window before it. A window of rows needs one task that reads all rows. Each task
+    # calls ``run``, which takes what `run_join` takes.
     from pyspark.sql import functions as F
 
     _check_frame(frame)
@@ -292,7 +290,6 @@ class JoinTask(PartTask):
     def search(
         self, prepared: Any, table: pa.Table, low: Any, high: Any
     ) -> Iterator[tuple[ArrowSource, Results]]:
-        """Run the join on a slice."""
         side = table.column("side").to_numpy()
         sources = tuple(
             ArrowSource(self._side(table.filter(pa.array(side == which)), which)) for which in (0, 1)

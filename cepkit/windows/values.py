@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from cepkit.errors import CepError, PredicateError, nearest, underline, whole_number
+from cepkit.errors import CepError, PredicateError, nearest, whole_number
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import positive_duration
 from cepkit.language.expressions.parsing import check_built, parse_expression
 from cepkit.language.expressions.printing import print_expression
-from cepkit.language.expressions.summaries import SUMMARIES
+from cepkit.language.expressions.vocabulary import OF_TRUTHS, SUMMARIES
 from cepkit.language.query_parts import Duration, Query, as_columns, as_mapping, refuse_parameters
 from cepkit.limits import ENTRIES, LENGTH, refuse_beyond
 
@@ -23,7 +22,6 @@ STATUS, EMITTED = "status", "emitted"  # columns that emit="all" adds
 SIDES = ("left", "right")
 HOW = ("inner", "left", "right", "outer")
 TRIGGERS = ("both", *SIDES)
-_OTHER_AGGREGATE = re.compile(r"(?i)\b(percentile|quantile|mode)\s*\(")
 _REFUSED = ("collect",)
 
 
@@ -34,6 +32,9 @@ class _Operator(Query):
 
     measures = None
     partition_by = ()
+    where: Any
+    params: Any
+    functions: Any
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -44,11 +45,12 @@ class _Operator(Query):
         if isinstance(given, ex.Expression):
             check_built(given, ex.Expression.children, role)
         text = given if isinstance(given, str) else print_expression(given)
-        if (other := _OTHER_AGGREGATE.search(text)) and not fn.is_registered(other[1]):
-            at, length = other.start(1), len(other[1])
-            raise PredicateError(f"{role}: {_no_aggregate(other[1])}\n{underline(text, at, length)}")
         sources[role] = text
         return parse_expression(text, role=role, references=references)
+
+    def _condition(self, sources: dict[str, str], *, references: bool) -> ex.Expression | None:
+        where = self.where
+        return None if where is None else self._parse("where", where, sources, references=references)
 
     def _parse_all(
         self, argument: str, noun: str, given: Any, sources: dict[str, str], *, references: bool
@@ -74,31 +76,44 @@ class _Operator(Query):
             trees[name] = self._parse(role, text, sources, references=references)
         return tuple(trees.items())
 
+    def _fault(self, role: str, node: ex.Expression, message: str) -> PredicateError:
+        return PredicateError(f"{role}: {message}\n{self.underlined(role, node)}")
+
     def _refuse_unknown(self) -> None:
         """Raise for aggregates that no window has, and for rows that a window does not keep in order."""
         for role, tree in self.trees():
-            inside = {id(node) for part in aggregates_of(tree) for node in _below(part)}
-            for node in tree.walk(literals=False):
+            nodes = [*tree.walk(literals=False)]
+            below = (child for node in nodes if isinstance(node, ex.Aggregate) for child in node.children())
+            inside = {id(part) for child in below for part in child.walk(literals=False)}
+            for node in nodes:
                 if isinstance(node, ex.Previous):
-                    raise PredicateError(
-                        f"{role}: prev() belongs to patterns; a window has first(x) and last(x)\n"
-                        f"{self.underlined(role, node)}"
-                    )
+                    message = "prev() belongs to patterns; a window has first(x) and last(x)"
+                    raise self._fault(role, node, message)
                 name = aggregate_name(node)
                 if name is None:
                     continue
                 if role == "where":
-                    raise PredicateError(
-                        f"{role}: {node} ranges over a window, and where decides before a row enters it; use "
-                        f"the result of the window instead\n{self.underlined(role, node)}"
-                    )
+                    raise self._fault(
+                        role, node,
+                        f"{node} ranges over a window, and where decides before a row enters it; use the "
+                        "result of the window instead",
+                    )  # fmt: skip
                 if name in _REFUSED:
-                    raise PredicateError(f"{role}: {_no_aggregate(name)}\n{self.underlined(role, node)}")
+                    raise self._fault(role, node, _no_aggregate(name))
                 if id(node) in inside:
-                    raise PredicateError(
-                        f"{role}: {node} is inside another aggregate; compute it first, in a window before "
-                        f"this one\n{self.underlined(role, node)}"
-                    )
+                    raise self._fault(
+                        role, node,
+                        f"{node} is inside another aggregate; compute it first, in a window before this one",
+                    )  # fmt: skip
+
+    def _complete(self, sources: dict[str, str], **values: Any) -> None:
+        """Set the values that were read, and what both operators have."""
+        if isinstance(self.params, tuple):  # those of a value that is made again
+            self._set("params", dict(self.params))
+        params = tuple(as_mapping("params", self.params).items())
+        for name, value in (values | {"params": params, "sources": tuple(sources.items())}).items():
+            self._set(name, value)
+        self._set("functions", self.functions or self.functions_called())
 
     def functions_called(self) -> tuple[tuple[str, fn.RegisteredFunction], ...]:
         """Return the user functions that the expressions call and that are registered now."""
@@ -167,16 +182,13 @@ class Window(_Operator):
         self._read_size()
         sources: dict[str, str] = {}
         aggregates = self.aggregates if self.aggregates is not None else ()
-        self._set(
-            "aggregates", self._parse_all("aggregates", "aggregate", aggregates, sources, references=False)
+        self._complete(
+            sources,
+            aggregates=self._parse_all("aggregates", "aggregate", aggregates, sources, references=False),
+            where=self._condition(sources, references=False),
+            group_by=as_columns("group_by", self.group_by),
+            order_by=as_columns("order_by", self.order_by),
         )
-        if self.where is not None:
-            self._set("where", self._parse("where", self.where, sources, references=False))
-        self._set("group_by", as_columns("group_by", self.group_by))
-        self._set("order_by", as_columns("order_by", self.order_by))
-        self._set("params", _params(self.params))
-        self._set("sources", tuple(sources.items()))
-        self._set("functions", self.functions or self.functions_called())
         if not isinstance(self.emit, str) or self.emit not in (ARRIVAL, ALL):
             raise CepError(
                 f"emit={self.emit!r}: write 'arrival' (a row for each row that arrives) or 'all' (also for "
@@ -296,14 +308,13 @@ class Join(_Operator):
             raise CepError("a join needs a window on one side at least, as in left=cep.Window(length=20)")
         sources: dict[str, str] = {}
         measures = self.measures if self.measures is not None else ()
-        self._set("measures", self._parse_all("measures", "measure", measures, sources, references=True))
-        if self.where is not None:
-            self._set("where", self._parse("where", self.where, sources, references=True))
-        self._set("on", _pairs_of_columns(self.on))
-        self._set("order_by", _clocks(self.order_by))
-        self._set("params", _params(self.params))
-        self._set("sources", tuple(sources.items()))
-        self._set("functions", self.functions or self.functions_called())
+        self._complete(
+            sources,
+            measures=self._parse_all("measures", "measure", measures, sources, references=True),
+            where=self._condition(sources, references=True),
+            on=_pairs_of_columns(self.on),
+            order_by=_clocks(self.order_by),
+        )
         for name, choices in (("how", HOW), ("trigger", TRIGGERS)):
             value = getattr(self, name)
             if not isinstance(value, str) or value not in choices:
@@ -318,22 +329,18 @@ class Join(_Operator):
         for role, tree in self.trees():
             for node in tree.walk(literals=False):
                 if isinstance(node, ex.Reference) and node.variable not in SIDES:
-                    raise PredicateError(
-                        f"{role}: {node.variable!r} is no side of the join; write left.{node.name} or "
-                        f"right.{node.name}\n{self.underlined(role, node)}"
-                    )
+                    message = f"{node.variable!r} is no side of the join"
+                    raise self._fault(role, node, f"{message}; write left.{node.name} or right.{node.name}")
                 if isinstance(node, ex.Reference) and (node.index is not None or node.name is None):
-                    raise PredicateError(
-                        f"{role}: a side of a join has one row; write {node.variable}.column\n"
-                        f"{self.underlined(role, node)}"
-                    )
+                    message = f"a side of a join has one row; write {node.variable}.column"
+                    raise self._fault(role, node, message)
                 name = aggregate_name(node)
-                if name is not None and name not in ("sum", "count", "avg"):
-                    raise PredicateError(
-                        f"{role}: pairs leave in any order, so their running aggregates are "
-                        f"sum, count and avg, not {name}; a window after the join has all\n"
-                        f"{self.underlined(role, node)}"
-                    )
+                if name is not None and name not in ("sum", "count", "avg", *OF_TRUTHS):
+                    raise self._fault(
+                        role, node,
+                        "pairs leave in any order, so their running aggregates are sum, count, avg, "
+                        f"{' and '.join(OF_TRUTHS)}, not {name}; a window after the join has all",
+                    )  # fmt: skip
 
     def trees(self) -> Iterator[tuple[str, ex.Expression]]:
         """Yield (role, tree) of every expression."""
@@ -368,7 +375,6 @@ Operator = Window | Join
 
 
 def aggregate_name(node: ex.Expression) -> str | None:
-    """Return the name of the aggregate that a node of an expression is, or None."""
     return node.function if isinstance(node, ex.Aggregate) else None
 
 
@@ -377,30 +383,15 @@ def aggregate_operand(node: ex.Expression) -> ex.Expression | None:
     return getattr(node, "operand", None)
 
 
-def aggregates_of(tree: ex.Expression) -> list[ex.Expression]:
-    """Return the aggregates in an expression."""
-    return [node for node in tree.walk(literals=False) if aggregate_name(node) is not None]
-
-
 def _no_aggregate(name: str) -> str:
     others = ", ".join(["sum", "count", "avg", "min", "max", *SUMMARIES, "first", "last"])
     return f"a window has no {name}(); it has {others} and delta"
-
-
-def _below(node: ex.Expression) -> list[ex.Expression]:
-    return [part for child in node.children() for part in child.walk(literals=False)]
 
 
 def _positive(name: str, size: Any) -> Any:
     if name == "length" or (name == "tumbling" and not isinstance(size, str | timedelta)):
         return whole_number(name, size, 1, LENGTH)
     return positive_duration(name, size, "; a window of 0 holds no row")
-
-
-def _params(params: Any) -> tuple[tuple[str, Any], ...]:
-    if isinstance(params, tuple):  # those of a value that is made again
-        params = dict(params)
-    return tuple(as_mapping("params", params).items())
 
 
 def _pairs_of_columns(given: Any) -> tuple[tuple[str, str], ...]:
@@ -438,9 +429,7 @@ def _said(value: Any, names: tuple[str, ...]) -> list[str]:
     for name in names:
         columns = getattr(value, name)
         if columns:
-            arguments.append(f"{name}={columns[0] if len(columns) == 1 else list(columns)!r}")
-            if len(columns) == 1:
-                arguments[-1] = f"{name}={columns[0]!r}"
+            arguments.append(f"{name}={columns[0] if len(columns) == 1 else [*columns]!r}")
     return arguments
 
 

@@ -15,6 +15,8 @@ from cepkit.errors import CepError
 LEAST_SEEDS = 10
 LEAST_SHARE = 0.9
 YES, ON_GENERATED, IN_PART, NO, UNTRIED = "yes", "on generated data", "in part", "no", "too few seeds"
+IN_REGIME, CANNOT, UNSAID = "in the paper's regime", "cannot hold", "the paper does not say enough"
+MARKS = {YES: "✓", IN_REGIME: "~", CANNOT: "✗", UNSAID: "?"}
 _SEED = re.compile(r"seed \d+")
 
 
@@ -30,6 +32,11 @@ class Claim:
     test: Callable[[pd.DataFrame], tuple[float, bool] | None]
     printed: str = ""  # the value that the paper prints; empty if it prints none
     reason: str = ""  # why the statement holds or does not hold here. The reason must have been measured.
+    # The same outside the paper's regime. A claim that holds inside only is `IN_REGIME`.
+    outside: Callable[[pd.DataFrame], tuple[float, bool] | None] | None = None
+    unsaid: str = ""  # what the paper does not say, if its words do not say what to measure
+    # The test or proof that shows the cause, for a statement that does not hold.
+    ablation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +55,12 @@ class Finding:
     claim: Claim
     on_seeds: tuple[Try, ...]
     on_recorded: tuple[Try, ...]
+    outside: tuple[Try, ...] = ()  # on seeds, outside the paper's regime
 
     @property
     def share(self) -> float:
         """Share of the seeds for which the claim holds; NaN without seeds."""
-        return sum(one.holds for one in self.on_seeds) / len(self.on_seeds) if self.on_seeds else float("nan")
+        return _share(self.on_seeds)
 
     @property
     def verdict(self) -> str:
@@ -60,11 +68,21 @@ class Finding:
         # ``"yes"`` needs at least ten seeds, nine of ten where the claim holds, and no recorded data that
         # contradict it. Recorded data alone turn it into ``"on generated data"``. ``"no"`` means that at most
         # one seed of ten agrees. Everything between is ``"in part"``.
+        if self.claim.unsaid:
+            return UNSAID
         if len(self.on_seeds) < LEAST_SEEDS:
             return UNTRIED
+        if self.claim.ablation and self.share < LEAST_SHARE:
+            return CANNOT
+        if self.outside and self.share >= LEAST_SHARE:
+            return YES if _share(self.outside) >= LEAST_SHARE else IN_REGIME
         if self.share >= LEAST_SHARE:
             return YES if all(one.holds for one in self.on_recorded) else ON_GENERATED
         return NO if self.share <= 1 - LEAST_SHARE + 1e-9 else IN_PART
+
+
+def _share(tries: Sequence[Try]) -> float:
+    return sum(one.holds for one in tries) / len(tries) if tries else float("nan")
 
 
 def examine(claims: Iterable[Claim], results: pd.DataFrame) -> list[Finding]:
@@ -74,15 +92,42 @@ def examine(claims: Iterable[Claim], results: pd.DataFrame) -> list[Finding]:
     groups = [(str(name), own) for name, own in results.groupby("data", sort=False)]
     findings = []
     for claim in claims:
-        tries = [
-            Try(name, float(of[0]), bool(of[1]))
-            for name, own in groups
-            if (of := claim.test(own)) is not None
-        ]
+        tries = _tries(claim.test, groups)
         seeds = tuple(one for one in tries if _SEED.fullmatch(one.data))
         recorded = tuple(one for one in tries if not _SEED.fullmatch(one.data))
-        findings.append(Finding(claim, seeds, recorded))
+        outside = () if claim.outside is None else _tries(claim.outside, groups)
+        findings.append(
+            Finding(claim, seeds, recorded, tuple(one for one in outside if _SEED.fullmatch(one.data)))
+        )
     return findings
+
+
+def _tries(test: Callable, groups: Sequence[tuple[str, pd.DataFrame]]) -> list[Try]:
+    tries = ((name, test(own)) for name, own in groups)
+    return [Try(name, float(of[0]), bool(of[1])) for name, of in tries if of is not None]
+
+
+def marks_table(findings: Sequence[Finding]) -> pd.DataFrame:
+    """Return findings as a short table for the first screen: a mark, the claim, and both numbers."""
+    rows = []
+    for finding in findings:
+        claim, values = finding.claim, [one.value for one in finding.on_seeds]
+        rows.append(
+            {
+                "": MARKS[finding.verdict],
+                "claim": claim.statement,
+                "place": claim.place,
+                "measure": claim.measure,
+                "paper": claim.printed,
+                "here": f"{median(values):.2g}" if values else "",
+                "seeds": f"{sum(one.holds for one in finding.on_seeds)} of {len(values)}" if values else "",
+                "outside": f"{sum(one.holds for one in finding.outside)} of {len(finding.outside)}"
+                if finding.outside
+                else "",
+                "why": claim.unsaid or claim.reason,
+            }
+        )
+    return pd.DataFrame(rows).set_index("")
 
 
 def findings_table(findings: Sequence[Finding]) -> pd.DataFrame:
@@ -123,6 +168,9 @@ def count_verdicts(findings: Sequence[Finding]) -> str:
 
 
 _COUNTED = (
+    (IN_REGIME, "in the paper's regime only"),
+    (CANNOT, "cannot hold"),
+    (UNSAID, "the paper does not define"),
     (ON_GENERATED, "on generated data only"),
     (IN_PART, "in part"),
     (NO, "not"),

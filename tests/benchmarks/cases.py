@@ -197,7 +197,7 @@ WORKLOADS = {
         "funnel of three steps within a day", clicks,
         lambda frame: {
             "frame": lambda: list(
-                map(int, cep.funnel(frame, STEPS, within="1 day", event_type="kind", **BY_USER)["reached"])
+                cep.funnel(frame, STEPS, within="1 day", event_type="kind", **BY_USER).to_frame()["reached"]
             )
         },
         _peers("funnel"),

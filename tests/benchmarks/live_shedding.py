@@ -140,7 +140,7 @@ def main() -> None:
         f"capacity {per_second:,.0f} events per second; {len(offered):,} events in {seconds:g} s", flush=True
     )
     results = {}
-    for name, own in (("darling", cep.Darling(split="darling_scaled")), ("random_input", "random_input")):
+    for name, own in (("darling", None), ("random_input", "random_input")):
         results[name] = run(frame, own, offered, seconds)
         print(name, {key: round(value, 4) for key, value in results[name].items()}, flush=True)
     first = results["darling"]["first"]

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from cases import KEYED_WITHIN, LEAST_SIZE, NEXT_WITHIN, STEPS, WITHIN, Works
 
-TWINS = ("finance0", "finance1", "finance2")
+TWINS = ("finance0", "finance1")
 Found = tuple[np.ndarray, np.ndarray]  # rows of the first and the last event of each match
 
 

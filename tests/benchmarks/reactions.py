@@ -7,7 +7,6 @@ of the machine beside the figures: the kernel, the server and the browser share 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -298,14 +297,9 @@ def opened(
     rows: int, symbols: int, kinds: list[str], folder: Path
 ) -> Iterator[tuple[lab.Browser, Callable[[str], dict]]]:
     """Open a notebook with the frame; yield the browser, and a function that opens a board."""
-    (folder / "notebooks").mkdir(parents=True)
-    cell = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
+    folder.mkdir(exist_ok=True)
     sources = [FRAME.format(rows=rows, symbols=symbols), *(CELLS[kind] for kind in kinds)]
-    cells = [cell | {"id": f"c{i}", "source": source} for i, source in enumerate(sources)]
-    metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    notebook = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
-    (folder / "notebooks" / "e.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-    with lab.browser("jupyterlab") as browser, lab.server(folder / "notebooks", folder / "own") as server:
+    with lab.browser("jupyterlab") as browser, lab.server_of(folder, {"e.ipynb": sources}) as server:
         page = browser.page
         page.set_viewport_size({"width": 1400, "height": 1300})
         browser.open(server, "e.ipynb")

@@ -1,100 +1,40 @@
-"""Queries on sequences as the counting engine and the C twin get them.
-
-Both get the same: columns, windows as places, and which places fulfil the conditions on single events.
-"""
+"""How fast many matches are counted and drawn, in a warm process; ``run.py sequences``."""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from functools import partial
 
-import numpy as np
-import pandas as pd
+from cases import RISING, TYPED, typed
+from rows import Measured, Options, Row, beside, in_turns
 
-from cepkit.compile.counting.state_graph import StateGraph
-from cepkit.compile.sequences.program import compile_sequence
-from cepkit.engines.counting.engine import graph_of
-from cepkit.engines.shared.kernels import accepted
-from cepkit.engines.shared.places import Places
-from cepkit.frames.building import build_events
-from cepkit.frames.pandas import PandasSource
-from cepkit.language.expressions import trees as ex
-from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop, SequenceOf
-from cepkit.language.sequences.query import SequenceQuery
+import cepkit as cep
 
-A, B, C = (EventPattern(name, name.upper()) for name in "abc")
+ENDS = "a.x < b[1].x AND b[i-1].x < b[i].x AND b[LEN].x < c.x"
+LOOPS = {"B rising": "b[i-1].x < b[i].x", "all rising": ENDS}
 
 
-def less(left: str, right: str, index: tuple[str | None, str | None] = (None, None)) -> ex.Expression:
-    """Return ``left.x < right.x``."""
-    return ex.Comparison("<", ex.Reference(left, "x", index[0]), ex.Reference(right, "x", index[1]))
+def counted(repeats: int, n: int = 30_000, within: int = 1200) -> Iterator[Row]:
+    """A loop of rising events: exact numbers beyond 2^61."""
+    frame = typed(n, 1.0)
+    for name, where in LOOPS.items():
+        text = f"PATTERN SEQ(A a, B+ b[], C c) WHERE {where} WITHIN {within}"
+        [(cost, total)] = in_turns(repeats, lambda t=text: cep.match(frame, t, **TYPED).count())
+        yield beside(f"SEQ(A,B+,C) {name}, {n:,} events, {total:.2g} matches counted", cost, "<= 1 s")
 
 
-RISING = less("b", "b", ("i-1", "i"))
+def drawn(repeats: int, n: int = 10**5, windows: tuple[int, ...] = (3000, 30_000)) -> Iterator[Row]:
+    """Uniform samples of very many matches, which are counted before."""
+    frame = typed(n, 1.0)
+    for within in windows:
+        found = cep.match(frame, RISING.format(within), **TYPED)
+        total = found.count()
+        [(cost, _)] = in_turns(repeats, lambda m=found: m.sample(1000, seed=0))
+        yield beside(f"SEQ(A,B,C) rising, {n:,} events, 1,000 of {total:.2g} matches", cost, "<= 0.1 s")
 
 
-@dataclass(frozen=True)
-class Case:
-    """A query on a stream, and the function of the C twin that does the same."""
-
-    name: str
-    twin: str
-    parts: tuple
-    where: tuple[ex.Expression, ...]
-    within: int
-    n: int
-    share: float = 1.0  # of A, B and C among all events
-
-
-PLAIN, KLEENE, ABSENT = (A, B, C), (A, Loop(B, 1, None), C), (A, AbsentPattern(B), C)
-RISING_ALL = (less("a", "b"), less("b", "c"))
-
-
-def stream(n: int, share: float = 1.0, seed: int = 0) -> pd.DataFrame:
-    """Return ``n`` events with a random attribute, ``share`` of them of the types A, B and C."""
-    rng = np.random.default_rng(seed)
-    kind = rng.choice([*"ABCD"], n, p=[share / 3] * 3 + [1 - share])
-    kind = pd.Categorical(kind, categories=[*"ABCD"])
-    return pd.DataFrame({"t": np.arange(n), "kind": kind, "x": rng.random(n)})
-
-
-def called(function: Callable, *arguments: np.ndarray | int) -> int:
-    """Call a function of the twin."""
-    native = (
-        argument.ctypes.data_as(ctypes.c_void_p)
-        if isinstance(argument, np.ndarray)
-        else ctypes.c_int64(argument)
-        for argument in arguments
-    )
-    return function(*native)
-
-
-def prepared(case: Case) -> tuple[StateGraph, Places, np.ndarray]:
-    """Return what both sides get."""
-    query = SequenceQuery(
-        SequenceOf(case.parts, (None,) * len(case.parts)), case.where,
-        within=case.within, event_type="kind", order_by=("t",),
-    )  # fmt: skip
-    source = PandasSource(stream(case.n, case.share))
-    program = compile_sequence(query, source.schema)
-    places = Places(program, build_events(source, program))
-    graph = graph_of(program, program.branches[0])
-    assert isinstance(graph, StateGraph), graph
-    assert places.window_start is not None and places.window_end is not None
-    return graph, places, accepted(places)
-
-
-def call_twin(function: Callable, places: Places, accept: np.ndarray, tests: list[int]) -> np.ndarray:
-    """Return how many matches end at each place, according to the twin."""
-    out = np.zeros(places.n, np.uint64)
-    x = places.events.columns["x"].values if "x" in places.events.columns else np.empty(places.n)
-    called(function, places.n, *(accept[test] for test in tests), x, places.window_start, out)
-    return out
-
-
-def tests_of_abc(graph: StateGraph) -> list[int]:
-    """Return the tests of A, B and C, the absent one too."""
-    tests = [state.test for state in graph.states]
-    absent = [absence.test for link in graph.links for absence in link.absences]
-    return [tests[0], *absent, *tests[1:]]
+def table(options: Options) -> Iterator[Measured]:
+    """Numbers of very many matches, and samples of them."""
+    for part in (counted, drawn):
+        if options.wants(f"sequences {part.__name__}"):
+            yield partial(part, options.rounds)

@@ -113,7 +113,7 @@ def run(minutes: int, bound: float, beta: float, peak: float, seed: int) -> bool
         flush=True,
     )
     offer = Offer(capacity, peak, minutes, seed)
-    stream, first = open_stream(bound, cep.Darling(split="darling_scaled", beta=beta)), 0
+    stream, first = open_stream(bound, cep.Darling(split="rate", tie="position", beta=beta)), 0
     log = Log([], np.zeros(60 * minutes + 1, np.int64), np.zeros(60 * minutes + 1, bool))
     firsts, n_in, n_dropped, is_whole = [], 0, 0, True
     before, begin, pushed_at = np.zeros(0), perf_counter(), 0.0

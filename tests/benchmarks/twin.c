@@ -1,4 +1,4 @@
-/* finance0, 1 and 2 by hand in C, with the same algorithm as the generated kernels: arrival order, dense state per
+/* finance0 and 1 by hand in C, with the same algorithm as the generated kernels: arrival order, dense state per
    partition, position masks, earliest start kept where starts cannot be told apart.
    gcc -O3 -march=native -shared -fPIC twin.c -o twin.so */
 #include <stdint.h>
@@ -7,7 +7,7 @@
 enum { CAPACITY = 64 }; /* live starts per partition; the callers check that it suffices (return value -1) */
 
 typedef struct {
-    int64_t *start, *first, *first_time, *past, *live;
+    int64_t *start, *first, *past, *live;
     uint8_t *mask;
 } State;
 
@@ -15,7 +15,6 @@ static State new_state(int64_t n_partitions) {
     State s;
     s.start = malloc(n_partitions * CAPACITY * 8);
     s.first = malloc(n_partitions * CAPACITY * 8);
-    s.first_time = malloc(n_partitions * CAPACITY * 8);
     s.mask = malloc(n_partitions * CAPACITY);
     s.past = malloc(n_partitions * 8);
     s.live = calloc(n_partitions, 8);
@@ -24,7 +23,7 @@ static State new_state(int64_t n_partitions) {
 }
 
 static void free_state(State s) {
-    free(s.start), free(s.first), free(s.first_time), free(s.mask), free(s.past), free(s.live);
+    free(s.start), free(s.first), free(s.mask), free(s.past), free(s.live);
 }
 
 /* largeSize priceRise+ priceDrop */
@@ -89,43 +88,6 @@ int64_t finance1(int64_t n, const int32_t *partition, int64_t n_partitions, cons
         }
         if (best >= 0) { out_first[found] = best, out_last[found++] = j, s.live[k] = 0; continue; }
         start[w] = j, mask[w] = 1, first[w] = x;
-        s.live[k] = w + 1;
-    }
-    free_state(s);
-    return found;
-}
-
-/* . rise* riseEnd flat* flatEnd */
-int64_t finance2(int64_t n, const int32_t *partition, int64_t n_partitions, const int64_t *price, const int64_t *time,
-                 int64_t rise_ticks, int64_t flat_ticks, double share, int64_t *out_first, int64_t *out_last) {
-    static const uint8_t STEP[5] = {6, 6, 24, 24, 0};
-    uint8_t FOLLOW[32];
-    for (int q = 0; q < 32; q++) {
-        FOLLOW[q] = 0;
-        for (int p = 0; p < 5; p++)
-            if (q >> p & 1) FOLLOW[q] |= STEP[p];
-    }
-    State s = new_state(n_partitions);
-    int64_t found = 0;
-    for (int64_t j = 0; j < n; j++) {
-        uint32_t k = partition[j];
-        int64_t m = s.live[k], *start = s.start + k * CAPACITY, *first_time = s.first_time + k * CAPACITY;
-        int64_t x = price[j], y = s.past[k], t = time[j], best = -1;
-        uint8_t *mask = s.mask + k * CAPACITY;
-        if (m >= CAPACITY) return -1;
-        s.past[k] = x;
-        unsigned e = (x >= y ? 31 : 25) & ((double)llabs(x - y) <= share * (double)y ? 31 : 7);
-        uint32_t w = 0;
-        for (uint32_t r = 0; r < m; r++) {
-            int64_t age = t - first_time[r];
-            unsigned f = FOLLOW[mask[r]] & e & (age < rise_ticks ? 31 : 29) & (age >= rise_ticks ? 31 : 27) &
-                         (age < flat_ticks ? 31 : 23) & (age >= flat_ticks ? 31 : 15);
-            if (f & 16) { best = start[r]; break; }
-            start[w] = start[r], mask[w] = f, first_time[w] = first_time[r];
-            w += f != 0;
-        }
-        if (best >= 0) { out_first[found] = best, out_last[found++] = j, s.live[k] = 0; continue; }
-        start[w] = j, mask[w] = 1, first_time[w] = t;
         s.live[k] = w + 1;
     }
     free_state(s);

@@ -17,7 +17,7 @@ import pytest
 
 import cepkit as cep
 from cepkit import cache
-from cepkit.commands.warmup import INTERPRETING
+from cepkit.commands.ship import INTERPRETING
 from cepkit.compile.counting.ranking import WRITERS, text_of
 from cepkit.compile.shared import images as bitcode
 from cepkit.compile.shared import loading
@@ -33,11 +33,10 @@ from cepkit.compile.shared.images import (
 )
 from cepkit.compile.shared.loading import are_kernels_ready, general_name, image_name
 from cepkit.engines.counting import layout
-from cepkit.engines.interpreted.regex import KERNELS as REGEX
-from cepkit.engines.regex import BLOCKS
+from cepkit.engines.interpreted.walk import REGEX_KERNELS as REGEX
 from cepkit.engines.shared import places
-from cepkit.engines.shared.match_set import LINEAGE
-from cepkit.engines.shared.places import PATHS, WINDOWS
+from cepkit.engines.shared.match_set import MATCHES
+from cepkit.engines.shared.places import PLACES
 from cepkit.errors import CepWarning
 from cepkit.parallel.agents.agent_run import KERNELS as AGENTS
 from cepkit.parallel.agents.agents import INTERPRETED as JOINS
@@ -205,9 +204,9 @@ def test_shipped_kernels_answer_as_numbas(seed, folder, monkeypatch):
     for module in (places, layout):
         monkeypatch.setattr(module, "_FEW", 0)
     # `tests/parallel` compares the agents with the oracle; numba takes 15 s to compile them.
-    compared = set(INTERPRETING) - {AGENTS, JOINS, BLOCKS}
+    compared = set(INTERPRETING) - {AGENTS, JOINS}
     both = {name: shipped_and_numbas(name, quick=seed == 2) for name in compared}
-    assert all(type(fill).__module__.startswith("cepkit") for fill in vars(both[LINEAGE][0]).values())
+    assert all(type(fill).__module__.startswith("cepkit") for fill in vars(both[MATCHES][0]).values())
     frame, results, used = stream(seed, 2500), [], []
     for which in (0, 1):
         kernels = {name: Calls(own[which]) for name, own in both.items()}
@@ -269,10 +268,12 @@ def arrays_of(seed: int) -> dict[str, list[tuple]]:
 @pytest.mark.parametrize("seed", seeds(6, 20))
 def test_windows_paths_and_blocks_are_those_of_plain_python(seed, folder):
     names = {}
-    for module in (WINDOWS, PATHS, BLOCKS):
+    for module in (MATCHES, PLACES):
         shipped, numbas = shipped_and_numbas(module)
         names |= {key: (getattr(shipped, key), getattr(numbas, key)) for key in vars(shipped)}
-    assert names.keys() == arrays_of(seed).keys()
+    others = {"order_by_last", "order_matches", "place_events", "choose_positions"}
+    others |= {"fill_short_rows", "fill_long_rows"}
+    assert names.keys() == arrays_of(seed).keys() | others
     for name, calls in arrays_of(seed).items():
         for i in range(len(calls)):
             results = []
@@ -336,9 +337,10 @@ def test_a_full_disk_costs_time_only(folder, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pathlib.Path.write_bytes", full)
-    assert loading.load_kernels(LINEAGE).place_events
+    with pytest.warns(CepWarning, match="cannot be written"):
+        assert loading.load_kernels(MATCHES).place_events
     assert list(folder.iterdir()) == []
-    assert are_kernels_ready(LINEAGE)
+    assert are_kernels_ready(MATCHES)
 
 
 @jit
@@ -369,11 +371,11 @@ def test_queries_without_a_cache(lack, folder, tmp_path, monkeypatch):
 @jit
 @known
 def test_the_image_serves_the_next_process(folder, monkeypatch):
-    loading.load_kernels(LINEAGE, quick=False)
-    assert image_path(image_name(LINEAGE)).exists()
+    loading.load_kernels(MATCHES, quick=False)
+    assert image_path(image_name(MATCHES)).exists()
     monkeypatch.setattr(loading, "_kernels", {})
     monkeypatch.setattr(loading, "load_bitcode", lambda *_, **__: pytest.fail("the image is there"))
-    assert loading.load_kernels(LINEAGE).place_events
+    assert loading.load_kernels(MATCHES).place_events
 
 
 @jit
@@ -381,15 +383,20 @@ def test_the_image_serves_the_next_process(folder, monkeypatch):
 def test_better_code_takes_the_place_of_quick_code(folder, monkeypatch):
     later = []
     monkeypatch.setattr(loading, "run_later", later.append)
-    quick = loading.load_kernels(LINEAGE)
-    assert loading.load_kernels(LINEAGE) is quick and not image_path(image_name(LINEAGE)).exists()
-    [improve] = later
+    quick = loading.load_kernels(MATCHES)
+    assert loading.load_kernels(MATCHES) is quick and not image_path(image_name(MATCHES)).exists()
+    with monkeypatch.context() as next_process:  # a short script after a short script
+        next_process.setattr(loading, "_kernels", {})
+        next_process.setattr(loading, "load_bitcode", lambda *_, **__: pytest.fail("the quick code is there"))
+        assert vars(loading.load_kernels(MATCHES)).keys() == vars(quick).keys()
+    improve, again = later
+    assert improve.args == again.args
     improve()
-    better = loading.load_kernels(LINEAGE)
+    better = loading.load_kernels(MATCHES)
     assert better is not quick and vars(better).keys() == vars(quick).keys()
-    assert image_path(image_name(LINEAGE)).exists()
+    assert image_path(image_name(MATCHES)).exists()
     [content] = [path.read_bytes() for path in folder.glob("*.image")]
-    header, code = bitcode._read(bitcode_path(image_name(LINEAGE)))
+    header, code = bitcode._read(bitcode_path(image_name(MATCHES)))
     made = machine_code(header, llvm().parse_bitcode(code), effort=0)
     assert len(made) > len(content)  # quick code is longer
 
@@ -429,14 +436,14 @@ DAMAGES = {
 @known
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_numba_compiles_where_bitcode_is_of_no_use(damage, folder, monkeypatch, tmp_path):
-    whole, name = bitcode_path(image_name(LINEAGE)).read_bytes(), image_name(LINEAGE)
+    whole, name = bitcode_path(image_name(MATCHES)).read_bytes(), image_name(MATCHES)
     monkeypatch.setattr(bitcode, "FOLDER", tmp_path)
     if damage != "missing":
         bitcode_path(name).write_bytes(DAMAGES[damage](whole))
     assert has_bitcode(name) == (damage == "no bitcode")  # only LLVM knows
     assert load_bitcode(name) is None
     assert not image_path(name).exists()
-    assert loading.load_kernels(LINEAGE).place_events
+    assert loading.load_kernels(MATCHES).place_events
     assert image_path(name).exists()
 
 

@@ -21,8 +21,8 @@ from cepkit.compile.shared.loading import load
 from cepkit.errors import CepError, CepWarning
 from cepkit.language.expressions import parsing
 from tests.support.cache_starts import DAMAGES
+from tests.support.sizes import JIT
 
-JIT = not numba.config.DISABLE_JIT
 posix = pytest.mark.skipif(os.name != "posix", reason="owners and modes are POSIX")
 SAID = {
     "folder": "is not a file of cepkit",

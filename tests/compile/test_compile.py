@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,19 +18,20 @@ import pytest
 import cepkit as cep
 from cepkit import cache
 from cepkit.cache import cache_folder
-from cepkit.compile.regex.automaton import Positions, positions, states
-from cepkit.compile.regex.matching_source import write_labelling, write_matching
+from cepkit.compile.regex.matching_source import write_matching, write_rows
 from cepkit.compile.regex.program import compile_regex
 from cepkit.compile.shared.loading import load
+from cepkit.compile.shared.row_automaton import Positions, positions, states
 from cepkit.engines import regex as engine
-from cepkit.errors import CepError, CepWarning, ColumnNotFoundError, PredicateError
+from cepkit.errors import CepError, CepWarning
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, TEXT, TIME, ColumnType
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.regex.construction import parse_pattern, regex_query
+from cepkit.language.regex.query import parse_pattern, regex_query
 from cepkit.limits import POSITIONS
 from tests.oracle import generate
-from tests.support.sizes import seeds
+from tests.support.sizes import JIT, seeds
+from tests.support.tables import cases
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -45,8 +45,6 @@ SCHEMA = {
     "s": ColumnType(TEXT, nullable=True),
     "l": ColumnType(LIST, nullable=True, item=ColumnType(INTEGER)),
 }
-
-JIT = not numba.config.DISABLE_JIT
 
 
 def lines_of(file):
@@ -206,42 +204,7 @@ def test_dropping_dominated_starts_changes_nothing(seed):
 
 @pytest.mark.parametrize(
     ("text", "error", "message"),
-    [
-        ("z > 1", ColumnNotFoundError, "predicate 'a': column 'z' not found"),
-        ("x", PredicateError, "must be true or false, this is a number; compare it, as in x > 0"),
-        ("s", PredicateError, "must be true or false, this is a text"),
-        ("x > 'b'", PredicateError, "a number cannot be compared with the text 'b'"),
-        ("s > 1", PredicateError, "s is a text, 1 is a number: they cannot be compared"),
-        ("delta(t) < 5", PredicateError, "a duration needs a unit: write '5 s'"),
-        ("t > 5", PredicateError, "a time cannot be compared with the number 5; write a quoted time"),
-        ("t > 'soon'", PredicateError, "'soon' is compared with a time but is not one"),
-        ("t > 'NaT'", PredicateError, "'NaT' is compared with a time but is not one"),
-        (
-            "t > '2024-01-01T00:00+01:00'",
-            PredicateError,
-            "has a time zone, but the times it is compared with",
-        ),
-        ("t > u", PredicateError, "one side has a time zone and the other has none"),
-        ("t - u > '1 s'", PredicateError, "one side has a time zone and the other has none"),
-        ("d < 'soon'", PredicateError, "'soon' is compared with a duration but is not one"),
-        ("delta(t) < '0.5 s'", PredicateError, "is not a whole number of ticks: the column counts in s"),
-        ("f > f", PredicateError, "truth values have no order"),
-        ("x + s > 1", PredicateError, "arithmetic needs numbers, 's' is a text"),
-        ("sqrt(s) > 1", PredicateError, "arithmetic needs numbers, 's' is a text"),
-        ("sum(s) > 1", PredicateError, r"sum\(\) needs numbers, 's' is a text"),
-        ("avg(d) < '1 s'", PredicateError, r"avg\(\) needs numbers, 'd' is a duration"),
-        ("max(f) == f", PredicateError, r"max\(\) needs an ordered value, but 'f' is a truth value"),
-        ("delta(s) > 1", PredicateError, r"delta\(\) needs a time or a number, 's' is a text"),
-        ("l > 1", PredicateError, r"holds lists; take an item, as in l\[0\]"),
-        ("x[0] > 1", PredicateError, r"column 'x' is of type integer, not a list: it has no item \[0\]"),
-        ("x like 'a%'", PredicateError, "like needs a text on its left, 'x' is a number"),
-        ("x > :limit", PredicateError, "params gives no value for :limit"),
-        ("x > 9223372036854775808", PredicateError, "does not fit 64 bits"),
-        ("bit_and(y, 1) == 1", PredicateError, r"bit_and\(\) needs integers"),
-        ("'a' == 'b'", PredicateError, "this compares two constants"),
-        ("collect(x) == 1", PredicateError, r"collect\(x\) makes a list, which only measures can have"),
-        ("unknown(x) > 1", CepError, "unknown"),
-    ],
+    cases("wrong_predicates", "predicates"),
 )
 def test_wrong_predicates(text, error, message):
     with pytest.raises(error, match=message) as caught:
@@ -288,7 +251,7 @@ def source_of(pattern, define, **keywords):
     dtypes = {
         name: {"f": "int8", "s": "int32", "y": "float64"}.get(name, "int64") for name in program.columns
     }
-    return write_matching(program.plan, dtypes).text, write_labelling(program.plan, dtypes).text
+    return write_matching(program.plan, dtypes).text, write_rows(program.plan, dtypes, "search").text
 
 
 def test_sources_are_canonical():
@@ -352,6 +315,7 @@ def test_cache_folder_that_cannot_be_written(folder, monkeypatch):
 _KERNEL = """
 import numba
 from cepkit.kernels.jit import njit
+from tests.support.tables import cases
 @njit([(numba.int64,)], cache=True)
 def twice(x):
     return 2 * x

@@ -229,7 +229,7 @@ def test_kernels_that_call_the_c_library_may_be_the_first_of_a_process(folder):
     script = """
         import sys
         from cepkit.compile.shared.loading import load_kernels
-        load_kernels("cepkit.kernels.agents.steps")
+        load_kernels("cepkit.kernels.wings.agent_steps")
         print("numba" in sys.modules)
     """
     run = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True, check=True)
@@ -307,8 +307,6 @@ def test_compilation_in_the_background_leaves_the_processor_to_others():
 
 
 def test_a_new_query_needs_no_numba_after_warmup(folder):
-    warm = (
-        "from itertools import islice; from cepkit.commands.warmup import warmup; list(islice(warmup(), 1))"
-    )
+    warm = "from itertools import islice; from cepkit.commands.ship import warmup; list(islice(warmup(), 1))"
     subprocess.run([sys.executable, "-c", warm], check=True)
     assert answer("1") == ["2", "False", "interpreted"]

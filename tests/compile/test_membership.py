@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from random import Random
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,13 +13,12 @@ import cepkit as cep
 from cepkit.compile.regex.matching_source import write_matching
 from cepkit.compile.shared import binding
 from cepkit.language.expressions.parsing import parse_expression
-from cepkit.language.regex.construction import parse_pattern
+from cepkit.language.regex.query import parse_pattern
 from cepkit.language.sequences.construction import sequence_query
 from tests.oracle import naive
 from tests.oracle.naive_sequences import sequence_matches
-from tests.support.sizes import seeds
+from tests.support.sizes import JIT, seeds
 
-JIT = not numba.config.DISABLE_JIT
 KINDS = ("text", "category", "integer", "nullable", "float", "expression", "time")
 
 

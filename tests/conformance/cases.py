@@ -20,7 +20,7 @@ import pandas as pd
 from cepkit.language.expressions import trees as ex
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.construction import sequence_query
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "conformance"
 
@@ -132,6 +132,7 @@ def opencep(pattern: Tree, table: Tree, expected: Iterable[Sequence[int]]) -> As
         within=int(pattern["within_s"]),
         order_by=clock,
         event_type=kind,
+        complete_until="end",  # OpenCEP decides all that waits when its input ends
     )
 
     def answer(found: Found) -> list[Any]:

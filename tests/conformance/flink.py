@@ -39,7 +39,10 @@ class FlinkPattern:
 
     def sequence(self, steps: Steps) -> sq.SequencePattern:
         """Return the steps one after the other."""
-        parts = tuple(map(self.part, steps))
+        # A greedy loop at the end of a pattern of FlinkCEP reports each of its prefixes, as without "greedy".
+        parts = tuple(
+            self.part({**step, "greedy": step.get("greedy") and step is not steps[-1]}) for step in steps
+        )
         made = (None, *(STEP_OF_CONTIGUITY.get(step["contiguity"]) for step in steps[1:]))
         return sq.SequenceOf(parts, made) if len(parts) > 1 else parts[0]
 

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from textwrap import wrap
 from typing import Any
 
-from tests.conformance import regexes, sequences, siddhiql, sql, windows
+from tests.conformance import eql, regexes, sequences, siddhiql, sql, windows
 from tests.conformance.cases import cases
 from tests.conformance.verdicts import DIFFERS, EQUAL, OPEN, REFUSED, Verdict, verdict_of
 
 SUITES = {
     "core_ceql": "CORE",
+    "eql": "EQL of Endgame",
     "esper_rowrecog": "Esper",
     "flink_cep_event_time": "FlinkCEP, event time",
     "flink_cep_nfa": "FlinkCEP",
@@ -49,29 +51,37 @@ class Entry:
         return Counter(own.reason for own in self.verdicts.values() if own.outcome == outcome)
 
 
-def entries() -> list[Entry]:
-    """Return the whole list. Every case is run."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return list(_entries())
+# The languages that can ask the cases of a suite, beside those of sequences, and what comes of a case.
+ASKED_IN: list[tuple[str, str, Callable[[Any], Verdict]]] = [
+    ("siddhi_pattern_sequence", "SiddhiQL", siddhiql.verdict_of_pattern),
+    ("siddhi_windows_joins", "SiddhiQL", lambda case: verdict_of(lambda: siddhiql.check_window(case))),
+    ("siddhi_windows_joins", "windows and joins", windows.verdict_of_case),
+    ("trino_match_recognize", "MATCH_RECOGNIZE", sql.verdict_of_sql),
+    ("flink_sql_match_recognize", "MATCH_RECOGNIZE", sql.verdict_of_sql),
+    ("esper_rowrecog", "MATCH_RECOGNIZE", sql.verdict_of_esper),
+    ("esper_rowrecog", "regex", regexes.verdict_of_esper),
+    ("eql", "EQL", eql.verdict_of_eql),
+    ("seed_matchregex", "regex", lambda case: verdict_of(lambda: regexes.check_paper(case))),
+]
 
 
-def _entries() -> Iterator[Entry]:
-    for suite in sequences.N_CASES_OF_FILE:
-        names = [name for name, case in sequences.CASES.items() if case.file == suite]
-        yield Entry(suite, "sequences", {name: sequences.verdict(name) for name in names})
-    of: list[tuple[str, str, Callable[[Any], Verdict]]] = [
-        ("siddhi_pattern_sequence", "SiddhiQL", siddhiql.verdict_of_pattern),
-        ("siddhi_windows_joins", "SiddhiQL", lambda case: verdict_of(lambda: siddhiql.check_window(case))),
-        ("siddhi_windows_joins", "windows and joins", windows.verdict_of_case),
-        ("trino_match_recognize", "MATCH_RECOGNIZE", sql.verdict_of_sql),
-        ("flink_sql_match_recognize", "MATCH_RECOGNIZE", sql.verdict_of_sql),
-        ("esper_rowrecog", "MATCH_RECOGNIZE", sql.verdict_of_esper),
-        ("esper_rowrecog", "regex", regexes.verdict_of_esper),
-        ("seed_matchregex", "regex", lambda case: verdict_of(lambda: regexes.check_paper(case))),
-    ]
-    for suite, language, verdict in of:
-        yield Entry(suite, language, {case["id"]: verdict(case) for case in cases(f"{suite}.json")})
+def questions() -> dict[tuple[str, str, str], Callable[[], Verdict]]:
+    """Return what tells the verdict on each case, by suite, language and name."""
+    asked: dict[tuple[str, str, str], Callable[[], Verdict]] = {}
+    for name, case in sequences.CASES.items():
+        asked[case.file, "sequences", name] = partial(sequences.verdict, name)
+    for suite, language, verdict in ASKED_IN:
+        for tree in cases(f"{suite}.json"):
+            asked[suite, language, tree["id"]] = partial(verdict, tree)
+    return asked
+
+
+def entries(verdicts: Mapping[tuple[str, str, str], Verdict]) -> list[Entry]:
+    """Return the list of verdicts that are known."""
+    listed: dict[tuple[str, str], dict[str, Verdict]] = {}
+    for (suite, language, name), verdict in verdicts.items():
+        listed.setdefault((suite, language), {})[name] = verdict
+    return [Entry(suite, language, own) for (suite, language), own in listed.items()]
 
 
 def open_cases(listed: list[Entry]) -> list[str]:
@@ -104,6 +114,8 @@ def table(listed: list[Entry]) -> str:
 
 
 if __name__ == "__main__":
-    found = entries()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = entries({key: ask() for key, ask in questions().items()})
     print(table(found))
     print("\n".join(open_cases(found)))

@@ -246,6 +246,7 @@ def siddhi(case: Tree) -> Asked:
         order_by="t",
         event_type="stream",
         after_match=after_match,
+        complete_until="end",  # a condition of ``where`` asks whether a wait is over when the test ends
     )
 
     def answer(found: Found) -> list[list[Any]]:

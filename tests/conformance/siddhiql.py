@@ -154,7 +154,7 @@ def run(case: Tree, text: str) -> list[Any]:
     options = {"order_by": ["now", "place"]}
     if case["clock"] == "wall":
         last = max(event["t_ms"] for event in case["events"])
-        options |= {"start": 0, "end": max(last, STOPS.get(name_of(case), case["end_ms"]))}
+        options |= {"start": 0, "complete_until": max(last, STOPS.get(name_of(case), case["end_ms"]))}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cep.CepWarning)
         return cep.siddhi(text, frames_of(case), **options)._rows["Out"]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 import cepkit as cep
 from cepkit.errors import UnsupportedQueryError
 from cepkit.planning.planner import engines
-from tests.conformance.cases import FOLDER, NotExpressible, cases
+from tests.conformance.cases import FOLDER, cases
 from tests.conformance.flink import processed
 from tests.conformance.sequences import (
     ASKED,
@@ -17,10 +15,7 @@ from tests.conformance.sequences import (
     DIFFERENT,
     N_CASES_OF_FILE,
     NOT_ASKED,
-    REASON_NOT_ASKED,
-    REASON_OF_CASE,
     SAID_OTHERWISE,
-    WHAT_HOLDS,
     asked,
     defined,
 )
@@ -44,31 +39,6 @@ def test_listed_cases_exist_and_stand_in_one_table():
     listed = [name for table in (NOT_ASKED, DIFFERENT) for names in table.values() for name in names]
     assert len(listed) == len(set(listed))
     assert not set(listed) - set(CASES)
-
-
-@pytest.mark.parametrize("name", REASON_NOT_ASKED)
-def test_what_no_query_says_is_named(name):
-    with pytest.raises(NotExpressible, match=re.escape(REASON_NOT_ASKED[name])):
-        asked(name)
-
-
-@pytest.mark.parametrize("name", [name for name in ASKED if name not in REASON_OF_CASE])
-def test_case_is_equal(name):
-    assert asked(name).answer(defined(name)) == asked(name).expected
-
-
-@pytest.mark.parametrize("name", REASON_OF_CASE)
-def test_listed_case_differs_as_its_reason_says(name):
-    """Fails when the case has become equal, too: then it is no longer to be listed."""
-    case, found, reason = asked(name), defined(name), REASON_OF_CASE[name]
-    assert case.answer(found) != case.expected
-    assert reason in WHAT_HOLDS or name in SAID_OTHERWISE
-    assert reason not in WHAT_HOLDS or WHAT_HOLDS[reason](case, found)
-
-
-@pytest.mark.parametrize("name", SAID_OTHERWISE)
-def test_listed_case_is_equal_in_another_spelling(name):
-    assert asked(name, True).answer(defined(name, True)) == asked(name, True).expected
 
 
 @pytest.mark.parametrize("case", cases("flink_cep_event_time.json"), ids=lambda case: case["id"])

@@ -1,4 +1,4 @@
-"""`cepkit.sql` gives the answers of Trino, Flink and Esper to their cases, in memory and on Spark."""
+"""`cepkit.sql` on Spark gives the answers of Trino, Flink and Esper to their cases."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ import pytest
 
 import cepkit as cep
 from tests.conformance.sql import (
-    BOTH_SIDES,
-    WHOLE,
     answer,
-    check_esper,
-    check_sql,
     esper_table,
-    reading,
     refusal,
 )
 from tests.support.row_pattern_cases import (
@@ -42,41 +37,6 @@ SQL = [
 ]
 ESPER = cases("esper_rowrecog.json")
 
-
-@pytest.mark.parametrize("case", SQL)
-def test_answers_of_sql_engines(case):
-    check_sql(case)
-
-
-def test_what_is_refused(capsys):
-    refused = [(case["id"], reason) for case in (one.values[0] for one in SQL) if (reason := refusal(case))]
-    with capsys.disabled():
-        print(f"\n{len(SQL)} cases of Trino and Flink in FROM, {len(refused)} of them refused:")
-        for name, reason in refused:
-            print(f"  {name}: {reason}")
-    assert len(refused) <= 7
-
-
-@pytest.mark.parametrize("case", ESPER)
-def test_answers_of_esper(case):
-    check_esper(case)
-
-
-def test_how_the_cases_of_esper_are_read(capsys):
-    read = [
-        (parameter.values[0]["id"].partition("/")[2], reading(parameter.values[0])) for parameter in ESPER
-    ]
-    with capsys.disabled():
-        print(f"\n{len(read) - len(BOTH_SIDES)} of {len(read)} cases of Esper are equal:")
-        for how in dict.fromkeys(one for _, one in read):
-            own = [name for name, one in read if one == how and name not in BOTH_SIDES]
-            print(f"  {len(own):2}  {how}" + (f": {', '.join(own)}" if how != WHOLE else ""))
-        for name, why in BOTH_SIDES.items():
-            print(f"  not equal: {name}: {why}")
-    assert {name for name, _ in read} >= set(BOTH_SIDES)
-
-
-# --- Spark -------------------------------------------------------------------------------------------------
 
 N_JOBS = 12
 WINDOWS = [

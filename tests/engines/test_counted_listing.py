@@ -15,7 +15,8 @@ from cepkit.engines.counting import engine, layout
 from cepkit.engines.counting.engine import match_by_counting
 from cepkit.engines.shared.sequence_set import KnownMatches
 from tests.oracle.generate_paths import as_frame
-from tests.support.count_cases import case_of_shape, prepared
+from tests.support.counting_cases import case_of_shape
+from tests.support.sequence_runs import prepared
 from tests.support.sizes import seeds
 
 pytestmark = pytest.mark.skipif(
@@ -56,7 +57,7 @@ def items_of(block) -> list[tuple]:
 @pytest.mark.parametrize("seed", seeds(6, 60))
 def test_a_list_by_search_is_that_of_the_definition(seed, new_walk):
     drawn, rows = case_of_shape(seed % 20, seed)
-    program, events, *_ = prepared(drawn.query(), as_frame(rows))
+    program, events = prepared(drawn.query(), as_frame(rows))
     found = [
         tuple((row, c) for c, (_, own) in enumerate(match.events) for row in own)
         for match in drawn.matches(rows)

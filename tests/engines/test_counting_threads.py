@@ -9,7 +9,8 @@ import pytest
 import cepkit as cep
 from cepkit.engines.counting import counts, layout
 from cepkit.engines.counting.engine import CountedMatches
-from cepkit.engines.shared import places, placing
+from cepkit.engines.shared import places
+from cepkit.engines.shared import places as placing
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import all_of, as_matches
 from tests.support.sizes import seeds

@@ -18,12 +18,12 @@ from cepkit.engines import regex as engine
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.expressions.parsing import parse_expression
-from cepkit.language.regex.construction import parse_pattern, regex_query
+from cepkit.language.regex.query import parse_pattern, regex_query
 from tests.oracle import generate, naive
 from tests.support.regex_runs import check, plain
-from tests.support.sizes import seeds
+from tests.support.sizes import JIT, seeds
+from tests.support.tiers import seeds_of_tiers
 
-JIT = not numba.config.DISABLE_JIT
 SHAPES, FULL_SHAPES = (3, 40) if JIT else (12, 200)
 STREAMS, FULL_STREAMS = 15, 130
 
@@ -39,7 +39,7 @@ MEASURES = (
 # --- random queries --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape_seed", seeds(SHAPES, FULL_SHAPES))
+@seeds_of_tiers(SHAPES, FULL_SHAPES, "shape_seed")
 def test_random_queries(shape_seed, tier, full):
     """Compiled queries have one shape and many streams, since machine code costs a second; others many.
 
@@ -252,6 +252,11 @@ VALUES = (
     "power(z, -1) > y", "power(z, 3) < y", "least(y, z) == y", "greatest(y, z) > 1", "-y > z",
     "abs(y) == abs(z)", "sign(y) == sign(z)", "round(y) <= z", "floor(y) + 1 > ceil(z)", "y is null or z > y",
 )  # fmt: skip
+
+
+def test_a_float_without_a_value_is_not_unequal(tier):
+    frame = pd.DataFrame({"x": [1.0, np.nan, 2.0, 2.0, 3.0]})
+    assert cep.match(frame, "u", define={"u": "x != prev(x)"}).lineage()["position"].tolist() == [4]
 
 
 def test_floats_at_the_edges():

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from functools import cache
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.compile.counting.relaxing import relax
-from cepkit.compile.sequences.program import compile_sequence
+from cepkit.compile.counting.state_graph import relax
 from cepkit.engines.counting import estimate
 from cepkit.engines.counting.estimate import (
     CountEstimate,
@@ -22,22 +20,13 @@ from cepkit.engines.counting.estimate import (
     proportion_limits,
 )
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.frames.building import build_events
-from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.construction import sequence_query
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
-from tests.support.sequence_runs import as_matches
-from tests.support.sizes import seeds
+from tests.support.sequence_runs import as_matches, prepared
+from tests.support.sizes import JIT, seeds
 
-JIT = not numba.config.DISABLE_JIT
 N_STREAMS = 210  # in all; the chance of fewer than 90 % hits of 210 at 95 % is about 0.1 %
-
-
-def bound(query, rows):
-    source = PandasSource(gs.to_frame(rows))
-    program = compile_sequence(query, source.schema)
-    return program, build_events(source, program)
 
 
 # --- everything that can be left out, tested on all matches of the rest -----------------------------------
@@ -54,7 +43,7 @@ def drawn(seed: int, family: str) -> gs.Case:
 @pytest.mark.slow  # it looks at the fixed cases of a generator
 def test_enough_random_cases_can_be_estimated():
     cases = [drawn(seed, family) for seed in SEEDS for family in FAMILIES]
-    programs = [bound(case.query, case.rows)[0] for case in cases]
+    programs = [prepared(case.query, gs.to_frame(case.rows))[0] for case in cases]
     assert sum(not isinstance(relax(program), str) for program in programs) >= 30
 
 
@@ -62,7 +51,7 @@ def test_enough_random_cases_can_be_estimated():
 @pytest.mark.parametrize("seed", seeds(1, 12) if JIT else SEEDS)
 def test_with_all_matches_drawn_it_is_the_definition(seed, family):
     case = drawn(seed, family)
-    program, events = bound(case.query, case.rows)
+    program, events = prepared(case.query, gs.to_frame(case.rows))
     if isinstance(relax(program), str):
         with pytest.raises(UnsupportedQueryError, match=r"count\(\) is exact"):
             estimate_count(program, events)
@@ -100,10 +89,7 @@ def streams(name: str) -> list[tuple[CountEstimate, int]]:
             {"kind": kinds[i], "t": i, "x": x[i], "y": y[i], "k": "a", "f": 0.0, "s": "u", "g": True}
             for i in range(n)
         ]
-        source = PandasSource(pd.DataFrame(rows))
-        program = compile_sequence(query, source.schema)
-        events = build_events(source, program)
-        estimate = estimate_count(program, events, samples=12, seed=seed)
+        estimate = estimate_count(*prepared(query, pd.DataFrame(rows)), samples=12, seed=seed)
         made.append((estimate, len(sequence_matches(query, rows))))
     return made
 
@@ -258,7 +244,7 @@ def test_conditions_on_the_first_event_need_no_sample():
 def test_drawn_matches_are_matches_of_the_definition(seed, family, monkeypatch):
     monkeypatch.setattr(estimate, "_FEWEST_TO_DRAW_FROM", 0)
     case = drawn(seed, family)
-    program, events = bound(case.query, case.rows)
+    program, events = prepared(case.query, gs.to_frame(case.rows))
     wanted = sequence_matches(case.query, case.rows)
     for n in (1, 3, len(wanted)):
         block = draw_matches(program, events, n, seed)

@@ -3,51 +3,36 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from functools import partial
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.compile.interpreted.instructions import ELEMENTARY
-from cepkit.compile.interpreted.regex import regex_code_of
+from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING
+from cepkit.compile.interpreted.instructions import ELEMENTARY, regex_code_of
 from cepkit.compile.regex.program import compile_regex
 from cepkit.compile.shared import loading
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines import regex
-from cepkit.engines.counting import layout
-from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of
+from cepkit.engines import ordered, regex, search
+from cepkit.engines.counting import anchored
+from cepkit.engines.counting.anchored import AnchoredCounter
+from cepkit.engines.interpreted.counting import anchored_tests_of
 from cepkit.engines.regex import Run, match_regex
-from cepkit.engines.shared import kernels
+from cepkit.engines.shared import places as kernels
 from cepkit.errors import CepError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.regex.construction import regex_query
+from cepkit.language.regex.query import regex_query
+from cepkit.planning import evaluation_order
 from tests.oracle import generate
-from tests.oracle.generate_paths import as_frame
-from tests.support.count_cases import case_of_shape, check_counts, graph_and
-from tests.support.regex_runs import check
-from tests.support.sizes import seeds
+from tests.support.counting_cases import anchored_case, in_row, layout_of
+from tests.support.sizes import JIT, seeds
 from tests.support.tiers import check_tiers, interpret, sequence_stream
 
-JIT = not numba.config.DISABLE_JIT
 SIZE = 25  # cases of a block
-
-
-@pytest.fixture
-def interpreted(monkeypatch):
-    """Interpret every regex query that can be interpreted, and collect the reasons of the others."""
-    reasons: list[str | None] = []
-
-    def code_of(program, source, n_events):
-        code = regex_code_of(program)
-        reasons.append(code if isinstance(code, str) else None)
-        return code
-
-    monkeypatch.setattr(regex, "code_if_new", code_of)
-    return reasons
 
 
 def prepared(pattern, define, frame, **keywords):
@@ -56,22 +41,6 @@ def prepared(pattern, define, frame, **keywords):
         warnings.filterwarnings("ignore", category=cep.CepWarning)  # of dead suffixes
         program = compile_regex(regex_query(pattern, define=define, **keywords), source.schema)
     return program, build_events(source, program)
-
-
-@pytest.mark.parametrize("seed", seeds(1, 40))
-def test_random_regex_queries(seed, interpreted):
-    for own in range(SIZE * seed, SIZE * (seed + 1)):
-        case = generate.case(own)
-        keywords = {**case.keywords(), "partition_by": case.partition_by}
-        program, _ = prepared(case.pattern, case.define, generate.to_frame(case.rows), **keywords)
-        if isinstance(regex_code_of(program), str):
-            continue  # test_engines.py has these
-        try:
-            check(case.pattern, case.define, case.rows, **keywords)
-        except BaseException as error:
-            error.add_note(f"generate.case({own})")
-            raise
-    assert interpreted and not any(interpreted)
 
 
 def test_most_random_queries_can_be_interpreted():
@@ -226,49 +195,42 @@ def test_logarithms_and_powers_have_the_bits_of_compiled_kernels(seed, function,
 
 
 @pytest.fixture
-def counted(monkeypatch):
-    """Interpret every count that can be interpreted, and collect the reasons of the others."""
-    reasons: list[str | None] = []
-
-    def tests_of(graph):
-        tests = counting_tests_of(graph)
-        reasons.append(tests if isinstance(tests, str) else None)
-        return tests
-
-    monkeypatch.setattr(layout, "counting_tests_of", tests_of)
+def interpreted(monkeypatch):
+    """Interpret every sequence that can be interpreted."""
     interpret(monkeypatch)
-    return reasons
 
 
-@pytest.mark.parametrize("seed", seeds(1, 40))
-def test_random_counts(seed, counted):
-    for own in range(SIZE * seed, SIZE * (seed + 1)):
-        drawn, rows = case_of_shape(own, own)
-        graph, _, _ = graph_and(drawn.query(), as_frame(rows))
-        absences = (absence for link in graph.links for absence in link.absences)
-        if any(isinstance(t, str) for t in (counting_tests_of(graph), *map(absence_tests_of, absences))):
-            continue  # test_chain_counts.py has these
-        try:
-            check_counts(drawn, rows)
-        except BaseException as error:
-            error.add_note(f"case_of_shape({own}, {own})")
-            raise
-    assert counted and not any(counted)
+COUNTED = {"n_shown": 20, "n_rows": 50_000}
+ORDERED = {"engine": "ordered", "n_rows": 30_000}
+TEXTS = {
+    "SEQ(A a, B b, C c) WHERE b.x > a.x AND c.x > b.x WITHIN 60": COUNTED,
+    "SEQ(A a, B b, C c) WHERE b.x > a.x AND b.k < a.k AND c.x > b.x AND c.k < b.k WITHIN 60": COUNTED,
+    "SEQ(A a, B b, C c) WHERE [k] AND b.y >= a.y * 0.5 AND c.x != b.x WITHIN 60": COUNTED,
+    "SEQ(A a, B+ b[], C c) WHERE b[i].x > b[i-1].x WITHIN 60": COUNTED,
+    "SEQ(A a, !B b, C c) WHERE b.x > a.x WITHIN 60": COUNTED,
+    "SEQ(A a, B b, C c) WHERE b.x IN (1, 2, 3, 5, 7, 11, 13, 17, 19, 23) AND c.x > b.x WITHIN 60": COUNTED,
+    # conditions on the first event
+    "SEQ(A a, B+ b, C c) WHERE b[i].x > a.x WITHIN 24": COUNTED,
+    "SEQ(A a, B+ b, C c) WHERE [k] AND b[i].y >= a.y * 0.5 AND c.x < a.x WITHIN 24": COUNTED,
+    "SEQ(A a, B+ b, C c) WHERE b[i].x > a.x AND b[i].y > b[i-1].y WITHIN 24": COUNTED,
+    # searches in any order, with a key and without
+    "SEQ(A a, B b, C c) WHERE c.x > a.x WITHIN 24": ORDERED,
+    "SEQ(A a, B b, C c, D d) WHERE [k] AND c.y >= a.y * 0.5 AND d.k = a.k WITHIN 24": ORDERED,
+    "SEQ(A a, B b, !D d, C c) WHERE c.x > a.x AND d.y > a.y AND d.x != c.x WITHIN 24": ORDERED,
+    "SEQ(A a, B b, !D d, C c) WHERE [k] AND c.x > a.x AND d.y > a.y AND d.x != c.x WITHIN 24": ORDERED,
+    "SEQ(A a, OR(B b, C c), D d) WHERE [k] AND d.x > a.x AND NOT d.y < a.y WITHIN 24": ORDERED,
+    "SEQ(A a, B b, C c) WHERE c.x > a.x + b.x - 25 AND c.y * a.y < b.y WITHIN 24": ORDERED,
+    "SEQ(A a, B b, C c, D d) WHERE [k] AND a.x - b.x <= c.x - d.x AND NOT b.y >= c.y + a.y WITHIN 9": ORDERED
+    | {"least": 30},
+}
 
 
 @pytest.mark.skipif(not JIT, reason="needs compiled kernels")
-@pytest.mark.parametrize("text", [
-    "SEQ(A a, B b, C c) WHERE b.x > a.x AND c.x > b.x",
-    "SEQ(A a, B b, C c) WHERE b.x > a.x AND b.k < a.k AND c.x > b.x AND c.k < b.k",
-    "SEQ(A a, B b, C c) WHERE [k] AND b.y >= a.y * 0.5 AND c.x != b.x",
-    "SEQ(A a, B+ b[], C c) WHERE b[i].x > b[i-1].x",
-    "SEQ(A a, !B b, C c) WHERE b.x > a.x",
-    "SEQ(A a, B b, C c) WHERE b.x IN (1, 2, 3, 5, 7, 11, 13, 17, 19, 23) AND c.x > b.x",
-])  # fmt: skip
+@pytest.mark.parametrize("text", TEXTS)
 def test_the_tiers_agree_on_sequences(text, monkeypatch):
-    query = f"PATTERN {text} WITHIN 60"
-    begin = partial(interpret, monkeypatch)
-    check_tiers(monkeypatch, sequence_stream(50_000), query, begin, n_shown=20)
+    keywords = dict(TEXTS[text])
+    frame, begin = sequence_stream(keywords.pop("n_rows")), partial(interpret, monkeypatch)
+    check_tiers(monkeypatch, frame, f"PATTERN {text}", begin, **keywords)
 
 
 @pytest.mark.skipif(not JIT, reason="needs compiled kernels")
@@ -291,3 +253,113 @@ def test_first_matches_compile_nothing_after_a_listing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(kernels, "load", load_compiled)
     pd.testing.assert_frame_equal(found().head(5), listed.head(5))
+
+
+def check_anchored(seed: int) -> bool:
+    """Compare all numbers with the definition; return whether the query can be interpreted."""
+    case, rows, _ = anchored_case(seed, seed)
+    own = layout_of(case, rows)
+    if isinstance(anchored_tests_of(own.graph), str):
+        return False  # test_anchored.py has these
+    counter, of_end = AnchoredCounter(own), Counter(positions[-1] for positions, _ in in_row(case, rows))
+    wanted = [of_end[p] for p in own.places.position_of_place[counter.last].tolist()]
+    counts = counter.by_place()
+    assert [int(counts[p]) for p in counter.last.tolist()] == wanted
+    assert counter.pass_over(WRAPPING)[0].tolist() == wanted
+    assert counter.pass_over(MODULAR, 3)[0].tolist() == [n % 3 for n in wanted]
+    assert counter.pass_over(AT_LEAST)[0].tolist() == wanted
+    assert own.tier == "interpreted"
+    return True
+
+
+@pytest.mark.parametrize("seed", seeds(4, 40))
+def test_a_compiled_kernel_takes_over_counts(seed, interpreted, monkeypatch):
+    case, rows, _ = anchored_case(seed, seed)
+    own = layout_of(case, rows)
+    if isinstance(anchored_tests_of(own.graph), str):
+        pytest.skip("cannot be interpreted")
+    wanted = AnchoredCounter(own).pass_over(WRAPPING)[0].tolist()
+    looks = iter([False, False, True])
+    monkeypatch.setattr(anchored, "is_ready", lambda _: next(looks, True))
+    monkeypatch.setattr(anchored, "_WORK_PER_CALL", 1)
+    assert AnchoredCounter(own).pass_over(WRAPPING)[0].tolist() == wanted
+    assert own.tier.startswith("interpreted")
+
+
+@pytest.mark.parametrize("seed", seeds(1, 40))
+def test_random_counts_after_conditions_on_the_first_event(seed, interpreted, monkeypatch):
+    if seed % 2:
+        monkeypatch.setattr(anchored, "_WORK_PER_CALL", 1)  # the kernel pauses after every entry
+    n_interpreted = 0
+    for own in range(SIZE * seed, SIZE * (seed + 1)):
+        try:
+            n_interpreted += check_anchored(own)
+        except BaseException as error:
+            error.add_note(f"anchored_case({own}, {own})")
+            raise
+    assert n_interpreted >= SIZE // 2
+
+
+@pytest.mark.parametrize("n", [62, 65, 130])
+def test_numbers_of_any_size_are_exact(n, interpreted):
+    frame = pd.DataFrame({"t": np.arange(n + 2), "kind": list("A" + "B" * n + "C"), "x": np.arange(n + 2.0)})
+    text = "PATTERN SEQ(A a, B+ b, C c) WHERE b[i].x > a.x WITHIN 1000"
+    found = cep.match(frame, text, event_type="kind", order_by="t")
+    assert found.count() == 2**n - 1
+    assert found.run.tier == "interpreted"
+
+
+@pytest.mark.skipif(not JIT, reason="needs compiled kernels")
+@pytest.mark.parametrize(("text", "strategy"), [
+    ("SEQ(A a, B+ b[], C c) WHERE avg(b.y) > a.y AND c.x > b[i-1].x", "any"),
+    ("SEQ(A a, B+ b[], !D d, C c) WHERE b[i].x >= max(b[..i-1].x) AND d.x = a.x", "next"),
+    ("SEQ(A a, B+ b[], D d) WHERE b[2].x > a.x * 0.5 + d.y", "next"),
+])  # fmt: skip
+@pytest.mark.parametrize("partition_by", [None, "k"])
+def test_walks_agree_on_long_streams(text, strategy, partition_by, monkeypatch):
+    def begin():
+        interpret(monkeypatch)
+        looks = iter([False, True])
+        monkeypatch.setattr(search, "is_ready", lambda _: next(looks, True))
+        monkeypatch.setattr(search, "_WORK_PER_CALL", 500)
+
+    check_tiers(
+        monkeypatch, sequence_stream(20_000), f"PATTERN {text} WITHIN 12", begin, least=100,
+        tier="interpreted, then compiled", strategy=strategy, partition_by=partition_by, engine="search",
+    )  # fmt: skip
+
+
+def test_a_search_says_how_it_runs(interpreted):
+    frame = pd.DataFrame({"t": range(60), "kind": list("ABC") * 20, "x": [3.0, 1.0, 4.0] * 20})
+    keywords = {"event_type": "kind", "order_by": "t"}
+    text = "PATTERN SEQ(A a, B b, C c) WHERE {} WITHIN 30"
+    pairwise = cep.match(frame, text.format("c.x > a.x"), **keywords)
+    assert pairwise.run.tier == "interpreted"
+    assert "is interpreted until its kernel is compiled" in str(
+        cep.explain(frame, text.format("c.x > a.x"), **keywords)
+    )
+    joint = text.format("c.x > a.x + b.x")
+    assert "is interpreted until its kernel is compiled" in str(cep.explain(frame, joint, **keywords))
+    load_kernels(ELEMENTARY)
+    rounded = cep.explain(frame, text.format("log(c.x) > a.x"), **keywords)
+    assert "is interpreted until its kernel is compiled" in str(rounded)
+    mixed = str(cep.explain(frame, text.format("log(c.x + a.x) > 1"), **keywords))
+    assert "is compiled first, since it computes 'log' with values of several events" in mixed
+
+
+@pytest.mark.parametrize("most_known", [evaluation_order.MOST_KNOWN, 0])
+@pytest.mark.parametrize("calls", [1, 1000])
+def test_a_walk_compiles_nothing_while_it_is_quick(calls, most_known, interpreted, monkeypatch):
+    """Absent events are compared with two others. Counting many matches always compiled a kernel first."""
+    monkeypatch.setattr(ordered, "_CALLS_OF_A_WALK", calls)
+    monkeypatch.setattr(search, "_WORK_PER_CALL_OF_A_LOOK", 100)
+    monkeypatch.setattr(evaluation_order, "MOST_KNOWN", most_known)
+    frame, text = sequence_stream(400), "PATTERN SEQ(A a, !B b, C c) WHERE b.x > a.x + c.x - 9 WITHIN 20"
+    found, wanted = (
+        cep.match(frame, text, event_type="kind", order_by="t", engine=engine)
+        for engine in ("ordered", "search")
+    )
+    if most_known:
+        pd.testing.assert_frame_equal(found.to_frame("all"), wanted.to_frame("all"))
+    assert found.count() == wanted.count() > 10
+    assert found.run.tier == ("interpreted" if calls > 1 else "interpreted, then compiled")

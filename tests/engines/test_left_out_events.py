@@ -27,7 +27,7 @@ def compared(seed: int, family: str, monkeypatch) -> int:
     draw = Random(seed)
     case = gs.case(seed, None, family)
     program, events = bound(case)
-    is_counted = not engines()["chain"].unsupported(program) and program.query.after_match[0] == "none"
+    is_counted = not engines()["chain"].unsupported(program) and not program.query.selects
     if not is_counted or program.window.is_empty or not events.n_events:
         return 0
     matches, wanted = CountedMatches(program, events), sequence_matches(case.query, case.rows)

@@ -5,24 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.engines.next import engine, places
-from cepkit.engines.next.engine import match_next, next_unsupported
-from cepkit.engines.shared import placing as slices
+from cepkit.engines import next_engine as engine
+from cepkit.engines import next_places as places
+from cepkit.engines.next_engine import match_next, next_unsupported
+from cepkit.engines.shared import places as slices
 from cepkit.engines.shared import sequence_set
 from cepkit.engines.shared.sequence_set import MatchBlock
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import all_of, as_matches, bound
-from tests.support.sizes import seeds
+from tests.support.sizes import JIT, seeds
 from tests.support.tiers import interpret, sequence_stream
 
-JIT = not numba.config.DISABLE_JIT
 SIZE = 8  # seeds of a block; each has a case of every family
 FAMILIES = ["next", "window", "negation", "kleene", "optional", "mixed", "preference", "rounds", "all"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from random import Random
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,10 +11,10 @@ import pytest
 import cepkit as cep
 from cepkit.engines.counting.layout import Layout
 from tests.oracle.generate_paths import drawn_case, drawn_rows
-from tests.support.path_walks import check, in_row, tighten
+from tests.support.counting_cases import check, in_row, tighten
+from tests.support.sizes import JIT
 from tests.support.tiers import sequence_stream
 
-JIT = not numba.config.DISABLE_JIT
 SHAPES_OF_A_BLOCK = 10
 
 

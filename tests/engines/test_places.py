@@ -8,13 +8,10 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from cepkit.compile.sequences.program import compile_sequence
 from cepkit.engines.shared import places as module
 from cepkit.engines.shared.places import Places, accepted_places
-from cepkit.frames.building import build_events
-from cepkit.frames.pandas import PandasSource
-from cepkit.language.sequences.patterns import EventPattern, SequenceOf
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import EventPattern, SequenceOf, SequenceQuery
+from tests.support.sequence_runs import prepared
 
 
 def places_of(rng: Random, closed: bool) -> tuple[Places, list, list]:
@@ -28,9 +25,7 @@ def places_of(rng: Random, closed: bool) -> tuple[Places, list, list]:
         within=rng.choice([0, 1, 3, 100]), within_closed=closed, event_type="kind", order_by=("t",),
         partition_by=("k",),
     )  # fmt: skip
-    source = PandasSource(frame)
-    program = compile_sequence(query, source.schema)
-    return Places(program, build_events(source, program)), times, keys
+    return Places(*prepared(query, frame)), times, keys
 
 
 @pytest.mark.parametrize("closed", [True, False])
@@ -60,9 +55,7 @@ def test_times_near_the_end_of_integers_are_not_searched():
     frame = pd.DataFrame({"t": [-(2**63) + 2, 5, 7], "kind": "A"})
     pattern = SequenceOf((EventPattern("a", "A"), EventPattern("b", "A")), (None, None))
     query = SequenceQuery(pattern, (), within=10, event_type="kind", order_by=("t",))
-    source = PandasSource(frame)
-    program = compile_sequence(query, source.schema)
-    assert Places(program, build_events(source, program))._search_starts() is None
+    assert Places(*prepared(query, frame))._search_starts() is None
 
 
 @pytest.mark.parametrize("few", [0, 1 << 15])

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.engines.shared import placing
+from cepkit.engines.shared import places as placing
 from cepkit.events import Column, ColumnType, Events
 
 

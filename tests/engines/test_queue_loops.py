@@ -5,23 +5,21 @@ from __future__ import annotations
 import warnings
 from random import Random
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.compile.interpreted.regex import regex_code_of
+from cepkit.compile.interpreted.instructions import regex_code_of
 from cepkit.compile.regex.program import compile_regex
 from cepkit.engines.regex import Run, match_regex
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.expressions.parsing import parse_expression
-from cepkit.language.regex.construction import parse_pattern, regex_query
+from cepkit.language.regex.query import parse_pattern, regex_query
 from tests.oracle import generate, naive
-from tests.support.sizes import seeds
+from tests.support.sizes import JIT, seeds
 
-JIT = not numba.config.DISABLE_JIT
 # Machine code costs up to a second per shape: few shapes, many streams. Interpreted kernels: the reverse.
 SEEDS, SHAPES, STREAMS = (seeds(3, 8), 1, 40) if JIT else (seeds(4, 12), 8, 12)
 TIERS = ("auto", "compiled", "interpreted")

@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.compile.match_recognize import automaton as tables
-from cepkit.engines.match_recognize import finding, row_match_set
+from cepkit.compile.match_recognize import set_tables as tables
+from cepkit.engines.match_recognize import bound as row_match_set
+from cepkit.engines.match_recognize import finding
 from cepkit.engines.match_recognize.bound import bind_row_query
 from cepkit.errors import CepError
 from cepkit.frames import row_order
@@ -486,7 +487,7 @@ def test_pictures_and_funnels_by_kernels_equal_those_by_python(seed, monkeypatch
     made = []
     for fewest in (0, 10**9):
         monkeypatch.setattr(row_match_set, "FEWEST_ROWS", fewest)
-        searched = searched_rows(source, bind_row_query(query, source.schema, None, source.clock))
+        searched = searched_rows(source, bind_row_query(query, source.schema).ordered_by(source.clock))
         made.append([])
         try:
             found, n_matches = row_match_set.all_row_matches(searched)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,18 +13,17 @@ from cepkit.engines import search
 from cepkit.engines.after_match import report_matches
 from cepkit.engines.search import search_sequence
 from cepkit.engines.shared.python_kernels import plain_module
-from cepkit.language.expressions.functions import AGGREGATE_SPELLINGS
-from cepkit.language.expressions.summaries import SUMMARIES, Summary
+from cepkit.errors import UnsupportedQueryError
 from cepkit.planning.planner import engines
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import SequenceMatch, sequence_matches
 from tests.support.sequence_runs import all_of, as_matches, bound
-from tests.support.sizes import seeds
+from tests.support.sizes import JIT, seeds
+from tests.support.tiers import TIERS
 
 # Those that only run when named have tests of their own: test_linked_query.
 SEQUENCE_ENGINES = [name for name, engine in engines().items() if engine.run is not None and engine.automatic]
 FAMILIES = list(gs.FAMILIES)
-JIT = not numba.config.DISABLE_JIT
 SHAPES, FULL_SHAPES = (1, 6) if JIT else (2, 60)
 STREAMS, FULL_STREAMS = (20, 120) if JIT else (12, 12)
 
@@ -39,11 +37,28 @@ def expected(shape: int, seed: int, family: str) -> tuple[gs.Case, list[Sequence
 @pytest.mark.parametrize("engine", SEQUENCE_ENGINES)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("shape_seed", seeds(SHAPES, FULL_SHAPES))
-def test_engine_is_the_definition(shape_seed, family, engine, tier, full):
-    """Compiled queries have one shape and many streams, since machine code costs seconds; others many."""
+@pytest.mark.parametrize("tier", [tier for tier in TIERS if tier != "compiled"], indirect=True)
+def test_engine_is_the_definition(shape_seed, family, engine, tier, full, monkeypatch):
+    if tier == "interpreted" and FAMILIES.index(family) % 2:
+        monkeypatch.setattr(search, "_WORK_PER_CALL", 2)  # the kernel pauses after a few events
+    compare_many(shape_seed, family, engine, full=full)
+
+
+@pytest.mark.skipif(not JIT, reason="without the JIT, all engines run the text that is compiled")
+@pytest.mark.parametrize("tier", ["compiled"], indirect=True)
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("seed", seeds(1, FULL_SHAPES * len(SEQUENCE_ENGINES)))
+def test_compiled_engine_is_the_definition(seed, family, tier, full):
+    """The seed chooses shape and engine, since machine code of a shape costs seconds."""
+    engine = SEQUENCE_ENGINES[(seed + FAMILIES.index(family)) % len(SEQUENCE_ENGINES)]
+    compare_many(seed // len(SEQUENCE_ENGINES), family, engine, full=full, one_shape=True)
+
+
+def compare_many(shape_seed: int, family: str, engine: str, *, full: bool, one_shape: bool = False) -> None:
+    """Compare an engine with the definition on many streams; their queries have many shapes, or one."""
     reasons, n = [], FULL_STREAMS if full else STREAMS
     for seed in range(1000 * shape_seed, 1000 * shape_seed + n):
-        shape = shape_seed if tier == "compiled" else seed
+        shape = shape_seed if one_shape else seed
         try:
             reasons.append(check(shape, seed, family, engine))
         except BaseException as error:
@@ -66,7 +81,45 @@ def check(shape: int, seed: int, family: str, engine: str) -> str | None:
     positions, counts = found.ends()
     lasts = [match.rows[-1] for match in wanted]
     assert np.repeat(positions, np.asarray(counts, dtype=np.int64)).tolist() == lasts
+    if engine == "search" and not case.query.selects:  # counted, and searched again
+        assert search_sequence(program, events, most_known=0).count() == len(wanted)
     return None
+
+
+@pytest.mark.parametrize("seed", seeds(12, 300))
+def test_greedy_at_the_end_takes_the_longest(seed):
+    """Random patterns with a greedy loop at the end, each under the engine that runs it."""
+    n_compared = 0
+    for number in range(20 * seed, 20 * seed + 20):
+        case = gs.case(number, number, "preference", greedy_ends=True)
+        if not case.query.ends_greedily:
+            continue
+        program, events = bound(case)
+        for name in ("search", "next"):
+            if engines()[name].unsupported(program):
+                continue
+            found = report_matches(program, engines()[name].run(program, events))
+            assert as_matches(program, all_of(found)) == sequence_matches(case.query, case.rows), number
+            n_compared += 1
+    if not n_compared:
+        pytest.skip("none of these patterns runs under an engine of its own")
+
+
+def test_greedy_signals_of_one_kind():
+    """Six signals of one kind within a second are one match, or the longest from each start."""
+    frame = pd.DataFrame({"t": [0, 100, 200, 300, 400, 500, 600, 5000, 5100], "k": list("AAAAAABAA")})
+    keywords = {"event_type": "k", "order_by": "t", "strategy": "next", "measures": {"n": "count(a)"}}
+    greedy, every = "PATTERN SEQ(A{2,} a[] GREEDY) WITHIN 1000", "PATTERN SEQ(A{2,} a[]) WITHIN 1000"
+    assert frame.cep.match(greedy, after_match="past_last", **keywords).to_frame()["n"].tolist() == [6, 2]
+    assert frame.cep.match(every, after_match="past_last", **keywords).to_frame()["n"].tolist() == [2] * 4
+    found = frame.cep.match(greedy, **keywords)
+    assert found.count() == 6 and sorted(found.to_frame()["n"]) == [2, 2, 3, 4, 5, 6]
+    assert "only the longest" in frame.cep.explain(greedy, **keywords).sentence
+    assert len(found.head(3)) == len(found.sample(3)) == 3
+    answer = frame.cep.why_not(greedy, rows=[0, 1], event_type="k", order_by="t", strategy="next")
+    assert "GREEDY leaves it out: the match of row 0, row 1, row 2" in str(answer)
+    with pytest.raises(UnsupportedQueryError, match="GREEDY at the end of the pattern: in a stream"):
+        cep.stream(greedy, {"k": "string", "t": "int64"}, event_type="k", order_by="t", strategy="next")
 
 
 @pytest.mark.parametrize(("engine", "least"), [("chain", 0.1), ("search", 1), ("ordered", 0.1)])
@@ -89,17 +142,6 @@ def test_summaries_of_a_repeated_event():
     measures = {f"m{i}": measure for i, measure in enumerate(texts)}
     rows = cep.match(frame, text, event_type="kind", order_by="t", measures=measures).to_frame()
     assert rows.values.tolist() == [[3.5, 1.5, pytest.approx(2 / 3), 2, 1]]
-
-
-def test_a_new_summary_is_one_entry(monkeypatch):
-    """Parsers, measures and windows read the table of summaries."""
-    span = Summary(lambda values: max(values) - min(values), "the greatest minus the least value")
-    monkeypatch.setitem(SUMMARIES, "span", span)
-    monkeypatch.setitem(AGGREGATE_SPELLINGS, "span", "span")
-    frame = pd.DataFrame({"t": range(5), "x": [1.0, 4, 2, 8, 3]})
-    rows = cep.match(frame, ". up up", define={"up": "x != prev(x)"}, order_by="t", measures={"s": "span(x)"})
-    assert rows.to_frame()["s"].tolist() == [3.0]
-    assert cep.window(frame, {"s": "span(x)"}, length=2)["s"].tolist() == [0, 3, 2, 6, 5]
 
 
 def test_a_look_by_a_python_kernel_keeps_no_more_than_a_compiled_one(monkeypatch):

@@ -12,11 +12,11 @@ import pytest
 import cepkit as cep
 from cepkit.errors import CepError, ColumnNotFoundError
 from cepkit.events import Events
-from cepkit.explorer.choices import Data, choose_measures
-from cepkit.explorer.presenting.timeline_presenter import TimelinePresenter
-from cepkit.explorer.query.text import settings_in
+from cepkit.explorer.board import Data, choose_measures
+from cepkit.explorer.presented import TimelinePresenter
 from cepkit.explorer.running.data import KEYS_PER_PAGE, Keys, SearchedFrame, count_by_partition
 from cepkit.explorer.running.result import Result
+from cepkit.explorer.text import settings_in
 from tests.support.waiting import wait_until
 
 REGEX = "up down\nup: x > 0.5\ndown: x <= 0.5"
@@ -329,7 +329,7 @@ def test_the_events_are_there_before_anything_is_compiled(monkeypatch):
     wait_until(lambda: len(timeline.x))
     own = FRAME[FRAME["key"] == "k000"]
     assert explorer.status["state"] == "running"
-    assert explorer.status["message"].startswith("compiling a pattern of a new shape")
+    assert explorer.status["message"] == "searching"
     assert np.frombuffer(timeline.x).tolist() == own["t"].tolist() and not timeline.busy
     assert explorer.board.bar.key_text == "key = k000, 1 of 10 keys"
     explorer.show_key("k004")  # also while the query runs
@@ -375,7 +375,7 @@ def test_events_that_cannot_be_drawn_say_why():
 
 
 def test_a_choice_changes_the_events_before_a_query():
-    explorer = FRAME.cep.explore(order_by="t").wait(60)
+    explorer = FRAME.cep.explore("", order_by="t").wait(60)
     n = len(explorer.board.timeline.x)
     wish(explorer, "partition_by", "key")
     assert 0 < len(explorer.board.timeline.x) < n and explorer.board.bar.key["n"] == 10

@@ -297,7 +297,7 @@ def test_python_keeps_cases_by_match_rows_and_time():
 
 
 def test_nothing_is_kept_before_a_result():
-    explorer = stream().cep.explore(order_by="t").wait(60)
+    explorer = stream().cep.explore("", order_by="t").wait(60)
     with pytest.raises(CepError, match="no result yet"):
         explorer.keep(rows=[1])
     explorer.cases = [Case("rows", True, (1,))]  # as when a saved explorer opens

@@ -16,23 +16,21 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from traitlets import TraitError
 
 import cepkit as cep
 from cepkit.datasets import load_sample
 from cepkit.errors import CepError, ColumnNotFoundError
-from cepkit.explorer.automaton import automaton_of
 from cepkit.explorer.board import Board
-from cepkit.explorer.presenting.run_presenter import first_rows
-from cepkit.explorer.presenting.timeline_presenter import TimelinePresenter
-from cepkit.explorer.query.command import code_of
-from cepkit.explorer.query.constants import layout_of, move_slider, shape_of, sliders_of, with_ranges_of
-from cepkit.explorer.query.text import read_text, text_and_call
+from cepkit.explorer.constants import layout_of, move_slider, shape_of, sliders_of, with_ranges_of
+from cepkit.explorer.presented import TimelinePresenter
 from cepkit.explorer.running.data import SearchedFrame
-from cepkit.explorer.running.pages import Pages, as_pandas
-from cepkit.explorer.running.result import Result
-from cepkit.explorer.running.series import Series, draw_series
+from cepkit.explorer.running.series import Clock, Series, draw_series
+from cepkit.explorer.running.table import Pages, as_pandas
+from cepkit.explorer.running.texts import cells
 from cepkit.explorer.running.worker import Worker
-from cepkit.explorer.table.texts import cells
+from cepkit.explorer.taking import code_of
+from cepkit.explorer.text import read_text, text_and_call
 from cepkit.planning.queries import Arguments, as_query
 from cepkit.progress import checkpoint
 from tests.oracle import generate
@@ -300,7 +298,7 @@ def test_thinning_out_a_line_keeps_its_extremes(seed):
         value = np.where(rng.random(n) < 0.3, np.nan, value)
     if seed % 3 == 1:
         value = rng.integers(-5, 5, n)
-    series = Series(None, np.sort(rng.integers(0, 10 * n, n)), value, "line")
+    series = Series(None, Clock(np.sort(rng.integers(0, 10 * n, n))), value, "line")
     low, high = sorted(rng.integers(0, 10 * n, 2).tolist())
     for window in (None, [float(low), float(high)]):
         drawn = draw_series(series, window, buckets)
@@ -319,7 +317,9 @@ def test_thinning_out_a_line_keeps_its_extremes(seed):
 def test_thinning_out_lanes_leaves_no_lane_empty(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(100, 4000))
-    series = Series(None, np.sort(rng.integers(0, 1000, n)), rng.integers(0, 5, n), "lanes", tuple("abcde"))
+    series = Series(
+        None, Clock(np.sort(rng.integers(0, 1000, n))), rng.integers(0, 5, n), "lanes", tuple("abcde")
+    )
     drawn = draw_series(series, None, 20)
     assert len(drawn["x"]) <= 5 * 20
     part = np.minimum((series.time - series.time[0]) * 20 // max(1, series.time[-1] - series.time[0]), 19)
@@ -346,6 +346,7 @@ def test_lanes_are_the_types_of_the_pattern(of_scans):
     timeline = of_scans.board.timeline
     assert timeline.form == "lanes"
     assert timeline.lane_names == ["Order", "Cancel", "Scan", "Ready"]
+    assert timeline.lane_colours == [0, -1, 1, 2]  # those of o, s and r; x is absent
 
 
 def test_zooming_shows_more_of_less(trades):
@@ -409,7 +410,11 @@ def test_clicked_events_are_asked_about(of_scans, of_trades, scans):
     assert of_scans.board.reasons.title.startswith("they match")
     of_scans.why_not([rows[0]])
     of_scans.wait(60)
-    told = scans.cep.why_not(SCANS, rows=[rows[0]], event_type="kind", order_by="ts")
+    assert of_scans.board.reasons.title.endswith("is match 0")  # the event and what followed it
+    of_scans.why_not(rows[:2])
+    of_scans.wait(60)
+    labels = scans.index[rows[:2]].tolist()
+    told = scans.cep.why_not(SCANS, rows=labels, event_type="kind", order_by="ts")
     assert of_scans.board.reasons.title == told.headline
     assert [line["text"] for line in of_scans.board.reasons.lines] == list(told.reasons)
     of_trades.select(1)
@@ -449,7 +454,7 @@ def opened(**call):
 
 
 def test_the_events_are_shown_before_there_is_a_query():
-    explorer = BARS.cep.explore(order_by="t").wait(60)
+    explorer = BARS.cep.explore("", order_by="t").wait(60)
     timeline = explorer.board.timeline
     assert np.frombuffer(timeline.y).tolist() == BARS["x"].tolist() and not timeline.spans
     assert (timeline.choices, timeline.value, timeline.x_label) == (["x", "y"], "x", "t")
@@ -648,13 +653,79 @@ def test_wrong_keywords_are_one_error_before_work(trades):
         trades.cep.explore(partition_by="symbl")
     with pytest.raises(CepError, match="engine 'chian' is not known"):
         trades.cep.explore(engine="chian")
-    explorer = trades.cep.explore(order_by="ts")
+    explorer = trades.cep.explore("", order_by="ts")
     assert explorer.status["state"] == "idle" and explorer.matches is None
     assert repr(explorer) == "Explorer(20,000 rows, idle, no result yet)"
     with pytest.raises(CepError, match="select: there is no result yet"):
         explorer.select(3)
     with pytest.raises(CepError, match="the frame is not a Spark frame"):
         explorer.run_on_all()
+
+
+# --- a click on an event of a sequence
+
+VISIT = pd.DataFrame(
+    {
+        "ts": pd.to_datetime(
+            [f"2026-03-02 {at}" for at in ["01:00", "01:07", "01:20", "02:10", "02:20", "03:00", "03:30"]]
+        ),
+        "event": ["view", "cart", "search", "checkout", "cart", "view", "cart"],
+        "total": [0, 30, 0, 30, 20, 0, 5],
+    }
+)
+FOLLOWED = "view at 01:00, cart at 01:07 followed; no checkout until 02:10, when the 1 h was over."
+
+
+@pytest.mark.parametrize(
+    "more, row, told",
+    [
+        ("", 0, FOLLOWED),
+        ("", 1, FOLLOWED),
+        ("", 2, "row 2 is of type 'search', the pattern has view, cart, checkout"),
+        ("", 4, "cart at 02:20: no view before it within 1 h."),
+        ("", 5, "view at 03:00, cart at 03:30 followed; no checkout followed within 1 h."),
+        (
+            "WHERE c.total > 10 ",
+            5,
+            "view at 03:00; cart at 03:30 cannot follow: row 6: c.total > 10: 5 > 10 is false.",
+        ),
+    ],
+)
+def test_a_click_on_an_event_of_a_sequence_answers_like_a_colleague(more, row, told):
+    text = f"PATTERN SEQ(view v, cart c, checkout k) {more}WITHIN 1 h"
+    explorer = VISIT.cep.explore(text, event_type="event", order_by="ts").wait(60)
+    explorer.why_not([row])
+    explorer.wait(60)
+    assert [line["text"] for line in explorer.board.reasons.lines] == [told]
+    [bar] = explorer.board.timeline.asked[0]["partials"]
+    assert bar["text"][0] in told and explorer.board.bar.opened == "reasons"
+
+
+# --- traits
+
+
+def test_text_selection_key_and_matches_are_observed_and_set():
+    frame = BARS.assign(k=np.where(np.arange(len(BARS)) % 2, "odd", "even"))
+    explorer = frame.cep.explore(UPS, order_by="t", partition_by="k").wait(60)
+    heard = []
+    explorer.observe(lambda change: heard.append((change["name"], change["new"])))
+    explorer.selected = 0
+    explorer.wait(60)
+    assert explorer.selected == 0 and ("selected", 0) in heard
+    other = "odd" if explorer.key == "even" else "even"
+    explorer.key = other
+    explorer.wait(60)
+    assert explorer.key == other and {("selected", None), ("key", other)} <= set(heard)
+    explorer.text = explorer.text + "\n"
+    explorer.wait(60)
+    assert ("text", explorer.text) in heard and heard[-1] == ("matches", explorer.matches)
+    explorer.select(1)
+    explorer.wait(60)
+    assert ("selected", 1) in heard and [name for name, _ in heard].count("matches") == 1
+    with pytest.raises(CepError, match="text=3: expected the text of a query"):
+        explorer.text = 3
+    with pytest.raises(TraitError, match="matches"):
+        explorer.matches = None
 
 
 # --- runs
@@ -902,24 +973,6 @@ def test_traits_that_python_writes_are_no_wishes():
     thread.start()
     thread.join()
     assert wishes == ["2"]
-
-
-@pytest.mark.parametrize("seed", seeds(2, 30))
-def test_first_rows_without_a_compiler_are_the_first_rows(seed, scans):
-    rng = Random(seed)
-    queries = [
-        "PATTERN SEQ(Order o, Scan s, Ready r) WHERE [item] AND s.weight > o.weight + {} WITHIN {} s",
-        "PATTERN SEQ(Order o, Scan+ s[], Ready r) "
-        "WHERE [item] AND s[i].weight >= s[i-1].weight + {} WITHIN {} s",
-        "PATTERN SEQ(Order o, !Cancel x, Ready r) WHERE [item] AND r.weight > {} WITHIN {} s",
-    ]
-    query = queries[seed % 3].format(rng.randrange(3), rng.randrange(40, 200))
-    data = SearchedFrame(scans)
-    program = data.compile(read_text(query, {"event_type": "kind", "order_by": "ts"}).query)
-    result = Result(data, program, lambda: data.run(program), automaton_of(program))
-    soon = first_rows(result)
-    assert soon is not None and soon["rows"]
-    assert {**soon, "busy": False} == result.pages.traits(1)
 
 
 @pytest.mark.parametrize("query", ["up{2,} down", "PATTERN SEQ(A a, B b) WHERE b.x > a.x + 0.5 WITHIN 30"])

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cepkit.explorer.automaton import automaton_of, draw_automaton, states_of_match
+from cepkit.explorer.running.automaton import automaton_of, draw_automaton, state_of_events
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.insight import stepping
-from cepkit.insight.stepping import Stepping
+from cepkit.insight import moments
+from cepkit.insight.moments import Stepping
 from cepkit.planning.plans import compile_checked
 from cepkit.planning.queries import Arguments, as_query
 from tests.oracle import generate, naive
@@ -26,7 +26,7 @@ FAMILIES = list(gs.FAMILIES)
 
 @pytest.fixture(autouse=True)
 def _nothing_left_out(monkeypatch):
-    monkeypatch.setattr(stepping, "MOST_LIVE", 10**9)
+    monkeypatch.setattr(moments, "MOST_FOLLOWED", 10**9)
 
 
 def opened_sequence(seed: int, family: str):
@@ -94,7 +94,7 @@ def test_a_regex_completes_the_matches_of_the_definition(seed):
         for k in range(1, steps.n + 1):
             completed = {tuple(map(steps.position_of, match)) for match in steps.after(k).completed}
             made |= completed
-            starts_after[k] = set(map(steps.position_of, steps.walk.partials()[0].tolist()))
+            starts_after[k] = {steps.position_of(events[0]) for events in steps.walk.partials()}
             for first, _ in completed:
                 for before in range(steps.index_of(first) + 1, k):
                     assert first in starts_after[before]
@@ -108,18 +108,18 @@ def test_a_walk_may_begin_anywhere_behind_a_match(seed, monkeypatch):
     automaton = automaton_of(program)
     for partition in range(max(1, events.n_partitions)):
         whole = Stepping(program, events, partition, automaton)
-        moments = {k: whole.after(k) for k in range(1, whole.n + 1)}
+        snapshots = {k: whole.after(k) for k in range(1, whole.n + 1)}
         ends = np.array(
-            sorted(whole.position_of(m[-1]) for k in moments for m in moments[k].completed), np.int64
+            sorted(whole.position_of(m[-1]) for k in snapshots for m in snapshots[k].completed), np.int64
         )
-        monkeypatch.setattr(stepping, "LOOK_BACK", 6)
+        monkeypatch.setattr(moments, "LOOK_BACK", 6)
         for k in range(whole.n, 0, -1):
             near = Stepping(program, events, partition, automaton, ends)
             moment = near.after(k)
             if moment.is_whole:
-                assert moment == moments[k]
+                assert moment == snapshots[k]
             assert near.next_match(k) >= k
-        monkeypatch.setattr(stepping, "LOOK_BACK", 120)
+        monkeypatch.setattr(moments, "LOOK_BACK", 120)
 
 
 @pytest.mark.parametrize("seed", seeds(12, 100))
@@ -140,7 +140,7 @@ def test_a_match_passes_states_from_the_start_to_an_end(seed):
         state = follow[state, name]
         if len(word) > 60:
             return  # a loop without an end in sight
-    passed = states_of_match(automaton, word)
-    assert passed[0] == 0 and passed[-1] in automaton.states.accepting
+    passed = state_of_events(automaton, word)
+    assert passed[-1] in automaton.states.accepting
     assert set(passed) <= {circle["id"] for circle in drawn["states"]}
     assert all(line["source"] in range(len(drawn["states"])) for line in drawn["transitions"])

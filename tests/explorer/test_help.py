@@ -9,9 +9,10 @@ import pytest
 
 from cepkit.datasets import load_sample
 from cepkit.events import BOOLEAN, FLOAT, INTEGER, LIST, TEXT, TIME, ColumnType
-from cepkit.explorer.query.examples import MOST_EXAMPLES, examples_of, sheet_of
-from cepkit.explorer.query.text import applicable, read_text
+from cepkit.explorer.examples import MOST_EXAMPLES, examples_of, head_of, sheet_of
 from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.roles import guess_roles, is_identifier
+from cepkit.explorer.text import applicable, read_text
 from cepkit.language import cheat_sheet as cs
 from cepkit.language.expressions.parsing import parse_expression
 from tests.support.sizes import seeds
@@ -43,9 +44,17 @@ FRAMES = {
 }
 
 
+def offered(frame, call):
+    """Return the examples for a frame, and the call with the guessed columns."""
+    data = SearchedFrame(frame)
+    head = head_of(data)
+    call = {**guess_roles(head.source, data.source, call).call(), **call}
+    return examples_of(head, call), call
+
+
 def result_of(frame, call, example):
-    """Return the matches of an example, with the keywords that it brings."""
-    data, call = SearchedFrame(frame), {**example.call, **call}
+    """Return the matches of an example."""
+    data = SearchedFrame(frame)
     reading = read_text(example.text, applicable(example.text, call))
     assert reading.mistakes == ()
     return data.run(data.compile(reading.query))
@@ -53,14 +62,14 @@ def result_of(frame, call, example):
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_examples_fit_their_frame(name):
-    frame, call = FRAMES[name]
-    examples = examples_of(SearchedFrame(frame), call)
+    frame, given = FRAMES[name]
+    examples, call = offered(frame, given)
     assert 3 <= len(examples) <= MOST_EXAMPLES
     assert len({example.text for example in examples}) == len(examples)
     counts = [result_of(frame, call, example).count() for example in examples]
     assert sum(n > 0 for n in counts) >= 2, list(zip([one.title for one in examples], counts, strict=True))
+    assert counts[0]  # the board opens with it
     for example in examples:
-        assert not set(example.call) & set(call)
         assert example.sentence and "\n" not in example.title
 
 
@@ -73,8 +82,8 @@ def test_a_frame_that_suits_no_example_gets_none(frame):
 
 def test_examples_of_a_long_frame_look_at_its_first_rows():
     long = pd.concat([scans()] * 200, ignore_index=True)
-    examples = examples_of(SearchedFrame(long), {"order_by": "ts"})
-    assert examples[0].title == "unit weight rises 3 times in a row, then falls"
+    examples, _ = offered(long, {"order_by": "ts"})
+    assert [one.title for one in examples][-1] == "unit weight rises 3 times in a row, then falls"
 
 
 def test_examples_survive_missing_values_and_odd_columns():
@@ -82,26 +91,147 @@ def test_examples_survive_missing_values_and_odd_columns():
     frame.loc[::7, ["kind", "item", "unit weight"]] = None
     frame["rise"], frame["constant"] = 1, 3.5
     frame["flag"] = frame.index % 3 == 0
-    for example in examples_of(SearchedFrame(frame), {}):
-        result_of(frame, {}, example).count()
+    examples, call = offered(frame, {})
+    for example in examples:
+        result_of(frame, call, example).count()
 
 
-def test_an_empty_board_offers_examples_and_takes_what_they_need():
-    explorer = scans().cep.explore()
+def test_a_board_without_a_query_opens_with_an_example_that_has_matches():
+    explorer = scans().cep.explore().wait(60)
     editor = explorer.board.editor
-    assert len(editor.examples) == MOST_EXAMPLES and editor.sentence == ""
-    assert explorer.status["message"] == ""
-    chosen = next(one for one in editor.examples if one["text"].startswith("PATTERN"))
-    explorer.text = chosen["text"]
-    explorer.wait(60)
-    assert explorer.matches.count() > 0
-    assert explorer.query.event_type == "kind" and explorer.query.order_by == ("ts",)
+    assert len(editor.examples) == MOST_EXAMPLES and explorer.text == editor.examples[0]["text"]
+    assert explorer.matches.count() > 0 and editor.sentence == editor.examples[0]["sentence"]
+    query = explorer.query
+    assert (query.event_type, query.order_by, query.partition_by) == ("kind", ("ts",), ("item",))
     assert "event_type='kind'" in explorer.code.replace('"', "'")
-    assert editor.sentence == chosen["sentence"]
-    explorer.text = chosen["text"].replace("SEQ", "SEK")
+    explorer.text = explorer.text.replace("SEQ", "SEK")
     assert explorer.status["state"] == "failed"
-    assert editor.sentence == chosen["sentence"]  # the result is still that of this query
-    explorer.cancel()
+    assert editor.sentence == editor.examples[0]["sentence"]  # the result is still that of this query
+    empty = scans().cep.explore("").wait(60)
+    assert empty.text == "" and empty.status["state"] == "idle" and empty.board.editor.examples
+
+
+# --- what the columns are
+
+
+def shape(n=4000, seed=0, **columns):
+    """Return a frame; a number is how many different values a column has."""
+    rng = np.random.default_rng(seed)
+    made = {
+        name: [f"v{k}" for k in rng.integers(0, what, n)] if isinstance(what, int) else what(rng, n)
+        for name, what in columns.items()
+    }
+    return pd.DataFrame(made)
+
+
+def rising(rng, n):
+    return pd.Timestamp("2026-03-02") + pd.to_timedelta(np.sort(rng.integers(0, 86_400, n)), unit="s")
+
+
+def mixed(rng, n):
+    return pd.Timestamp("2026-03-02") + pd.to_timedelta(rng.integers(0, 86_400, n), unit="s")
+
+
+def walk(rng, n):
+    return rng.normal(size=n).cumsum().round(2)
+
+
+def few(rng, n):
+    return rng.integers(200, 204, n)
+
+
+def numbers(rng, n):
+    return rng.integers(10_000, 11_000, n)
+
+
+def count_up(rng, n):
+    return np.arange(n) + 5000
+
+
+def texts_of_time(rng, n):
+    return rising(rng, n).strftime("%Y-%m-%d %H:%M:%S")
+
+
+# The columns of a frame, and its clock, key, event type and drawn column.
+SHAPES = {
+    "clicks": (
+        {"event_id": count_up, "visitor": numbers, "event": 5, "page": 300, "ts": rising},
+        ("ts", "visitor", "event", "event"),
+    ),
+    "trades": (
+        {"time": rising, "symbol": 5, "price": walk, "size": numbers, "trade_id": count_up},
+        ("time", "symbol", None, "price"),
+    ),
+    "server logs": (
+        {"timestamp": rising, "host": 8, "level": 3, "status": few, "latency_ms": walk, "path": 40},
+        ("timestamp", "host", "level", "level"),
+    ),
+    "sensors": (
+        {"device_id": few, "reading_time": rising, "temperature": walk, "battery": numbers},
+        ("reading_time", "device_id", None, "temperature"),
+    ),
+    "orders": (
+        {
+            "order_id": 900,
+            "customer": 300,
+            "status": 5,
+            "created_at": mixed,
+            "updated_at": rising,
+            "amount": walk,
+        },
+        ("updated_at", "order_id", "status", "status"),
+    ),
+    "logins": (
+        {"ts": rising, "user": 300, "src_ip": 200, "outcome": 2, "session_id": count_up},
+        ("ts", "user", "outcome", "outcome"),
+    ),
+    "machines": (
+        {"machine": 3, "epoch": count_up, "vibration": walk, "rpm": walk},
+        ("epoch", "machine", None, "vibration"),
+    ),
+    "a process": (
+        {"case:concept:name": numbers, "concept:name": 5, "time:timestamp": rising, "cost": few},
+        ("time:timestamp", "case:concept:name", "concept:name", "concept:name"),
+    ),
+    "daily prices": (
+        {"Date": rising, "Open": walk, "Close": walk, "Volume": numbers},
+        ("Date", None, None, "Close"),
+    ),
+    "a CSV file": (
+        {"id": count_up, "created_at": texts_of_time, "userId": few, "eventName": 3},
+        ("created_at", "userId", "eventName", ""),
+    ),
+    "numbers alone": ({"x": walk}, (None, None, None, "x")),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_columns_are_guessed_as_a_person_would(name):
+    columns, (clock, key, event_type, drawn) = SHAPES[name]
+    explorer = shape(**columns).cep.explore().wait(60)
+    call = explorer._reader.call
+    assert call.get("order_by") == clock and call.get("event_type") == event_type
+    assert call.get("partition_by") == (None if key is None else [key])
+    assert explorer.status["state"] == "done" and explorer.matches.count() > 0, explorer.text
+    fields = {field["name"]: field["chosen"] for field in explorer.board.bar.fields}
+    assert fields["value"] == ([drawn] if drawn else [])
+
+
+def test_what_the_call_says_is_not_guessed():
+    frame = shape(**SHAPES["trades"][0])
+    explorer = frame.cep.explore(partition_by=None, order_by="trade_id").wait(60)
+    assert explorer._reader.call == {"order_by": "trade_id", "partition_by": None}
+
+
+@pytest.mark.parametrize(
+    "name, is_one",
+    [
+        *((name, True) for name in ("id", "visitorid", "userId", "status", "order_number")),
+        *((name, False) for name in ("paid", "bid", "order_amount", "user_age", "price")),
+    ],
+)
+def test_identifiers_are_known_by_their_names(name, is_one):
+    assert is_identifier(name) is is_one
 
 
 def test_a_board_with_a_query_says_it_and_looks_for_no_examples():
@@ -110,7 +240,7 @@ def test_a_board_with_a_query_says_it_and_looks_for_no_examples():
     assert explorer.board.editor.sentence == "any row, then a rise; rise means that price rises"
     assert explorer.board.editor.examples == []
     explorer.text = ""
-    assert len(explorer.board.editor.examples) == 3
+    assert len(explorer.board.editor.examples) >= 3
 
 
 def test_the_cheat_sheet_names_columns_of_the_frame():
@@ -168,5 +298,6 @@ def test_examples_of_odd_columns_can_be_read(seed):
     frame = pd.DataFrame({name: columns[name] for name in names})
     roles = ("order_by", "partition_by", "event_type")
     call = {role: str(rng.choice(names)) for role in roles if rng.random() < 0.4}
-    for example in examples_of(SearchedFrame(frame), call):
-        assert read_text(example.text, applicable(example.text, {**example.call, **call})).mistakes == ()
+    examples, call = offered(frame, call)
+    for example in examples:
+        assert read_text(example.text, applicable(example.text, call)).mistakes == ()

@@ -10,22 +10,23 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.api.searching import source_of
 from cepkit.datasets import load_sample
-from cepkit.explorer.query.constants import (
+from cepkit.explorer.constants import move_slider, sliders_of, with_ranges_of
+from cepkit.explorer.ranges import (
+    DISTANCES,
     MOST_POSITIONS,
     POSITIONS,
     Range,
-    move_slider,
+    SampledRows,
+    Variables,
     range_of,
-    sliders_of,
     stops_of,
-    with_ranges_of,
+    thresholds_of,
 )
-from cepkit.explorer.query.text import read_text
-from cepkit.explorer.query.thresholds import DISTANCES, SampledRows, Variables, thresholds_of
 from cepkit.explorer.running import data as sampling
 from cepkit.explorer.running.data import SearchedFrame, sample_rows
+from cepkit.explorer.text import read_text
+from cepkit.frames.sources import source_of_frame
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.sequences.parsing import parse_sase
@@ -54,7 +55,7 @@ def test_sampled_rows_follow_each_other_within_a_key(seed, monkeypatch):
     frame = frame_of(seed).assign(row=np.arange(500))
     keys = (["key"], ["key", "part"], [])[seed % 3]
     clocks = (["t"], ["t", "u"], [])[seed // 3 % 3]
-    own = sample_rows(source_of(frame)[0], tuple(keys), tuple(clocks))
+    own = sample_rows(source_of_frame(frame)[0], tuple(keys), tuple(clocks))
     rows = own.values("row").astype(int)
     assert 0 < len(rows) <= 500 and own.begins[0] and len(set(rows.tolist())) == len(rows)
     stream = frame.sort_values(clocks, kind="stable") if clocks else frame
@@ -66,7 +67,7 @@ def test_sampled_rows_follow_each_other_within_a_key(seed, monkeypatch):
 def test_a_sample_of_many_rows_is_small_and_looks_at_all_of_them():
     frame = pd.DataFrame({"row": np.arange(300_000), "key": np.arange(300_000) // 100_000})
     for keys in ((), ("key",)):
-        own = sample_rows(source_of(frame)[0], keys, ("row",))
+        own = sample_rows(source_of_frame(frame)[0], keys, ("row",))
         rows = own.values("row")
         assert len(rows) == sampling.MOST_ROWS and rows.min() < 2000 and rows.max() > 297_000
 

@@ -48,6 +48,7 @@ def test_a_pasted_text_is_recognised_run_and_explained(browser, server, theme):
     area = part("query_editor").locator("textarea")
     assert "MATCH_RECOGNIZE" in area.get_attribute("placeholder")
     area.click()
+    page.keyboard.press("Control+a")
     page.keyboard.insert_text(TEXT)
     wait("explorer.text", TEXT)
     wait("explorer.wait(60).status['state']", "done", timeout_s=90)
@@ -61,6 +62,7 @@ def test_a_pasted_text_is_recognised_run_and_explained(browser, server, theme):
     # The table, the funnel and the automaton have the matches.
     rows = part("match_table").locator("tbody tr")
     assert rows.count() == ask("explorer.board.table.total and int(explorer.board.table.total)")
+    part("data_bar").locator(".door").filter(has_text="Funnel").click()
     funnel = part("funnel_view").inner_text()
     assert "DOWN{2,}" in funnel and "matches" in funnel
     rows.first.click()

@@ -11,10 +11,10 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError
-from cepkit.explorer.query.constants import move_slider, sliders_of
-from cepkit.explorer.query.text import read_text, text_and_call
+from cepkit.explorer.constants import move_slider, sliders_of
+from cepkit.explorer.text import read_text, text_and_call
 from cepkit.results.match_recognize.memory import RowsInMemory
-from cepkit.widgets.editor import KEYWORDS, KEYWORDS_OF_SQL
+from cepkit.widgets.panels import KEYWORDS, KEYWORDS_OF_SQL
 from tests.oracle import match_recognize as oracle
 from tests.oracle.generate_match_recognize import random_query, random_rows
 from tests.support.row_patterns import oracle_query

@@ -68,6 +68,10 @@ class Person:
         lab.take_shot(self.page, f"story-{self.name}-{self.n_shots:02d}-{step}")
         assert self.page.evaluate(CUT) == [], step
 
+    def open(self, name):
+        """Open a part of the board."""
+        self.part("data_bar").locator(".door").filter(has_text=name).click()
+
     def run(self, code):
         """Write into the last cell and run it."""
         self.page.locator(".jp-NotebookPanel .jp-CodeCell .cm-content").last.click()
@@ -192,6 +196,7 @@ def test_a_newcomer_finds_the_m_that_was_missed(browser, server, theme, size):
     person.look("timeline_view", "why-not")
 
     # Which bars are the rises? A state of the automaton says.
+    person.open("Automaton")
     state = person.part("nfa_view").locator(".state").nth(2)
     state.click()
     page.wait_for_selector(".cepkit-query_editor .under .marked")
@@ -245,10 +250,9 @@ def test_a_newcomer_finds_the_m_that_was_missed(browser, server, theme, size):
     # Home: as a frame, and as a cell that needs no explorer.
     person.run('home = explorer.matches.to_frame().nlargest(3, "height")\nhome')
     assert browser.ask(f"len(home) == 3 and {holder} in home.index")
-    person.part("query_editor").locator("summary").click()
-    person.part("query_editor").locator(".copy").click()
-    assert person.part("query_editor").locator(".copy").inner_text() == "Copied"
-    person.look("query_editor", "code")
+    person.open("Take away")
+    person.part("take_bar").locator("[data-id=cell]").click()
+    person.look("take_bar", "code")
     page.locator(".jp-NotebookPanel .jp-CodeCell .cm-content").last.click()
     page.keyboard.press("Control+v")
     person.run("\nmatches")

@@ -11,14 +11,13 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError
-from cepkit.explorer.running import pages as pages_module
-from cepkit.explorer.running.pages import Pages
+from cepkit.explorer.running import table as listing_module
+from cepkit.explorer.running import table as pages_module
 from cepkit.explorer.running.result import Result
-from cepkit.explorer.table import listing as listing_module
-from cepkit.explorer.table.listing import ListedColumn, head_of
-from cepkit.explorer.table.texts import cells, columns_of, full_cells, quote_text, read_filter
+from cepkit.explorer.running.table import ListedColumn, Pages, head_of
+from cepkit.explorer.running.texts import cells, columns_of, full_cells, quote_text, read_filter
 from cepkit.progress import Cancellation, Cancelled, cancellable
-from cepkit.widgets.tables import MatchTable
+from cepkit.widgets.scene_view import MatchTable
 from tests.support.sizes import seeds
 from tests.support.waiting import wait_until
 

@@ -15,8 +15,8 @@ from cepkit.commands.cli import main
 from cepkit.datasets import load_sample
 from cepkit.errors import CepError
 from cepkit.explorer import taking
-from cepkit.explorer.query.command import command_of, file_in_cells
-from cepkit.explorer.query.text import read_text
+from cepkit.explorer.taking import command_of, file_in_cells
+from cepkit.explorer.text import read_text
 from tests.support.sizes import seeds
 from tests.support.waiting import wait_until
 from tests.support.widget_page import blank_page
@@ -260,7 +260,7 @@ def test_matches_beyond_any_machine_word_are_taken_in_part(monkeypatch):
 
 
 def test_the_buttons_wait_for_matches():
-    explorer = FRAME.cep.explore(order_by="t").wait(60)
+    explorer = FRAME.cep.explore("", order_by="t").wait(60)
     locked = {item["id"]: item["locked"] for item in explorer.board.take.items}
     assert locked.pop("png") == locked.pop("svg") == "" and all(locked.values())
     with pytest.raises(CepError, match="no matches are found yet"):

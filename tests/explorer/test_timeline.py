@@ -7,12 +7,10 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.explorer.bars import describe_group, group_fates
-from cepkit.explorer.running import result
 from cepkit.explorer.running import series as density
 from cepkit.explorer.running import timeline as timeline_module
-from cepkit.explorer.running.series import BINS, MOST_BANDS, Series, draw_series, offsets_of
-from cepkit.explorer.running.timeline import crowd_of, strip_of
+from cepkit.explorer.running.result import describe_group, group_fates
+from cepkit.explorer.running.series import BINS, Clock, Series, draw_series, offsets_of
 from cepkit.insight.why_not_regex import Fate
 
 WALK = {"up": "x > prev(x)", "down": "x < prev(x)"}
@@ -139,7 +137,6 @@ def test_bands_are_those_of_the_visible_window(query, seed):
 @pytest.mark.parametrize("query", ["up down", PAIRS])
 def test_too_many_bands_become_numbers_per_part(query, monkeypatch):
     monkeypatch.setattr(density, "MOST_BANDS", 30)
-    monkeypatch.setattr(result, "MOST_BANDS", 30)
     monkeypatch.setattr(timeline_module, "MOST_BANDS", 30)
     frame = stream(900, 1)
     explorer = opened(frame, query)
@@ -157,20 +154,11 @@ def test_too_many_bands_become_numbers_per_part(query, monkeypatch):
     assert floats(timeline.strip_all).sum() == n  # the strip still has all
 
 
-def test_bands_before_the_matches_are_counted_have_no_strip():
-    explorer = opened(stream(300, 1), PAIRS)
-    found = explorer._present.shown.result
-    found.is_counted = False
-    assert strip_of(found, None)["strip_view"] == []
-    assert crowd_of(found, None, None) == {"crowd": [], "crowd_view": []}
-    assert MOST_BANDS == 2000
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_no_part_of_a_line_is_left_out(seed):
     rng = np.random.default_rng(seed)
     n, buckets = int(rng.integers(500, 3000)), int(rng.integers(10, 40))
-    series = Series(None, np.arange(n), rng.normal(size=n), "line")
+    series = Series(None, Clock(np.arange(n)), rng.normal(size=n), "line")
     drawn = draw_series(series, None, buckets)["x"]
     if len(drawn) < n:
         assert np.diff(drawn).max() < 2 * -(-n // buckets)

@@ -187,17 +187,6 @@ def test_browsers_ask_and_bursts_are_single_steps():
     assert explorer.wait(60).text == TEXT + "556"
 
 
-def test_an_example_and_the_columns_that_it_needs_are_one_step():
-    explorer = FRAME.cep.explore().wait(60)
-    example = next(one for one in explorer._reader.examples if one.call)
-    explorer.board.editor.set_state({"edited": 1, "text": example.text})
-    assert explorer.wait(60)._reader.call
-    explorer.undo()
-    fields = {one["name"]: one["chosen"] for one in explorer.wait(60).board.bar.fields}
-    assert explorer.text == "" and explorer._reader.call == {}
-    assert fields["partition_by"] == fields["order_by"] == fields["event_type"] == []
-
-
 def test_the_next_key_is_taken_back():
     explorer = opened()
     first = explorer.board.bar.key["text"]

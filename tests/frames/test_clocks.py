@@ -23,7 +23,7 @@ N = 8
 TIMES = pd.date_range("2024-01-31 09:30", periods=N, freq="s")
 FRAME = pd.DataFrame({"symbol": list("aabbaabb"), "price": [1.0, 2, 3, 4, 3, 2, 5, 1]})
 UP = {"up": "price > prev(price)"}
-RISE = {"query": ". up", "define": UP}
+RISE = {"query": ". up", "define": UP, "after_match": "past_last"}
 
 
 def quiet(frame, **query):
@@ -82,7 +82,8 @@ def test_a_datetime_index_is_the_clock(name, within, backwards):
 
 def test_a_datetime_index_is_the_clock_of_query_values_and_sequences():
     frame = FRAME.set_index(TIMES)
-    assert quiet(frame, query=cep.regex_query(". up", define=UP)).query.order_by == ("index",)
+    query = cep.regex_query(". up", define=UP, after_match="past_last")
+    assert quiet(frame, query=query).query.order_by == ("index",)
     plain = frame.rename_axis("ts").reset_index()
     for text in ("PATTERN SEQ(a x, b y) WITHIN 2 s", "PATTERN SEQ(a x, b y)"):
         wanted = quiet(plain, query=text, event_type="symbol", order_by="ts").count()
@@ -94,7 +95,7 @@ def test_a_datetime_index_is_the_clock_of_query_values_and_sequences():
 def test_other_orders_win_over_the_index():
     frame = FRAME.assign(seq=range(N)[::-1]).set_index(TIMES)
     assert quiet(frame, **RISE, order_by="seq").query.order_by == ("seq",)
-    query = cep.regex_query(". up", define=UP, order_by="seq")
+    query = cep.regex_query(". up", define=UP, order_by="seq", after_match="past_last")
     assert quiet(frame, query=query).query.order_by == ("seq",)
     assert quiet(FRAME, **RISE).query.order_by == ()
 
@@ -230,12 +231,12 @@ def test_numbers_as_text_are_warned_of(condition, as_arrow):
     ],
 )
 def test_texts_that_are_right(texts, condition):
-    quiet(FRAME.assign(price=pd.array(texts, "str")), query=". up", define={"up": condition})
+    quiet(FRAME.assign(price=pd.array(texts, "str")), **(RISE | {"define": {"up": condition}}))
 
 
 def test_ordered_categories_are_right():
     sizes = pd.Categorical(["9", "10"] * (N // 2), ["9", "10"], ordered=True)
-    quiet(FRAME.assign(price=sizes), query=". up", define=UP)
+    quiet(FRAME.assign(price=sizes), **RISE)
 
 
 # --- ties ---------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from cepkit.errors import CepError, ColumnNotFoundError, OrderError
 from cepkit.frames import pandas as of_pandas
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import partition_codes
-from cepkit.frames.pandas import PandasSource
+from cepkit.frames.pandas import PandasSource, series_of_arrow
 
 WIDTHS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 ARROW_INTEGERS = {name: pd.ArrowDtype(pa.type_for_alias(name)) for name in WIDTHS}
@@ -604,8 +604,8 @@ def test_polars():
     assert found.to_frame("all")["variable"].to_list() == [".", "."]
     assert found.tag()["match"].to_list() == [0, None, 0, None]
     assert frame.equals(before)
-    with pytest.raises(CepError, match=r"call collect\(\) first"):
-        cep.match(frame.lazy(), ".")
+    with pytest.warns(cep.CepWarning, match=r"call collect\(\) once before"):
+        assert cep.match(frame.lazy(), ".").count() == len(frame)
 
 
 # --- order and partitions ---------------------------------------------------------------------------------
@@ -879,3 +879,10 @@ def test_threads_take_the_values_of_a_result(monkeypatch):
     found = cep.match(frame, query, **keywords).to_frame()
     pd.testing.assert_frame_equal(found, wanted)
     assert used == [(len(measures), 2)]
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"), [([True, False], "bool"), ([True, None], "boolean"), ([1.5, None], "float64")]
+)
+def test_only_truth_values_with_nulls_become_nullable(values, dtype):
+    assert str(series_of_arrow(pa.array(values)).dtype) == dtype

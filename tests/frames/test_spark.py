@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
-from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from random import Random
@@ -15,7 +13,13 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from cepkit.errors import ColumnNotFoundError, OrderError, ResultTooLargeError, UnsupportedQueryError
+from cepkit.errors import (
+    CepError,
+    ColumnNotFoundError,
+    OrderError,
+    ResultTooLargeError,
+    UnsupportedQueryError,
+)
 from tests.oracle import generate
 from tests.support.sizes import seeds
 from tests.support.spark_cases import check_over_connect, rows_of
@@ -25,18 +29,6 @@ pytest.importorskip("pyspark")
 FALL = {"rise": "x >= prev(x)", "fall": "x < prev(x)"}
 PEAK = ". rise+ fall"
 KEYWORDS = {"define": FALL, "partition_by": "k", "order_by": "n"}
-
-
-@pytest.fixture(scope="module")
-def session(spark):
-    """Several tasks whatever the size, and the pandas warning of Spark's own conversion kept quiet."""
-    wanted = {"spark.sql.adaptive.coalescePartitions.enabled": "false", "spark.sql.shuffle.partitions": "3"}
-    before = {name: spark.conf.get(name) for name in wanted}
-    for name, value in wanted.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value)
 
 
 @pytest.fixture(scope="module")
@@ -52,25 +44,36 @@ def walk_on_spark(session, walk):
     return session.createDataFrame(walk).cache()
 
 
-_group = itertools.count()
-
-
-@contextmanager
-def no_job(spark):
-    """Fail when a Spark job starts in the block."""
-    group = f"no job {next(_group)}"
-    spark.sparkContext.setJobGroup(group, group)
-    yield
-    started = spark.sparkContext.statusTracker().getJobIdsForGroup(group)
-    spark.sparkContext.setJobGroup("", "")
-    assert len(started) == 0
-
-
 def by_order(rows, *, at=-1):
     return sorted(rows, key=lambda row: row[at])
 
 
 # --- the same rows as pandas ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after_match", ["to_next_row", "to_last(rise)"])
+def test_where_the_next_match_begins(walk, walk_on_spark, after_match):
+    """Matches that share rows come in the same order as in pandas, with the same rows."""
+    keywords = {
+        **KEYWORDS,
+        "after_match": after_match,
+        "keep": "longest",
+        "measures": {"last": "last(fall.x)"},
+    }
+    pattern = ". rise+ fall+"
+    on_pandas = cep.match(walk.to_pandas(types_mapper=pd.ArrowDtype), pattern, **keywords)
+    on_spark = cep.match(walk_on_spark, pattern, **keywords)
+    assert on_spark.count() == on_pandas.count() > 20
+    assert rows_of(on_spark.to_frame()) == rows_of(on_pandas.to_frame())
+    assert rows_of(on_spark.head(7)) == rows_of(on_pandas.head(7))
+    ours = on_pandas.to_frame("all")[["match", "variable", "n"]]
+    assert sorted(map(tuple, on_spark.to_frame("all").select("match", "variable", "n").collect())) == sorted(
+        ours.itertuples(index=False, name=None)
+    )
+    with pytest.raises(CepError, match=r"belong.* to several matches"):
+        on_pandas.tag()
+    with pytest.raises(Exception, match="belongs to several matches"):
+        on_spark.tag().collect()
 
 
 # Of the first 45 cases those with more than 40 matches in 60 streams, and of more than one row.
@@ -128,6 +131,8 @@ def test_every_question_has_the_answer_of_pandas(session, walk, walk_on_spark):
         "rises": "count(rise)",
         "top": "max(x)",
         "mean": "avg(rise.n)",
+        "middle": "median(rise.n)",
+        "keys": "distinct(k)",
     }
     assert on_spark.aggregate(**asked).to_dict() == on_arrow.aggregate(**asked).to_dict()
     assert on_spark.run is None and on_spark.engine.name == "regex"
@@ -271,6 +276,20 @@ def test_matches_are_the_stream_of_the_next_query(session, walk, walk_on_spark):
     assert rows_of(on_spark.to_frame()) == rows_of(on_arrow.to_frame())
 
 
+def test_functions_of_values_are_those_of_other_frames(session, walk, walk_on_spark):
+    condition = "x > next(x) or lower(k) != lower(prev(k)) or coalesce(prev(x), 0) < sin(x) or k ilike 'A%'"
+    measures = {"x": "first(x)", "u": "upper(first(k))", "odd": "mod(last(n), 2)"}
+    regex = {**KEYWORDS, "define": {"r": condition}, "measures": measures}
+    on_arrow = cep.match(walk, ". r", **regex).to_frame()
+    assert len(on_arrow) > 5
+    assert rows_of(walk_on_spark.cep.match(". r", **regex).to_frame()) == rows_of(on_arrow)
+    text = "PATTERN SEQ(_ a, _ b) WHERE partition_contiguity AND length(b.k) = 1 AND sqrt(b.n) > a.x"
+    keywords = {"partition_by": "k", "order_by": "n", "measures": {"u": "upper(b.k)", "n": "b.n"}}
+    on_arrow = cep.match(walk, text, **keywords).to_frame()
+    assert len(on_arrow) > 5
+    assert rows_of(walk_on_spark.cep.match(text, **keywords).to_frame()) == rows_of(on_arrow)
+
+
 def test_functions_travel_to_the_workers(session, walk, walk_on_spark):
     @cep.pure(name="steep_on_spark")
     def steep(x, before):
@@ -287,8 +306,8 @@ def test_functions_travel_to_the_workers(session, walk, walk_on_spark):
 # --- lazily -----------------------------------------------------------------------------------------------
 
 
-def test_nothing_runs_before_it_is_asked_for(session, walk_on_spark):
-    with no_job(session):
+def test_nothing_runs_before_it_is_asked_for(no_job, walk_on_spark):
+    with no_job():
         found = walk_on_spark.cep.match(PEAK, **KEYWORDS)
         found.to_frame(), found.to_frame("all"), found.to_frame(limit=3), found.lineage(), found.tag()
         text, page = repr(found), found._repr_html_()
@@ -314,9 +333,9 @@ def test_nothing_runs_before_it_is_asked_for(session, walk_on_spark):
         ({"measures": {"k": "max(x)"}}, cep.CepError, "the result already has column 'k'"),
     ],
 )
-def test_mistakes_are_errors_before_any_job(session, walk, walk_on_spark, changes, error, text):
+def test_mistakes_are_errors_before_any_job(no_job, walk, walk_on_spark, changes, error, text):
     keywords = {**KEYWORDS, **changes}
-    with no_job(session), pytest.raises(error) as caught:
+    with no_job(), pytest.raises(error) as caught:
         walk_on_spark.cep.match(PEAK, **keywords)
     assert text in str(caught.value)
     if "order_by" not in changes:

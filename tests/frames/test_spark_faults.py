@@ -17,25 +17,13 @@ import pytest
 import cepkit as cep
 from cepkit.errors import CepError
 from cepkit.pipelines.spark_session import setting
-from cepkit.results.spark.jobs import part_of
+from cepkit.results.spark.tasks import part_of
 from tests.support.sizes import seeds
 from tests.support.spark_cases import rows_of
 
 pytest.importorskip("pyspark")
 
 QUIET = pytest.mark.filterwarnings("ignore::cepkit.errors.CepWarning")
-
-
-@pytest.fixture(scope="module")
-def session(spark):
-    """Several tasks whatever the size."""
-    wanted = {"spark.sql.adaptive.coalescePartitions.enabled": "false", "spark.sql.shuffle.partitions": "2"}
-    before = {name: spark.conf.get(name) for name in wanted}
-    for name, value in wanted.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value)
 
 
 def on_spark(session, frame: pd.DataFrame):
@@ -163,7 +151,8 @@ def sessions(frame, of: Roles):
 
 def funnel(frame, of: Roles):
     steps = ["A", "B", "C"]
-    return frame.cep.funnel(steps, event_type=of.kind, partition_by=of.key, order_by=of.order, mode="any")
+    keywords = {"event_type": of.kind, "partition_by": of.key, "order_by": of.order, "mode": "any"}
+    return frame.cep.funnel(steps, **keywords).to_frame()
 
 
 MATCHES = [regex, sequence, sliced, row_patterns]

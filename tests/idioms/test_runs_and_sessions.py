@@ -108,9 +108,10 @@ def check_numbers(tagged, noun, groups, rows):
     assert found == [(*row.values(), number.get(i)) for i, row in enumerate(rows)]
 
 
-def test_runs_and_sessions_on_spark_equal_pandas(spark):
+def test_runs_and_sessions_on_spark_equal_pandas(spark, full):
     rng = np.random.default_rng(5)
-    frame = pd.concat([random_frame(rng, 12).assign(case=case) for case in range(40)], ignore_index=True)
+    cases = range(5000 if full else 40)
+    frame = pd.concat([random_frame(rng, 12).assign(case=case) for case in cases], ignore_index=True)
     frame["ts"] = pd.Timestamp("2024-01-31") + pd.to_timedelta(frame["ts"], unit="min")
     shuffled = frame.iloc[rng.permutation(len(frame))].replace({np.nan: None})
     on_spark = spark.createDataFrame(shuffled.astype({"key": object, "kind": object}))
@@ -225,3 +226,144 @@ def test_mistakes_are_said_at_once():
         cep.sessions(frame, gap="30 min", order_by="user")
     with pytest.raises(TypeError, match="Did you mean 'partition_by'"):
         cep.sessions(frame, gap=5, partition="user")
+
+
+# --- groups with several rules
+
+
+def _random_calls(rng: np.random.Generator):
+    """Return a call, and the oracle's settings for it."""
+    key, gap, span = "key" if rng.random() < 0.7 else None, int(rng.integers(0, 6)), int(rng.integers(0, 9))
+    text, start, end = rng.choice(list(CONDITIONS), 3)
+    settings, wanted = {"order_by": "ts"}, {}
+    which = rng.choice(["runs", "by", "sessions", "transaction"])
+    if which in ("runs", "by"):
+        call = cep.runs
+        if which == "by" or rng.random() < 0.3:
+            by = [["kind"], ["price"], ["kind", "price"]][rng.integers(3)]
+            settings["by"], wanted["by"] = by[0] if len(by) == 1 else by, by
+        if which == "runs":
+            settings["condition"], wanted["holds"] = text, CONDITIONS[text]
+            if "by" not in settings and rng.random() < 0.5:
+                settings["from_row_before"] = wanted["from_row_before"] = True
+        if rng.random() < 0.3:
+            settings["gap"] = wanted["gap"] = gap
+        if rng.random() < 0.3:
+            settings["min_length"] = wanted["least"] = int(rng.integers(1, 4))
+    else:
+        call = getattr(cep, which)
+        names = {"gap": "gap", "span": "max_span", "begins": "new"}
+        if which == "transaction":
+            names = {"gap": "max_pause", "span": "max_span", "begins": "starts_with", "ends": "ends_with"}
+            key = "key"
+        chosen = [rule for rule in names if rng.random() < 0.5] or ["span"]
+        values = {"gap": gap, "span": span, "begins": CONDITIONS[start], "ends": CONDITIONS[end]}
+        texts = {"begins": start, "ends": end}
+        for rule in chosen:
+            wanted[rule] = values[rule]
+            settings[names[rule]] = texts.get(rule, values[rule])
+        wanted["only_begun"] = which == "transaction" and "begins" in chosen
+    settings["by" if which == "transaction" else "partition_by"] = key
+    return call, which, key, settings, wanted
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_groups_by_any_rules_equal_the_oracle(seed, full):
+    for case in range(320 if full else 20):
+        rng = np.random.default_rng([seed, case, 31])
+        frame = random_frame(rng, int(rng.integers(1, 14)))
+        rows = as_rows(frame)
+        call, which, key, settings, rules = _random_calls(rng)
+        groups = oracle.groups(rows, key, "ts", **rules)
+        kind = frames_of(frame)[int(rng.integers(3))]
+        names, found = rows_of(call(kind, **settings))
+        noun = {"sessions": "session", "transaction": "transaction"}.get(which, "run")
+        columns = [*([key] if key else []), *rules.get("by", ()), noun, "start", "end", "length"]
+        partitions = oracle.partitions(rows, key, "ts")
+        after = {
+            i: later for own in partitions.values() for i, later in zip(own, [*own[1:], None], strict=True)
+        }
+        wanted = []
+        for group in groups:
+            first, last = rows[group.rows[0]], rows[group.rows[-1]]
+            row = [*([group.key] if key else []), *(last[name] for name in rules.get("by", ()))]
+            row += [group.number, first["ts"], last["ts"], len(group.rows)]
+            if "by" in rules:
+                later = after[group.rows[-1]]
+                row += [last["ts"] if later is None else rows[later]["ts"], later is None]
+            if "ends" in rules:
+                own = [rows[i] for i in partitions[group.key]]
+                row.append(rules["ends"](own, partitions[group.key].index(group.rows[-1])) is True)
+            wanted.append((last["ts"], tuple(row)))
+        columns += ["until", "open"] if "by" in rules else []
+        columns += ["closed"] if "ends" in rules else []
+        assert names == columns
+        assert found == [row for _, row in sorted(wanted, key=lambda pair: pair[0])], (which, settings)
+        if not rules.get("from_row_before"):
+            check_numbers(call(kind, rows="all", **settings), noun, groups, rows)
+
+
+def test_groups_on_spark_equal_pandas(spark, full):
+    rng = np.random.default_rng(6)
+    cases = range(5000 if full else 30)
+    frame = pd.concat([random_frame(rng, 12).assign(case=case) for case in cases], ignore_index=True)
+    shuffled = frame.iloc[rng.permutation(len(frame))].replace({np.nan: None})
+    on_spark = spark.createDataFrame(shuffled.astype({"key": object, "kind": object}))
+    keys = {"partition_by": ["case", "key"], "order_by": "ts"}
+    for call, settings in (
+        (cep.runs, {"by": "kind", "min_length": 2, **keys}),
+        (cep.sessions, {"max_span": 4, "new": "price > 3", "rows": "all", **keys}),
+        (
+            cep.transaction,
+            {"by": ["case", "key"], "starts_with": "kind == 'a'", "ends_with": "price > :top",
+             "params": {"top": 3}, "measures": {"low": "min(price)"}, "order_by": "ts"},
+        ),
+    ):  # fmt: skip
+        names, found = rows_of(call(on_spark, **settings))
+        wanted_names, wanted = rows_of(call(frame, **settings))
+        assert names == wanted_names
+        assert sorted(found, key=repr) == sorted(wanted, key=repr)
+
+
+def test_runs_of_equal_values():
+    frame = pd.DataFrame({"v": [2.0, 1, 1, 3, 3, 3, 4, 4, 4, 2, 3, 3, 1]})
+    found = frame.cep.runs(by="v", min_length=2)
+    assert found[["v", "start", "end", "length"]].values.tolist() == [
+        [1, 1, 2, 2], [3, 3, 5, 3], [4, 6, 8, 3], [3, 10, 11, 2],
+    ]  # fmt: skip
+    assert frame.cep.runs("v = prev(v)", from_row_before=True, order_by=None)["length"].tolist() == [
+        2,
+        3,
+        3,
+        2,
+    ]
+
+
+def test_a_run_may_begin_with_the_last_row_of_another():
+    frame = pd.DataFrame({"t": [0, 1, 9, 10], "x": [0, 1, 2, 3]})
+    call = {"order_by": "t", "gap": 5, "from_row_before": True}
+    found = cep.runs(frame, "x > prev(x)", **call)
+    assert found[["start", "end", "length"]].values.tolist() == [[0, 1, 2], [1, 10, 3]]
+    assert cep.runs(frame, "x > prev(x)", rows="all", **call)["run"].tolist() == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda frame: cep.runs(frame), "give a condition on rows"),
+        (lambda frame: cep.runs(frame, by="stat"), "by: column 'stat' not found. Did you mean 'state'"),
+        (lambda frame: cep.runs(frame, by="state", from_row_before=True), "another value. Leave it out"),
+        (lambda frame: cep.runs(frame, by="state", min_length=0), "min_length=0: expected a whole number"),
+        (lambda frame: cep.runs(frame, by="state", gap="5 min", order_by="t"), "gap='5 min'"),
+        (lambda frame: cep.sessions(frame, order_by="t"), "say where a session ends"),
+        (lambda frame: cep.transaction(frame, by="state", order_by="t"), "say where one begins or ends"),
+        (lambda frame: cep.sessions(frame, max_span=3), "max_span=3 needs a clock"),
+        (
+            lambda frame: cep.transaction(frame, ends_with="t > :a", params={"a": 1, "b": 2}),
+            "'b' is used by no condition",
+        ),
+    ],
+)
+def test_rules_of_groups_that_do_not_fit(call, message):
+    with pytest.raises(CepError, match=message):
+        call(pd.DataFrame({"t": [1, 2], "state": ["a", "b"]}))

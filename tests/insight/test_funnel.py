@@ -12,20 +12,17 @@ import pytest
 
 import cepkit as cep
 from cepkit.engines.search import search_sequence
-from cepkit.engines.shared.kernels import accepted
-from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.places import Places, accepted
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.insight import funnels as fn
-from cepkit.insight import tally
-from cepkit.insight.funnel import FunnelResult
-from cepkit.insight.tally import Followed
+from cepkit.insight.funnel import Followed, FunnelResult
 from cepkit.language.expressions.durations import count_text, rough_text
 from cepkit.plots import theme
-from cepkit.plots.funnel import funnel_figure
+from cepkit.plots.charts import funnel_figure
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_lines import lines
 from tests.oracle.naive_sequences import Search, sequence_matches
-from tests.support.sequence_runs import bound
+from tests.support.sequence_runs import bound, prepared
 from tests.support.sizes import seeds
 
 SEEDS = range(10)
@@ -70,7 +67,7 @@ def expected_counts(case: gs.Case) -> Counter:
         whole = Search(case.query, line, case.rows)
         names = tuple(slot.variable for slot in line.slots)
         for n in range(1, len(names) + 1):
-            made[line.options, names, n, len(set(CutOff(whole, n).matches()))] += 1
+            made[line.options, names, n, len(set(CutOff(whole, n).complete()))] += 1
     return made
 
 
@@ -159,11 +156,11 @@ def test_the_example():
     assert repr(result) == "\n".join(
         [
             "SEQ(Order o, !Cancel x, Ready r)",
-            "    step event_type events passing partial tried passed selectivity absent",
-            "       o      Order      3       2       2     2      2           1       ",
-            "       r      Ready      3       3       0     3      1       0.333      1",
-            " matches                                 0                                ",
-            "reported                                 0                                ",
+            "    step event_type events passing partial of first tried passed selectivity absent",
+            "       o      Order      3       2       2   100.0%     2      2           1       ",
+            "       r      Ready      3       3       0     0.0%     3      1       0.333      1",
+            " matches                                 0                                         ",
+            "reported                                 0                                         ",
             "no match; most is lost here: an absent event ends 1 partial match of 1 before r",
         ]
     )
@@ -180,9 +177,9 @@ def test_picture():
     [bars] = figure.data
     assert list(bars.y) == ["o", "r", "matches", "reported"]
     assert list(bars.x) == [2, 0, 0, 0]
-    assert list(bars.text) == ["2", "0", "0", "0"]
+    assert list(bars.text) == ["2 (100.0%)", "0 (0.0%)", "0 (0.0%)", "0 (0.0%)"]
     layout = figure.layout
-    assert layout.paper_bgcolor == layout.plot_bgcolor == "rgba(0,0,0,0)"
+    assert layout.paper_bgcolor == layout.plot_bgcolor == "#ffffff"
     assert layout.template.layout.colorway is None and layout.font.color == theme.INK
     assert layout.xaxis.title.text == "partial matches" and layout.xaxis.range[0] == 0
 
@@ -372,7 +369,7 @@ def test_what_is_counted_in_part_says_so(monkeypatch):
     frame = pd.DataFrame({"kind": ["A", "B"] * 200, "t": range(400), "x": [3, 1] * 200})
     text = "PATTERN SEQ(A a, B b) WHERE a.x > 2 AND b.x > a.x WITHIN 30"
     for most, is_whole in ((100_000, True), (2_000, False), (10, False)):
-        monkeypatch.setattr(tally, "MOST_TALLIED", most)
+        monkeypatch.setattr(fn, "MOST_TALLIED", most)
         result = frame.cep.funnel(text, event_type="kind", order_by="t")
         share = result.branches[0].share
         assert (share == 1) == is_whole
@@ -396,15 +393,10 @@ def test_after_match_is_not_asked_when_there_are_too_many(monkeypatch):
 
 
 def bound_text(text: str, frame: pd.DataFrame, **keywords):
-    from cepkit.compile.sequences.program import compile_sequence
-    from cepkit.frames.building import build_events
-    from cepkit.frames.pandas import PandasSource
     from cepkit.language.sequences.construction import sequence_query
 
     query = sequence_query(text, event_type="kind", order_by=frame.columns[1], **keywords)
-    source = PandasSource(frame)
-    program = compile_sequence(query, source.schema)
-    return program, build_events(source, program)
+    return prepared(query, frame)
 
 
 def test_larger_frames_are_counted_by_compiled_code():

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.compile.regex.automaton import ANY
-from cepkit.explorer.automaton import automaton_of
+from cepkit.compile.shared.row_automaton import ANY
+from cepkit.explorer.running.automaton import automaton_of
 from cepkit.explorer.running.data import SearchedFrame
-from cepkit.insight.stepping import Stepping
+from cepkit.insight.moments import Stepping
 from cepkit.insight.why_not import cell
 from cepkit.insight.why_not_regex import failing_conditions
 from cepkit.language.expressions import trees as ex

@@ -210,7 +210,7 @@ class Judge:
         c, run = obstacle.component, self.run_of(self.found.reached)
         alone = (*run[:c], *[()] * (c - len(run)), (places[0],))
         own = [one for one in self.search.conditions if set(one.place_of.values()) == {c}]
-        assert obstacle.seen.truth is not True
+        assert obstacle.truth is not True
         return not all(self.search.is_true(one, alone) for one in own if one.each)
 
     def partition(self, places, obstacle) -> bool:
@@ -255,7 +255,7 @@ class Judge:
         if self.found.reached == len(self.rows):
             return not self.search.holds(run, each=False)
         each = self.branch.conditions[obstacle.number].condition.each
-        assert obstacle.seen.truth is not True
+        assert obstacle.truth is not True
         if each:
             return not self.search.holds(self.longer(), each=True)
         return not self.search.holds(run, each=False)
@@ -289,7 +289,7 @@ def test_matches_have_their_numbers(seed, family):
     for match in all_matches(case)[:12]:
         named = [name for name, rows in match.events for _ in rows]
         reading = read(places, match.rows, named)
-        came = outcome_of(program, found, reading, places)
+        came = outcome_of(program, found, reading, places, {})
         same = [i for i, one in enumerate(reported) if one.rows == match.rows and one.events == match.events]
         if came.number is not None:
             assert reported[came.number].rows == match.rows
@@ -664,5 +664,5 @@ def test_nothing_is_compiled_for_events_that_do_not_match(monkeypatch):
     from cepkit.compile.shared import loading
 
     monkeypatch.setattr(loading, "load", None)
-    monkeypatch.setattr("cepkit.engines.shared.kernels.load", None)
+    monkeypatch.setattr("cepkit.engines.shared.places.load", None)
     assert said("PATTERN SEQ(Order o, Ready r) WHERE r.weight > o.weight", [0, 5])

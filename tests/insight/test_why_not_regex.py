@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from random import Random
 
-import numba
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -13,12 +12,11 @@ import pytest
 import cepkit as cep
 from cepkit.errors import CepError
 from cepkit.insight.why_not_regex import KINDS
+from cepkit.language import row_patterns as pt
 from cepkit.language.expressions import trees as ex
-from cepkit.language.regex import patterns as pt
 from tests.oracle import generate, naive
-from tests.support.sizes import seeds
+from tests.support.sizes import JIT, seeds
 
-JIT = not numba.config.DISABLE_JIT
 SEEDS = 8 if JIT else 24  # each shape compiles the kernel that labels the rows of matches
 FRAME = pd.DataFrame({"t": range(8), "x": [1, 2, 3, 2, 5, 6, 7, 0]}, index=list("abcdefgh"))
 DEFINE = {"up": "x > prev(x)", "down": "x < prev(x)"}

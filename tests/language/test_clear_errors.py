@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
 
@@ -65,3 +67,62 @@ def test_tag_refuses_a_pattern_in_a_window():
     with pytest.raises(cep.UnsupportedQueryError, match="tag: the pattern is in a WINDOW clause"):
         cep.tag(ROWS, text)
     assert len(cep.tag(ROWS, SELECT.format("B.x > 1"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            'sequence by host with maxspan=5m [any where x == "a"] [any where x == "b"]',
+            "EQL of Elastic.*call cep.eql",
+        ),
+        ('process where name == "cmd.exe"', "EQL of Elastic"),
+        ("| scan with (step s1: x == 'a';)", "KQL or SPL"),
+        ("events | where x == 'a'", "KQL or SPL"),
+        ("transaction host startswith=(x=a) maxspan=5m", "df.cep.transaction"),
+        ("index=main sourcetype=web", "SPL of Splunk"),
+        ("select * from pattern [every a=A -> b=B]", "EPL of Esper"),
+        ("every a=A -> b=B", "EPL of Esper"),
+        ("from every e1=A[x=='a'] -> e2=B select e1.t as t insert into O;", "call cep.siddhi"),
+        ("select a, b from s emit changes;", "ksqlDB"),
+        ("SELECT * FROM d WHERE k = 'A'", "call cep.sql"),
+        ("WITH a AS (SELECT * FROM d) SELECT 1", "call cep.sql"),
+    ],
+)
+@pytest.mark.parametrize("event_type", [None, "k"])
+def test_a_query_of_another_language_is_recognised(text, message, event_type):
+    with pytest.raises(cep.UnsupportedQueryError, match=f"this is .*{message}"):
+        cep.match(ROWS.assign(k="A"), text, event_type=event_type, order_by="t")
+
+
+@pytest.mark.parametrize(
+    "text", ["a|b", "a | where b", "(from where){2}", "sequence a b", "transaction index b"]
+)
+def test_words_of_other_languages_may_be_names(text):
+    define = dict.fromkeys(re.findall(r"[a-z]+", text), "x > 0")
+    assert cep.match(ROWS, text, define=define).count() >= 0
+
+
+def test_names_of_a_regex_are_event_types():
+    frame = pd.DataFrame({"outcome": ["fail", "fail", "ok", "fail", "retry", "ok"], "n": range(6)})
+    found = frame.cep.match("fail{2,} ok", event_type="outcome")
+    assert found.to_frame().values.tolist() == [[0, 2, 3]]
+    late = frame.cep.match("fail late", event_type="outcome", define={"late": "n > 3"})
+    assert late.lineage()["position"].tolist() == [3, 4]
+    with pytest.raises(cep.ColumnNotFoundError, match="'outcom' not found"):
+        frame.cep.match("fail ok", event_type="outcom")
+
+
+def test_a_row_pattern_without_measures_has_a_row_for_each_match():
+    rows = pd.DataFrame({"i": [0, 1, 2], "x": [1, 0, 1]})
+    clause = "ORDER BY i PATTERN (A) DEFINE A AS x = 1"
+    for found in (
+        cep.match(rows, clause),
+        cep.sql(f"SELECT * FROM t MATCH_RECOGNIZE ({clause}) AS m", t=rows),
+    ):
+        assert found.count() == 2
+        assert found.to_frame().to_dict("list") == {"first_i": [0, 2], "last_i": [0, 2], "rows": [1, 1]}
+    by_key = cep.match(rows, f"PARTITION BY x {clause}")
+    assert by_key.to_frame().to_dict("list") == {"x": [1, 1]}
+    stream = cep.stream(clause, {"i": "int64", "x": "int64"})
+    assert stream.push(rows)["rows"].tolist() == [1, 1]

@@ -85,7 +85,7 @@ def read_sql(text, short_way, monkeypatch):
         if not short_way:
             patch.setattr(reading, "parse_with_lists", lambda *given: None)
         try:
-            query = sql._parse_once.__wrapped__(f"ORDER BY t PATTERN (A) DEFINE A AS {text}")
+            query = sql._parse_once.__wrapped__(f"ORDER BY t PATTERN (A) DEFINE A AS {text}", ())
         except CepError as error:
             return type(error), str(error)
     tree = query.define[0][1]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from cepkit.language import row_patterns as pt
 from cepkit.language.cheat_sheet import say_query
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.printing import say_condition
-from cepkit.language.regex import patterns as pt
-from cepkit.language.regex.construction import regex_query
+from cepkit.language.regex.query import regex_query
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.language.sequences.parsing import is_sase
 from cepkit.language.sequences.patterns import event_patterns

@@ -6,19 +6,21 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError, ResultTooLargeError
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.trees import Literal
-from cepkit.language.sequences.branches import Absence, Branch, Component, Condition
-from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop, SequenceOf, SequencePattern
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import (
+    AbsentPattern,
+    EventPattern,
+    Loop,
+    SequenceOf,
+    SequencePattern,
+    SequenceQuery,
+)
 from cepkit.linked import kernel_machine as plain_machine
-from cepkit.linked.engine import chains_of
-from cepkit.linked.linked_cep import LinkedCEP, SaseRuns, SiddhiLikeRuns, linked_unsupported
+from cepkit.linked.engine import LinkedCEP, SaseRuns, SiddhiLikeRuns
 from cepkit.linked.patterns import (
     ABSENT,
     SIGNS,
@@ -31,10 +33,8 @@ from papers.linked_cep import figures as paper
 from papers.linked_cep.counterexamples import COUNTEREXAMPLES, counterexamples
 from tests.oracle.naive_lines import lines
 from tests.oracle.naive_sequences import Search
-from tests.support.python_machine import AnyPattern, Predicate, PythonLinked, PythonRuns
-from tests.support.sizes import seeds
+from tests.support.sizes import JIT, seeds
 
-JIT = not numba.config.DISABLE_JIT
 SEEDS, FULL_SEEDS = (12, 60) if JIT else (3, 20)
 STREAMS_PER_SEED = 80
 
@@ -59,7 +59,6 @@ class Case:
     accepts: list  # per component a list of booleans
     absent: list  # per absence a list of booleans
     columns: dict
-    where: tuple = ()  # the conditions that are Python functions, as expressions
 
     def events(self, **changed) -> PlainEvents:
         values = {
@@ -84,7 +83,7 @@ def query_of(case: Case) -> SequenceQuery:
         return ex.Comparison(condition.sign, left, scaled)
 
     parts: list[SequencePattern] = []
-    where = [*case.where]
+    where: list[ex.Expression] = []
     for j in range(pattern.n_components):
         event = EventPattern(f"e{j}")
         parts.append(Loop(event, 1, None) if j in pattern.kleene else event)
@@ -94,8 +93,6 @@ def query_of(case: Case) -> SequenceQuery:
                 parts.append(AbsentPattern(EventPattern(f"n{a}")))
                 where.append(ex.Reference(f"n{a}", f"absent{a}"))
     for condition in pattern.conditions:
-        if isinstance(condition, Predicate):
-            continue
         left, right = condition.left, condition.right
         if left == right:
             current = reference(left, condition.left_column, ex.CURRENT)
@@ -108,8 +105,6 @@ def query_of(case: Case) -> SequenceQuery:
             where.append(compared(condition, *sides))
     for a, absence in enumerate(pattern.absences):
         for condition in absence.conditions:
-            if isinstance(condition, Predicate):
-                continue
             sides = [
                 ex.Reference(f"n{a}" if j == ABSENT else f"e{j}", column)
                 for j, column in (
@@ -216,14 +211,13 @@ def random_case(rng: Random, *, kleene: bool = False, conditions: bool = True, a
 
 
 ENGINES = {"linked": LinkedCEP, "sase": SaseRuns, "siddhi": SiddhiLikeRuns}
-PYTHON = {"linked": PythonLinked, "sase": PythonRuns, "siddhi": PythonRuns}
 
 
-def agrees(case: Case, engines: dict = ENGINES) -> None:
+def agrees(case: Case) -> None:
     """Check everything that is promised of one case."""
     partial, expected = partial_matches(case)
     counters = {}
-    for name, engine in engines.items():
+    for name, engine in ENGINES.items():
         made = engine(case.pattern)
         found = made.push(case.events())
         assert found.bound() == expected, (name, case)
@@ -240,12 +234,12 @@ def agrees(case: Case, engines: dict = ENGINES) -> None:
     assert linked.chains <= linked.nodes
     if not any(case.pattern.coverable):
         assert (linked.nodes, linked.copies, linked.chains) == (runs.nodes, runs.copies, runs.nodes)
-    coverages_agree(case, expected, engines["linked"])
+    coverages_agree(case, expected)
 
 
-def coverages_agree(case: Case, expected: list, linked: type) -> None:
+def coverages_agree(case: Case, expected: list) -> None:
     """Check that coverages are matches and that every match has one, component by component no older."""
-    engine = linked(case.pattern, output="latest")
+    engine = LinkedCEP(case.pattern, output="latest")
     engine.push(case.events())
     rows = engine.coverages.tolist()
     assert rows == sorted(rows, key=lambda row: row[::-1])
@@ -275,61 +269,6 @@ def test_random_streams_with_kleene_closure(seed):
     rng = Random(1000 + seed)
     for _ in range(STREAMS_PER_SEED // 2):
         agrees(random_case(rng, kleene=True))
-
-
-def test_random_streams_in_plain_python(seed):
-    rng = Random(2000 + seed)
-    for _ in range(STREAMS_PER_SEED // 8):
-        agrees(random_case(rng, kleene=rng.random() < 0.5), PYTHON)
-
-
-def test_chains_are_those_of_the_machine_in_python(seed):
-    rng = Random(6000 + seed)
-    for _ in range(STREAMS_PER_SEED // 8):
-        case = random_case(rng, kleene=rng.random() < 0.5)
-        machine = PythonLinked(case.pattern, output="latest")
-        machine.push(case.events())
-        found = chains_of(case.pattern, case.events())
-        assert [tuple(row) for row in found.to_numpy().tolist()] == machine.chains(), case
-
-
-def test_random_conditions_that_are_python_functions(seed):
-    rng = Random(3000 + seed)
-    for _ in range(STREAMS_PER_SEED // 8):
-        case = random_case(rng, kleene=rng.random() < 0.7)
-        n, x = case.pattern.n_components, case.columns["x"]
-        j = rng.randrange(n)
-        others = [i for i in range(j) if rng.random() < 0.5]
-        least = rng.randint(0, 8)
-
-        def adds_up(bound, components=(*others, j), least=least, x=x):
-            return sum(x[e] for i in components for e in bound[i]) >= least
-
-        predicate = Predicate((*others, j), adds_up, each=rng.random() < 0.5 or j not in case.pattern.kleene)
-        kleene = case.pattern.kleene
-        total: ex.Expression = ex.Literal(0)
-        for i in (*others, j):
-            events = ex.Reference(f"e{i}", "x")
-            total = ex.Arithmetic("+", total, ex.Aggregate("sum", events) if i in kleene else events)
-        if predicate.each and j in kleene:  # asked at each event of the loop
-            total = ex.Arithmetic("+", total, ex.Reference(f"e{j}", "zero", ex.CURRENT))
-        where = [ex.Comparison(">=", total, ex.Literal(least))]
-        absences = case.pattern.absences
-        if absences:
-            parity = Predicate((), lambda bound, y, x=x: (x[y] + x[bound[0][0]]) % 2 == 0)
-            first = absences[0]
-            named = Predicate((0,), parity.holds)
-            absences = (replace(first, conditions=(*first.conditions, named)), *absences[1:])
-            both = ex.Arithmetic(
-                "+", ex.Reference("n0", "x"), ex.Reference("e0", "x", 1 if 0 in kleene else None)
-            )
-            where.append(ex.Comparison("==", ex.Arithmetic("%", both, ex.Literal(2)), ex.Literal(0)))
-        conditions = (*case.pattern.conditions, predicate)
-        given = case.pattern
-        pattern = AnyPattern(
-            n, given.window_ticks, conditions, given.kleene, absences, strict_time=given.strict_time
-        )
-        agrees(replace(case, pattern=pattern, where=tuple(where)), PYTHON)
 
 
 # --- copies -----------------------------------------------------------------------------------------------
@@ -461,7 +400,7 @@ def test_a_longer_stream_of_many_partitions(seed):
     """All engines agree where chains expire, partitions fall silent and slots are used anew."""
     rng = np.random.default_rng(seed)
     n = 4000 if JIT else 400
-    stream = paper.abc_events(n, stay=0.7, seed=seed)
+    stream = paper.abc_events(n, stay=0.7, gap_s=4.0, seed=seed)
     for window_ms, kleene, absent in ((60_000, False, False), (200_000, False, True), (40_000, True, False)):
         conditions = (EventComparison(0, "<", 2, "x", "x"),) if seed else ()
         absences = (PlainAbsence(0, (EventComparison(ABSENT, ">", 0, "x", "x"),)),) if absent else ()
@@ -497,7 +436,7 @@ def test_products_of_long_chains_come_in_canonical_order(seed):
 
 
 def test_slots_do_not_grow_with_the_stream():
-    stream = paper.abc_events(30_000 if JIT else 2000, stay=0.5)
+    stream = paper.abc_events(30_000 if JIT else 2000, stay=0.5, gap_s=4.0)
     query = paper.StreamQuery("", (0, 1, 2), comparisons=((0, "<", 1),))
     # A partition that falls silent keeps its chains until there is need.
     for partition in (None, np.arange(len(stream.x)) // 50):
@@ -657,22 +596,6 @@ def test_the_printed_algorithm_finds_its_own_example():
 # --- queries ----------------------------------------------------------------------------------------------
 
 
-def branch(**changed) -> Branch:
-    """Return SEQ(A a, B b, C c) with ``b.x > 1`` and ``a.x < c.x``."""
-    conditions = (
-        Condition(Literal(True), (("b", 1),), 1, True, None, 0),
-        Condition(Literal(True), (("a", 0), ("c", 2)), 2, True, None, 1),
-    )
-    components = tuple(Component(letter, letter.upper()) for letter in "abc")
-    return replace(Branch(components, (), conditions), **changed)
-
-
-def with_component(j, **changed) -> Branch:
-    components = list(branch().components)
-    components[j] = replace(components[j], **changed)
-    return branch(components=tuple(components))
-
-
 def test_coverable_components():
     ends = (EventComparison(0, "<", 2, "x", "x"),)
     assert PlainPattern(3, conditions=ends).coverable == (False, True, False)
@@ -682,39 +605,6 @@ def test_coverable_components():
     assert PlainPattern(3, absences=(absence,)).coverable == (True, False, True)
     assert PlainPattern(2, conditions=(EventComparison(0, "<", 1, "x", "x"),)).coverable == (False, False)
     assert PlainPattern(2, kleene={1}).coverable == (True, False)
-
-
-@pytest.mark.parametrize(
-    "branches, reason",
-    [
-        ([branch(), branch()], "it runs a single sequence; any_of, all_of and optional parts make 2"),
-        (branch(options=(1,)), "it runs no alternatives"),
-        (with_component(1, step="next"), "'b' has strategy 'next'; it runs 'any' only"),
-        (with_component(2, inner="strict", high=None), "'c' has strategy 'strict'"),
-        (with_component(1, low=2, high=2), "'b' is repeated a certain number of times"),
-        (with_component(1, high=None, preference="greedy"), "the loop of 'b' has a preference"),
-        (branch(absences=(Absence("n", "N", -1, 0),)), "'n' must be absent at an edge of the window"),
-        (branch(absences=(Absence("n", "N", 2, 3),)), "'n' must be absent at an edge of the window"),
-        (
-            branch(absences=(Absence("n", "N", 0, 2, spanning=True),)),
-            "'n' must be absent over several events",
-        ),
-    ],
-)
-def test_what_linked_cep_does_not_run(branches, reason):
-    assert linked_unsupported(branches).startswith(reason)
-
-
-def test_what_linked_cep_runs():
-    assert linked_unsupported(branch()) is None
-    assert linked_unsupported([branch(absences=(Absence("n", "N", 0, 1),))]) is None
-    assert linked_unsupported(with_component(1, high=None, is_group=True)) is None
-    query = SequenceQuery(EventPattern("a"))
-    assert linked_unsupported(branch(), query) is None
-    assert "within_events" in linked_unsupported(branch(), replace(query, within_events=4))
-    assert "gap_within" in linked_unsupported(branch(), replace(query, gap_within=4))
-    taking = replace(query, after_match=("past_last", None))
-    assert "after_match" in linked_unsupported(branch(), taking)
 
 
 # --- mistakes, types --------------------------------------------------------------------------------------
@@ -791,7 +681,7 @@ def test_large_integers_are_compared_exactly_and_missing_values_never():
     columns = {"x": np.array([large, large + 1]), "y": np.array([np.iinfo(np.int64).min, 3])}
     for name, sign, expected in (("x", "<", 1), ("x", "==", 0), ("y", "<", 0), ("y", "!=", 0)):
         pattern = PlainPattern(2, conditions=(EventComparison(0, sign, 1, name, name),))
-        for engine in (LinkedCEP, SaseRuns, PythonLinked, PythonRuns):
+        for engine in (LinkedCEP, SaseRuns):
             assert engine(pattern).push(example("ab", "ab", columns=columns)).n_matches == expected
 
 
@@ -806,9 +696,9 @@ def test_frozen_arrays_of_any_type_are_taken():
 
 @pytest.mark.skipif(not JIT, reason="nothing is compiled")
 def test_no_pattern_compiles_anything_of_its_own():
-    from cepkit.kernels import linked as kernel
+    from cepkit.kernels.wings import linked as kernel
 
-    stream = paper.abc_events(200)
+    stream = paper.abc_events(200, gap_s=4.0)
     rows = [
         paper.run_query(system, query, stream)
         for system in paper.SYSTEMS
@@ -844,29 +734,6 @@ def test_figures_6_and_7(streams):
     written = table.pivot(index=["stream", "group", "system"], columns="copying", values="copied_bytes")
     assert (written["pointer"] == 0).all() and (written["references"] > 0).mean() > 0.8
     assert (written["deep"] >= 2 * written["references"]).all()
-
-
-def test_figures_8_and_9(streams):
-    table = paper.time_by_window(streams[:2], windows_s=(50, 100), per_group=1, copies=("references", "deep"))
-    assert len(table) == 2 * 2 * 2 * 4 and table["same_matches"].all()
-    sase = table[(table["system"] == "SASE") & (table["copying"] == "deep")]
-    matches = sase.pivot(index="stream", columns="window_s", values="matches")
-    assert (matches[100] > matches[50]).all()
-    assert (table.loc[table["system"] == "SASE", "less_than_sase_pct"] == 0).all()
-
-
-def test_figures_10_and_11_run_all_queries_together(streams):
-    table = paper.throughput(streams[:1], n_queries=(5, 10))
-    assert len(table) == 3 * 2 * 4 and (table["events_per_s"] > 0).all()
-    matches = table[table["system"] != "CoverMatch"].groupby("n_queries")["matches"]
-    assert matches.nunique().eq(1).all() and matches.first().is_monotonic_increasing
-
-
-def test_time_by_the_attributes_of_an_event(streams):
-    table = paper.gain_by_payload(streams[:1], payloads=(0, 2), per_group=1, repetitions=1)
-    assert len(table) == 2 * 4
-    sase = table[table["system"] == "SASE"].set_index("payload")
-    assert sase["copied_bytes"].is_monotonic_increasing and sase["partial_matches"].nunique() == 1
 
 
 def test_the_numbers_of_the_paper():

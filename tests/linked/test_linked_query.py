@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-import numba
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -22,9 +21,8 @@ from cepkit.planning.planner import choose_engine, engines
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import as_matches, bound
-from tests.support.sizes import seeds
+from tests.support.sizes import JIT, seeds
 
-JIT = not numba.config.DISABLE_JIT
 NAMES = ["linked", "sase_runs", "siddhi_like_runs"]
 # Machine code costs a fraction of a second per shape: few shapes with many streams. Interpreted, one each.
 SHAPES, STREAMS, FULL_SHAPES, FULL_STREAMS = (3, 10, 12, 60) if JIT else (260, 1, 1500, 1)
@@ -309,6 +307,12 @@ def test_explain_tells_which_events_share_chains():
         ("PATTERN SEQ(a a, !b n, c+ c[]) WHERE n.x < c[i].x", {}, "ties an absent event to a later Kleene"),
         (f"{ABC} WHERE a.x < c.x AND a.x + b.x < c.x", {}, "condition 2 is no comparison of two events"),
         (". rise", {"define": {"rise": "x > 1"}, "event_type": None}, "it runs event sequences only"),
+        ("PATTERN SEQ(a a, OR(b b, c c))", {}, "make 2"),
+        ("PATTERN SEQ(a a, b+ b[] INNER STRICT, c c)", {}, "'b' has strategy 'strict'; it runs 'any' only"),
+        ("PATTERN SEQ(a a, b b, !c n) WITHIN 5", {}, "'n' must be absent at an edge of the window"),
+        ("PATTERN SEQ(!c n, a a, b b) WITHIN 5", {}, "'n' must be absent at an edge of the window"),
+        (f"{ABC} WITHIN 4 EVENTS", {}, "within_events"),
+        (f"{ABC} WITHIN 4 GAP 2", {}, "gap_within"),
     ],
 )
 @pytest.mark.parametrize("name", NAMES)

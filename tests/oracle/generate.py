@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from cepkit.language import row_patterns as pt
 from cepkit.language.expressions import trees as ex
-from cepkit.language.regex import patterns as pt
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,8 +193,8 @@ def _first_names(tree: pt.Pattern) -> tuple[set[str], bool]:
 # --- predicates ------------------------------------------------------------------------------------------
 
 
-class Predicates:
-    """Draws well-typed predicates: structure from ``shape``, constants from ``values``.
+class Constants:
+    """Draws structure from ``shape``, and literals and parameters from ``values``.
 
     ``params`` collects the values of the parameters drawn so far, also of those in trees thrown away.
     """
@@ -203,7 +203,27 @@ class Predicates:
         self.shape, self.values = shape, values
         self.params: dict[str, Any] = {}
         self._kind_of_param: dict[str, str] = {}
-        self._aggregates = False
+
+    def drawn_constant(self, kind: str, texts: Sequence[str], param_share: float) -> ex.Expression:
+        """Return a literal or a parameter of ``kind``: text, int or float."""
+        drawn = {
+            "text": self.values.choice(texts),
+            "int": self.values.choice(INTEGERS),
+            "float": self.values.randint(0, 20) / 4,
+        }[kind]
+        if self.shape.random() >= param_share:
+            return ex.Literal(drawn)
+        known = [name for name, of in self._kind_of_param.items() if of == kind]
+        name = self.shape.choice([*known, f"p{len(self.params)}"])
+        if name not in self.params:
+            self.params[name], self._kind_of_param[name] = drawn, kind
+        return ex.Parameter(name)
+
+
+class Predicates(Constants):
+    """Draws well-typed predicates."""
+
+    _aggregates = False
 
     def predicate(self, *, aggregates: bool, loose: bool = False) -> ex.Expression:
         """Return a predicate; without ``aggregates`` it may stand first, ``loose`` is often true."""
@@ -358,18 +378,7 @@ class Predicates:
     def _constant(self, kind: str | None = None) -> ex.Expression:
         """Return a literal or a parameter of ``kind``: text, int, float, or (None) one of the numbers."""
         kind = kind or self.shape.choice(["int", "int", "float"])
-        drawn = {
-            "text": self.values.choice([*TEXTS, *TEXTS, *TEXTS, "a", "z", ""]),
-            "int": self.values.choice(INTEGERS),
-            "float": self.values.randint(0, 20) / 4,
-        }[kind]
-        if self.shape.random() >= 0.2:
-            return ex.Literal(drawn)
-        known = [name for name, of in self._kind_of_param.items() if of == kind]
-        name = self.shape.choice([*known, f"p{len(self.params)}"])
-        if name not in self.params:
-            self.params[name], self._kind_of_param[name] = drawn, kind
-        return ex.Parameter(name)
+        return self.drawn_constant(kind, [*TEXTS, *TEXTS, *TEXTS, "a", "z", ""], 0.2)
 
     def _sign(self) -> str:
         return self.shape.choice(["<", "<=", "<=", ">", ">=", ">=", "==", "!=", "!="])

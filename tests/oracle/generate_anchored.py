@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from cepkit.language.expressions import trees as ex
-from cepkit.language.sequences.query import SequenceQuery
-from tests.oracle.generate_paths import COLUMNS, SIGNS, Case
+from cepkit.language.sequences.patterns import SequenceQuery
+from tests.oracle.generate_paths import COLUMNS, SIGNS, Case, drawn_test
 
 NAMES = "abcde"
 WHICH = ["each", "each", "each", "first", "last", "previous", "pair", "neighbour"]
@@ -64,8 +64,8 @@ def drawn_anchored(rng: Random, values: Random) -> AnchoredCase:
         column = rng.choice(COLUMNS)
         sign = rng.choice(["==", "!=", "!="] if column == "s" else [*SIGNS, "<=", "<=", "!=", "!=", "<="])
         anchored.append((c, which, column, sign, 0 if column == "s" else rng.choice([0, 0, 1, -1, -1])))
-    links = [(c, *_test(rng)) for c in range(n - 1) if rng.random() < 0.2]
-    rises = [(c, *_test(rng)) for c in range(1, n) if drawn[c] != (1, 1) and rng.random() < 0.3]
+    links = [(c, *drawn_test(rng)) for c in range(n - 1) if rng.random() < 0.2]
+    rises = [(c, *drawn_test(rng)) for c in range(1, n) if drawn[c] != (1, 1) and rng.random() < 0.3]
     window = {}
     if rng.random() < 0.3:
         window["partition_by"] = ("k",)
@@ -80,8 +80,3 @@ def drawn_anchored(rng: Random, values: Random) -> AnchoredCase:
     if rng.random() < 0.15:
         window["strict_time"] = True
     return AnchoredCase(components, links, rises, [], window, anchored=anchored)
-
-
-def _test(rng: Random) -> tuple[str, str]:
-    column = rng.choice(COLUMNS)
-    return column, rng.choice(["==", "!="] if column == "s" else [*SIGNS, "<=", "!=", "<="])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from random import Random
-from typing import Any
 
 from cepkit.language.expressions import trees as ex
 from tests.oracle import generate
@@ -31,13 +29,8 @@ class Role:
         return self.is_loop and not self.in_rounds
 
 
-class Conditions:
-    """Draws well-typed conditions; ``params`` collects the values of the parameters drawn so far."""
-
-    def __init__(self, shape: Random, values: Random):
-        self.shape, self.values = shape, values
-        self.params: dict[str, Any] = {}
-        self._kind_of_param: dict[str, str] = {}
+class Conditions(generate.Constants):
+    """Draws well-typed conditions."""
 
     def conjunct(
         self, roles: Sequence[Role], *, absent: Role | None = None, loose: bool = False
@@ -224,18 +217,7 @@ class Conditions:
 
     def constant(self, kind: str) -> ex.Expression:
         """Return a literal or a parameter of ``kind``: text, int or float."""
-        drawn = {
-            "text": self.values.choice([*generate.TEXTS, *generate.TEXTS, "a", ""]),
-            "int": self.values.choice(generate.INTEGERS),
-            "float": self.values.randint(0, 20) / 4,
-        }[kind]
-        if self.shape.random() >= 0.15:
-            return ex.Literal(drawn)
-        known = [name for name, of in self._kind_of_param.items() if of == kind]
-        name = self.shape.choice([*known, f"p{len(self.params)}"])
-        if name not in self.params:
-            self.params[name], self._kind_of_param[name] = drawn, kind
-        return ex.Parameter(name)
+        return self.drawn_constant(kind, [*generate.TEXTS, *generate.TEXTS, "a", ""], 0.15)
 
     def _sign(self) -> str:
         return self.shape.choice(["<=", "<=", ">=", ">=", "!=", "!=", "<", ">", "=="])

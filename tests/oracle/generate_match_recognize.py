@@ -6,8 +6,9 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from cepkit.language import row_patterns as pt
 from cepkit.language.expressions import trees as ex
-from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.query import RowPatternQuery, SortKey, WindowedRows
 
 VARIABLES = ("A", "B", "C", "D")
@@ -20,7 +21,7 @@ def random_query(random: Random, *, depth: int = 3, row_local: bool | None = Non
     ``row_local`` says whether conditions look only at the row, and at rows a fixed distance away.
     """
     pattern = random_pattern(random, depth)
-    primary = [*dict.fromkeys(variable.name for variable in rp.row_variables(pattern))]
+    primary = [*dict.fromkeys(variable.name for variable in pt.variables(pattern))]
     subset = {}
     if len(primary) > 1 and random.random() < 0.4:
         subset["U"] = tuple(random.sample(primary, random.randint(1, len(primary))))
@@ -78,9 +79,9 @@ def random_window(random: Random, *, depth: int = 2) -> WindowedRows:
     columns += [(f"o{i}", tree) for i, tree in enumerate(over)]
     return WindowedRows(
         "rows_",
-        "W",
         replace(query, rows_per_match="one", timed_out=False),
         tuple(columns),
+        name="W",
         frame_end=random.choice([None, None, 0, 1, 2, 4]),
         seek=random.random() < 0.4,
     )
@@ -91,19 +92,19 @@ def random_late_query(random: Random) -> RowPatternQuery:
 
     Many ways lead to the last variable, and only some of them satisfy it.
     """
-    a, b, c = map(rp.RowVariable, "ABC")
-    either = rp.Alternation(random.choice([(a, b), (b, a)]))
+    a, b, c = map(pt.Variable, "ABC")
+    either = pt.Alternative(random.choice([(a, b), (b, a)]))
     low, high = random.choice([(0, None), (1, None), (2, 4)])
-    parts = [rp.Quantified(either, low, high, random.random() < 0.7)]
+    parts = [pt.Repeat(either, low, high, random.random() < 0.7)]
     if random.random() < 0.4:
-        parts.append(rp.Quantified(random.choice([a, b]), 0, random.choice([1, None])))
+        parts.append(pt.Repeat(random.choice([a, b]), 0, random.choice([1, None])))
     names = ["A", "B", "C"]
     define = [("C", random_condition(random, "C", names, False))]
     if random.random() < 0.4:
         define.append(("A", random_condition(random, "A", names, random.random() < 0.5)))
     labels = rp.RowAggregate("array_agg", (rp.Classifier(),))
     return RowPatternQuery(
-        pattern=rp.Concatenation((*parts, c)),
+        pattern=pt.Sequence((*parts, c)),
         define=tuple(define),
         measures=(("labels", labels), ("first", rp.Navigation("first", ex.Attribute("t")))),
         order_by=(SortKey("t"),),
@@ -128,46 +129,46 @@ def random_rows(random: Random, n: int) -> list[dict[str, Any]]:
     return [{"k": random.choice("pq"), "t": t, "x": value(3), "y": value(6)} for t in range(n)]
 
 
-def random_pattern(random: Random, depth: int) -> rp.RowPattern:
+def random_pattern(random: Random, depth: int) -> pt.Pattern:
     """Return a random pattern, in the form that the parser gives: nested lists are flat."""
     kind = random.random()
     if depth == 0 or kind < 0.2:
-        return rp.RowVariable(random.choice(VARIABLES))
+        return pt.Variable(random.choice(VARIABLES))
 
-    def part() -> rp.RowPattern:
+    def part() -> pt.Pattern:
         return random_pattern(random, depth - 1)
 
     if kind < 0.48:
         parts = [part() for _ in range(random.randint(2, 3))]
-        flat: list[rp.RowPattern] = []
+        flat: list[pt.Pattern] = []
         for one in parts:
-            flat += one.parts if isinstance(one, rp.Concatenation) else [one]
-        return rp.Concatenation(tuple(flat))
+            flat += one.parts if isinstance(one, pt.Sequence) else [one]
+        return pt.Sequence(tuple(flat))
     if kind < 0.62:
-        options: list[rp.RowPattern] = []
+        options: list[pt.Pattern] = []
         for one in [part() for _ in range(random.randint(2, 3))]:
-            options += one.options if isinstance(one, rp.Alternation) else [one]
-        return rp.Alternation(tuple(options))
+            options += one.options if isinstance(one, pt.Alternative) else [one]
+        return pt.Alternative(tuple(options))
     if kind < 0.88:
         low, high = random.choice([(0, None), (1, None), (0, 1), (2, 2), (1, 2), (2, None), (0, 2)])
-        return rp.Quantified(part(), low, high, random.random() < 0.7)
+        return pt.Repeat(part(), low, high, random.random() < 0.7)
     if kind < 0.91:
-        return rp.NoRow()
+        return pt.Empty()
     if kind < 0.93:
-        return rp.Anchor(random.random() < 0.5)
+        return pt.Anchor(random.random() < 0.5)
     if kind < 0.96:
-        return rp.Exclusion(part())
-    return rp.Permutation((part(), part()))
+        return pt.Exclusion(part())
+    return pt.Permutation((part(), part()))
 
 
-def has_exclusion(pattern: rp.RowPattern) -> bool:
+def has_exclusion(pattern: pt.Pattern) -> bool:
     """Return whether a pattern excludes rows."""
-    return isinstance(pattern, rp.Exclusion) or any(map(has_exclusion, pattern.children()))
+    return isinstance(pattern, pt.Exclusion) or any(map(has_exclusion, pattern.children()))
 
 
-def has_anchor(pattern: rp.RowPattern) -> bool:
+def has_anchor(pattern: pt.Pattern) -> bool:
     """Return whether a pattern looks for the start or the end of the partition."""
-    return isinstance(pattern, rp.Anchor) or any(map(has_anchor, pattern.children()))
+    return isinstance(pattern, pt.Anchor) or any(map(has_anchor, pattern.children()))
 
 
 def random_condition(random: Random, name: str, names: list[str], row_local: bool) -> ex.Expression:

@@ -11,8 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from cepkit.language.expressions import trees as ex
-from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop, SequenceOf
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop, SequenceOf, SequenceQuery
 from tests.oracle.naive_sequences import SequenceMatch, sequence_matches
 
 if TYPE_CHECKING:
@@ -87,12 +86,12 @@ def drawn_case(rng: Random, values: Random) -> Case:
     links = [_link(rng, c) for c in linked for _ in range(rng.choice([1, 1, 1, 1, 1, 2]))]
     alone = [c for c in range(n) if rng.random() < 0.07]
     singles = [(c, rng.choice(["<", ">="]), values.choice([0.5, 1.0])) for c in alone]
-    loops = [(c, *_test(rng)) for c in range(n) if components[c][1:] != (1, 1) and rng.random() < 0.4]
+    loops = [(c, *drawn_test(rng)) for c in range(n) if components[c][1:] != (1, 1) and rng.random() < 0.4]
     absences = []
     for c in range(n - 1):
         for _ in range(rng.choice([1, 1, 1, 2]) if rng.random() < 0.3 else 0):
             side = rng.choice([None, None, "earlier", "later"])
-            column, sign = _test(rng)
+            column, sign = drawn_test(rng)
             kind = rng.choice([*"ABCDD", None])
             if side is None:
                 column, sign = column if rng.random() < 0.5 else None, "=="
@@ -114,11 +113,11 @@ def drawn_case(rng: Random, values: Random) -> Case:
 
 
 def _link(rng: Random, c: int) -> tuple:
-    column, sign = _test(rng)
+    column, sign = drawn_test(rng)
     return c, column, sign, 0 if column == "s" else rng.choice([0, 0, 1, -1])
 
 
-def _test(rng: Random) -> tuple[str, str]:
+def drawn_test(rng: Random) -> tuple[str, str]:
     column = rng.choice(COLUMNS)
     return column, rng.choice(["==", "!="] if column == "s" else [*SIGNS, "<=", "!=", "<="])
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.sequences import patterns as sq
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 from tests.oracle import generate, naive
 from tests.oracle.generate_conditions import Conditions, Role
 from tests.oracle.naive_lines import Line, lines
@@ -66,7 +66,8 @@ class Case:
 
     def keywords(self) -> dict[str, Any]:
         """Return what is neither pattern nor conditions of the query as keywords of ``match``."""
-        rest = {item.name for item in fields(self.query)} - {"pattern", "where", "measures", "sources"}
+        rest = {item.name for item in fields(self.query)}
+        rest -= {"pattern", "where", "measures", "sources", "undecided"}
         keywords = {name: getattr(self.query, name) for name in rest - {"functions"}}
         return keywords | {
             "params": dict(self.query.params),
@@ -75,12 +76,14 @@ class Case:
 
 
 def case(
-    seed: int, shape_seed: int | None = None, family: str | None = None, n_events: int | None = None
-) -> Case:
+    seed: int, shape_seed: int | None = None, family: str | None = None, n_events: int | None = None,
+    *, greedy_ends: bool = False,
+) -> Case:  # fmt: skip
     """Return the case of ``seed``; cases of one ``shape_seed`` differ in rows, constants and values only.
 
     ``family`` is one of ``FAMILIES``, None draws one. Without ``n_events`` the stream is short, has at most
     ``MOST_CANDIDATES`` matches, and mostly some: rows and constants are drawn again until it is so.
+    A loop at the end is greedy with ``greedy_ends`` only: then matches remove others.
     """
     shape_seed = seed if shape_seed is None else shape_seed
     variant = _variant_with_matches(shape_seed, family)
@@ -91,14 +94,36 @@ def case(
         if n_events is None and n_candidates(drawn) > MOST_CANDIDATES:
             less += 1
         elif n_events is not None or seed % 10 == 0 or n_attempts == 6 or _has_matches(drawn):
-            return drawn
+            plain = drawn.query.pattern if greedy_ends else _without_greedy_end(drawn.query.pattern)
+            return replace(drawn, query=replace(drawn.query, pattern=plain))
         else:
             n_attempts += 1
 
 
+def _without_greedy_end(pattern: sq.SequencePattern) -> sq.SequencePattern:
+    match pattern:
+        case sq.Loop(body=sq.EventPattern(), preference="greedy"):
+            return replace(pattern, preference="all")
+        case sq.Loop(body=body):
+            return replace(pattern, body=_without_greedy_end(body))
+        case sq.SequenceOf(parts=parts):
+            return replace(pattern, parts=_without_greedy_last(parts))
+        case sq.AllOf(parts=parts) | sq.AnyOf(parts=parts):
+            return replace(pattern, parts=tuple(map(_without_greedy_end, parts)))
+    return pattern
+
+
+def _without_greedy_last(parts: tuple[sq.SequencePattern, ...]) -> tuple[sq.SequencePattern, ...]:
+    *before, last = parts
+    if before and (isinstance(last, sq.AbsentPattern) or (isinstance(last, sq.Loop) and not last.low)):
+        before = _without_greedy_last(tuple(before))
+    return (*before, _without_greedy_end(last))
+
+
 def random_query(seed: int, family: str | None = None) -> SequenceQuery:
     """Return a random query; it may have no match in any stream."""
-    return _case(_shape(seed, family, 0), Random(f"query {seed}"), family, 0, 0).query
+    query = _case(_shape(seed, family, 0), Random(f"query {seed}"), family, 0, 0).query
+    return replace(query, pattern=_without_greedy_end(query.pattern))
 
 
 def _shape(shape_seed: int, family: str | None, variant: int) -> Random:
@@ -147,7 +172,26 @@ def _case(shape: Random, values: Random, family: str | None, n_events: int | Non
     if n_events is None:
         sizes = [values.randint(0, 3), *4 * [values.randint(4, 8)], *5 * [values.randint(9, 12)]]
         n_events = max(values.choice(sizes) + 2 * (n_keys - 1) - less, 0)
-    return Case(query, stream(values, query, n_events, n_keys, nulls=with_nulls, extra_types=extra_types))
+    rows = stream(values, query, n_events, n_keys, nulls=with_nulls, extra_types=extra_types)
+    return Case(_with_end_of_data(query, shape, values, rows), rows)
+
+
+def _with_end_of_data(query: SequenceQuery, shape: Random, values: Random, rows: Sequence) -> SequenceQuery:
+    """Return the query with an end of the data where an event may be absent after all others.
+
+    In finished data, a wait after the last event needs no window.
+    """
+    absences = [absent for line in lines(query.pattern) for absent in line.absences]
+    if all(absent.before is not None for absent in absences):
+        return query
+    until = shape.choice([None, "time", "end", "never"])
+    if until == "time":
+        last = max((row["t"] for row in rows), default=0)
+        return replace(query, complete_until=last + values.randint(-6, 12))
+    if until == "never" and all(absent.after is not None for absent in absences):
+        is_closed = query.within_closed or query.gap_within is None  # it belongs to a window
+        query = replace(query, within=None, within_closed=is_closed)
+    return query if until is None else replace(query, complete_until="end")
 
 
 # --- patterns --------------------------------------------------------------------------------------------
@@ -333,10 +377,11 @@ def _with_windows(query: SequenceQuery, shape: Random, values: Random, often: bo
 def _after_match(query: SequenceQuery, shape: Random, often: bool) -> tuple[str, str | None]:
     if not often or shape.random() < 0.1:
         return "none", None
+    once = ["once", "once_newest"]
     if query.strategy == "any" or _skips_anything(query.pattern):
-        return "past_last", None
-    policy = shape.choice(["past_last", "to_next", "to_first", "to_last"])
-    return policy, shape.choice(query.variables) if policy.startswith("to_") and policy != "to_next" else None
+        return shape.choice(["past_last", *once]), None
+    policy = shape.choice(["past_last", "to_next", "to_first", "to_last", *once])
+    return policy, shape.choice(query.variables) if policy in ("to_first", "to_last") else None
 
 
 def _skips_anything(pattern: sq.SequencePattern) -> bool:

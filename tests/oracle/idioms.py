@@ -64,6 +64,55 @@ def sessions(rows: Sequence[dict], gap: float, key: str | None, order: str) -> l
     return found
 
 
+def groups(
+    rows: Sequence[dict],
+    key: str | None,
+    order: str | None,
+    *,
+    holds: Callable[[list[dict], int], bool | None] = lambda rows, i: True,
+    begins: Callable[[list[dict], int], bool | None] = lambda rows, i: False,
+    ends: Callable[[list[dict], int], bool | None] = lambda rows, i: False,
+    by: Sequence[str] = (),
+    gap: float | None = None,
+    span: float | None = None,
+    least: int = 1,
+    only_begun: bool = False,
+    from_row_before: bool = False,
+) -> list[Group]:
+    """Return the groups of neighbours, by walking through each partition from its first row."""
+    found = []
+    for of, own in partitions(rows, key, order).items():
+        stream, parts = [rows[i] for i in own], []
+        for place, row in enumerate(stream):
+            before = stream[place - 1] if place else None
+            first = stream[parts[-1][0]] if parts else None
+            goes_on = (
+                before is not None
+                and parts[-1][-1] == place - 1
+                and begins(stream, place) is not True
+                and ends(stream, place - 1) is not True
+                and all(row[name] == before[name] for name in by)
+                and (gap is None or row[order] - before[order] <= gap)
+            )
+            if goes_on and span is not None:
+                goes_on = row[order] - first[order] <= span
+            if holds(stream, place) is not True:
+                parts.append([-2])  # no row follows this one
+            elif goes_on:
+                parts[-1].append(place)
+            else:
+                parts.append([place])
+        kept = [
+            part for part in parts
+            if part != [-2] and len(part) >= least and (not only_begun or begins(stream, part[0]) is True)
+        ]  # fmt: skip
+        for number, part in enumerate(kept, 1):
+            if from_row_before and part[0] > 0:
+                part = [part[0] - 1, *part]
+            found.append(Group(of, number, tuple(own[place] for place in part)))
+    return found
+
+
 def levels(
     rows: Sequence[dict],
     steps: Sequence[Callable[[dict], bool | None]],
@@ -82,6 +131,103 @@ def levels(
                    for chosen in combinations(range(len(own)), n)):  # fmt: skip
                 found[of] = n
     return found
+
+
+def reached(
+    rows: Sequence[dict],
+    steps: Sequence[tuple[Callable[[dict], bool], bool, Sequence[Callable[[dict], bool]], float | None]],
+    key: str,
+    order: str,
+    mode: str,
+    within: float | None,
+) -> list[int]:
+    """Return how many partitions reach each step, by trying all choices of rows.
+
+    A step is a condition, whether it is optional, what may not lie before it, and the longest time to it.
+    """
+    found = [0] * len(steps)
+    for own in partitions(rows, key, order).values():
+        levels = _steps_of([rows[i] for i in own], steps, order, mode, within)
+        found = [n + is_reached for n, is_reached in zip(found, levels, strict=True)]
+    return found
+
+
+def conversions(rows, steps, key, order, mode, within, by) -> list[tuple[Any, list[tuple | None]]]:
+    """Return for each user with the first step its group, and the times of each step that it reaches.
+
+    The times are those since the first step and since the step before, of the attempts that reach the step
+    at the earliest row; the least time of each kind counts.
+    """
+    users = []
+    for own in partitions(rows, key, order).values():
+        stream, times = [rows[i] for i in own], []
+        first = steps if mode == "any order" else steps[:1]
+        begin = next((row for row in stream if any(step[0](row) is True for step in first)), None)
+        if begin is None:
+            continue
+        for i in range(len(steps)):
+            ends = _attempts(stream, steps[: i + 1], order, mode, within) if mode != "any order" else set()
+            at = min((place for _, _, place in ends), default=None)
+            least = [
+                stream[at][order] - max(stream[attempt[k]][order] for attempt in ends if attempt[2] == at)
+                for k in range(2) if at is not None
+            ]  # fmt: skip
+            times.append(tuple(least) if least else None)
+        if mode == "any order":
+            is_reached = _steps_of(stream, steps, order, mode, within)
+            times = [(0, 0) if reached else None for reached in is_reached]
+        users.append((begin[by], times))
+    return users
+
+
+def _next_places(stream, step, order, mode, within, start, last) -> list[int]:
+    """Return the places at which a step can follow the last one."""
+    holds, _, excluded, limit = step
+    return [
+        place
+        for place in range(last + 1, len(stream))
+        if holds(stream[place]) is True
+        and (mode != "strict" or place == last + 1)
+        and not any(bad(stream[i]) is True for bad in excluded for i in range(last + 1, place))
+        and (limit is None or stream[place][order] - stream[last][order] <= limit)
+        and (within is None or stream[place][order] - stream[start][order] <= within)
+    ]
+
+
+def _attempts(stream, steps, order, mode, within) -> set[tuple[int, int, int]]:
+    """Return the places of the first step, of the step before the last, and of the last, of all attempts."""
+    ends = {(place, place, place) for place, row in enumerate(stream) if steps[0][0](row) is True}
+    for number, step in enumerate(steps[1:], 1):
+        after = {
+            (start, last, place)
+            for start, _, last in ends
+            for place in _next_places(stream, step, order, mode, within, start, last)
+        }
+        ends = ends | after if step[1] and number < len(steps) - 1 else after
+    return ends
+
+
+def _steps_of(stream, steps, order, mode, within) -> list[bool]:
+    if mode == "any order":
+        best = 0
+        for first in stream:
+            inside = [
+                row for row in stream[stream.index(first):]
+                if within is None or row[order] - first[order] <= within
+            ]  # fmt: skip
+            best = max(best, sum(any(step[0](row) is True for row in inside) for step in steps))
+        return [n < best for n in range(len(steps))]
+    before = {(place, place) for place, row in enumerate(stream) if steps[0][0](row) is True}  # (start, last)
+    levels = [bool(before)]
+    for step in steps[1:]:
+        after = {
+            (start, place)
+            for start, last in before
+            for place in _next_places(stream, step, order, mode, within, start, last)
+        }
+        levels.append(bool(after))
+        before = before | after if step[1] else after
+    return levels
 
 
 def _is_chain(rows, chosen, own, steps, order, mode, within, closed) -> bool:

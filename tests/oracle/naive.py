@@ -15,8 +15,8 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
+from cepkit.language import row_patterns as pt
 from cepkit.language.expressions import trees as ex
-from cepkit.language.regex import patterns as pt
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
@@ -48,7 +48,7 @@ def matches(
         partition = [rows[position] for position in positions]
         for first, last in longest_matches(pattern, define, partition, **options):
             found.append(tuple(positions[first : last + 1]))
-    return sorted(found, key=lambda match: match[-1])
+    return sorted(found, key=lambda match: (match[-1], match[0]))
 
 
 def longest_matches(
@@ -61,11 +61,15 @@ def longest_matches(
     within_closed: bool = True,
     params: Mapping[str, Any] | None = None,
     functions: Functions | None = None,
+    after_match: tuple[str, str | None] = ("past_last", None),
+    keep: str = "shortest",
 ) -> list[tuple[int, int]]:
     """Return (first, last) of the matches of one partition.
 
-    From a clean slate the earliest end, at that end the earliest start; then a clean slate after it.
-    ``within`` limits the last row's ``order_by`` minus the first row's, in ticks, inclusive when closed.
+    From a clean slate the earliest end, at that end the earliest start; then a clean slate after it. With
+    another ``after_match`` or ``keep``, each match has the earliest start, and there the earliest or the
+    latest end; ``next_start`` says where the next one may start. ``within`` limits the last row's
+    ``order_by`` minus the first row's, in ticks, inclusive when closed.
     """
     ends_of_start = [
         ends(pattern, start, len(rows), _holds(define, rows, start, params, functions))
@@ -78,12 +82,31 @@ def longest_matches(
         )
 
     found, clean = [], 0
-    for last in range(len(rows)):
+    while (after_match, keep) != (("past_last", None), "shortest") and clean < len(rows):
+        lasts = [last for last in range(clean, len(rows)) if spelled(clean, last)]
+        if lasts:
+            found.append((clean, max(lasts) if keep == "longest" else min(lasts)))
+            names = labels(pattern, define, rows, *found[-1], params=params, functions=functions)
+            clean = next_start(after_match, *found[-1], names)
+        else:
+            clean += 1
+    for last in range(clean, len(rows)):
         starts = [start for start in range(clean, last + 1) if spelled(start, last)]
         if starts:
             found.append((starts[0], last))
             clean = last + 1
     return found
+
+
+def next_start(after_match: tuple[str, str | None], first: int, last: int, names: list[str]) -> int:
+    """Return the row where the next match may start; ``names`` are those of the rows first..last."""
+    kind, name = after_match
+    if name:
+        rows = [first + i for i, other in enumerate(names) if other == name]
+        if not rows or (target := rows[0 if kind == "to_first" else -1]) == first:
+            raise ValueError("the search cannot go on at the row of the name")
+        return target
+    return {"past_last": last + 1, "to_last": max(last, first + 1), "to_next": first + 1}[kind]
 
 
 def ends(pattern: pt.Pattern, position: int, stop: int, holds: Holds) -> set[int]:
@@ -389,6 +412,8 @@ def _value(expression: ex.Expression, place: Place) -> Any:
             return kleene_or([_apply(operator.eq, value, place.value(option)) for option in options])
         case ex.IsNull(operand=operand):
             return place.value(operand) is None
+        case ex.IsDistinct(left=left, right=right):
+            return place.value(left) != place.value(right)
         case ex.Not(operand=operand):
             return _apply(operator.not_, place.value(operand))
         case ex.Negative(operand=operand):
@@ -433,9 +458,15 @@ def aggregated(function: str, values: Sequence[Any]) -> Any:
             return _apply(operator.sub, values[-1], values[0]) if values else None
     if function == "distinct":
         return len(dict.fromkeys(present))
+    if function == "count_if":
+        return sum(value is True for value in present)
     if not present:
         return None
     match function:
+        case "share":
+            return sum(value is True for value in present) / len(present)
+        case "mode":
+            return max(present, key=present.count)
         case "max":
             return max(present)
         case "median":

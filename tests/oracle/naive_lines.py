@@ -13,7 +13,7 @@ from typing import Any
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.sequences import patterns as sq
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 from tests.oracle import naive
 
 Row = Mapping[str, Any]

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from cepkit.language.expressions import trees as ex
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 from tests.oracle import naive
 from tests.oracle.naive_lines import (
     Absent,
@@ -79,7 +79,8 @@ def canonical(match: SequenceMatch, variables: Sequence[str]) -> tuple:
 
 def reported(matches: Sequence[SequenceMatch], policy: str, variable: str | None) -> list[SequenceMatch]:
     """Return what ``after_match`` leaves of the matches of one partition, given in canonical order."""
-    waiting = sorted(matches, key=lambda match: (match.rows[-1], match.rows[0]))
+    began = -1 if policy == "once_newest" else 1
+    waiting = sorted(matches, key=lambda match: (match.rows[-1], began * match.rows[0]))
     kept = []
     while waiting:
         match, *waiting = waiting
@@ -88,6 +89,8 @@ def reported(matches: Sequence[SequenceMatch], policy: str, variable: str | None
         match policy:
             case "past_last":
                 waiting = [other for other in waiting if other.rows[0] > last]
+            case "once" | "once_newest":
+                waiting = [other for other in waiting if not {*other.rows} & {*match.rows}]
             case "to_next":
                 waiting = [other for other in waiting if other.rows[0] != first]
             case "to_first" | "to_last" if own:
@@ -155,11 +158,23 @@ class Search:
         ]  # fmt: skip
 
     def matches(self) -> Iterator[SequenceMatch]:
-        """Yield the matches, in no particular order."""
-        for run in self.runs():
-            if self.is_complete(run):
+        """Yield the matches, in no particular order.
+
+        If the last loop is greedy, a match that another one continues by more events of this loop is none.
+        """
+        whole = self.complete()
+        is_greedy = bool(self.line.slots) and self.line.slots[-1].preference == "greedy"
+        for run in whole:
+            if not is_greedy or not any(
+                other[:-1] == run[:-1] and other[-1][: len(run[-1])] == run[-1] and other != run
+                for other in whole
+            ):
                 events = zip((slot.variable for slot in self.line.slots), run, strict=True)
                 yield SequenceMatch(tuple(events), self.line.options)
+
+    def complete(self) -> list[Run]:
+        """Return the partial matches that are matches, or would be without a greedy end."""
+        return [run for run in self.runs() if self.is_complete(run)]
 
     def runs(self) -> Iterator[Run]:
         """Yield every partial match and match, in no particular order."""
@@ -185,7 +200,23 @@ class Search:
             and len(run[-1]) >= self.line.slots[-1].low
             and self.holds(run, each=False)
             and not any(self.occurs(run, absent, tests) for absent, tests in self.absences)
+            and self.is_decided(run) != self.query.undecided
         )
+
+    def is_decided(self, run: Run) -> bool:
+        """Return whether the waits for events that are absent after the match end in complete data.
+
+        The data are complete until ``complete_until``: by default until the last time of all rows.
+        """
+        query = self.query
+        waits = any(absent.before is None and not absent.spanning for absent, _ in self.absences)
+        if not waits or query.complete_until == "end":
+            return True
+        clock = query.order_by[0]
+        until = query.complete_until
+        if until is None:
+            until = max(row[clock] for row in self.rows)
+        return self.rows[run[0][0]][clock] + query.within <= until
 
     def successors(self, run: Run, kind: str, how: str | None) -> Iterator[Run]:
         """Yield the partial matches that ``run`` grows into by one event along one kind of edge."""
@@ -390,7 +421,8 @@ class Search:
         else:
             behind = -1 if after is None else after[-1]
             end = len(self.rows) if before is None else before[0]
-        if (after is None or before is None) and self.query.within is None:
+        is_endless = after is None or (before is None and self.query.complete_until != "end")
+        if is_endless and self.query.within is None:
             raise ValueError(
                 f"'{absent.event.variable}' is absent before or behind all others: needs a window"
             )

@@ -387,12 +387,7 @@ class Definition:
 
     def hand_on(self, place: Place, card: Card) -> None:
         """Report a card, or put it on the next tray; ``every`` begins again."""
-        if place.is_end:
-            place.flag = True
-        if place.after is not None:
-            self.put(place.after, card)
-        if place.again is not None:
-            self.put_again(place.again, card)
+        self.reach(place, card)
         if place.wakes is not None:
             place.wakes.begin_soon = True
 
@@ -551,7 +546,7 @@ class Definition:
             case ex.Comparison(operator=sign, left=left, right=right):
                 a, b = self.value(left, card, place), self.value(right, card, place)
                 if a is None or b is None:
-                    return False
+                    return sign == "!="
                 return {
                     "==": a == b, "!=": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b,
                 }[sign]  # fmt: skip

@@ -7,17 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.oracle.match_recognize import (
-    SKIP_TO_FIRST_ROW,
-    SKIP_TO_MISSING_VARIABLE,
-    MatchError,
     Query,
     matches,
     result,
-    result_of_window,
 )
 
 A, B, C = ({"var": name} for name in "ABC")
-EMPTY = {"empty": True}
 
 
 def seq(*parts):
@@ -55,140 +50,9 @@ def labels_of(pattern, values, **clauses):
 IS = {name: equals(column("value"), name) for name in "ABC"}
 
 
-@pytest.mark.parametrize(
-    ("pattern", "values", "expected"),
-    [
-        (seq(A, B), "ABAB", ["AB", "AB"]),
-        (alt(A, seq(A, B)), "AB", ["A"]),  # the left option wins, although the right one is longer
-        (times(A, 1), "AAAB", ["AAA"]),
-        (times(A, 1, greedy=False), "AAB", ["A", "A"]),
-        (seq(times(A, 0, greedy=False), B), "AAB", ["AAB"]),
-        (times(A, 2, 3), "AAAAA", ["AAA", "AA"]),
-        (times(A, 2, 3, greedy=False), "AAAAA", ["AA", "AA"]),
-        (times(A, 0), "AB", ["A", ""]),
-        (EMPTY, "A", [""]),
-        ({"permute": [A, B, C]}, "CABBCA", ["CAB", "BCA"]),
-        (seq(A, {"exclude": times(B, 1)}, C), "ABBC", ["AbbC"]),
-        (seq({"anchor": "start"}, A), "AA", ["A"]),
-        (seq(A, {"anchor": "end"}), "AA", ["A"]),
-    ],
-)
-def test_preference(pattern, values, expected):
-    assert labels_of(pattern, values, define=IS) == expected
-
-
-def test_a_repetition_that_takes_no_row_is_the_last():
-    maybe = alt(EMPTY, A, C)  # prefers no row
-    assert labels_of(times(maybe, 0), "AAA") == ["", "", ""]
-    # A first repetition must take a row here, and the second then takes none.
-    assert labels_of(seq(times(maybe, 0), times(B, 1, 2), {"anchor": "end"}), "XXX") == ["ABB"]
-
-
-def test_a_variable_without_definition_takes_every_row():
-    assert labels_of(seq(A, {"var": "ANY"}), "AZ", define=IS) == ["AANY"]
-
-
-def test_a_definition_sees_the_row_that_it_decides_on():
-    three = {"op": "<=", "args": [{"agg": "sum", "args": [column("value", "A")]}, {"lit": 3}]}
-    assert labels_of(times(A, 1), [1, 2, 3, 4, 1], define={"A": three}) == ["AA", "A", "A"]
-
-
-@pytest.mark.parametrize(
-    ("skip", "variable", "expected"),
-    [
-        ("past_last_row", None, ["ABB", "ABB"]),
-        ("to_next_row", None, ["ABB", "ABB"]),
-        ("to_first", "B", ["ABB", "ABB"]),
-        ("to_last", "U", ["ABB", "ABB"]),
-    ],
-)
-def test_skips(skip, variable, expected):
-    clauses = {"define": IS, "subset": {"U": ["A", "B"]}, "skip": skip, "skip_variable": variable}
-    assert labels_of(seq(A, times(B, 1)), "ABBABB", **clauses) == expected
-
-
-def test_overlaps():
-    pattern = seq(A, A)
-    assert labels_of(pattern, "AAA", define=IS, skip="to_next_row") == ["AA", "AA"]
-    assert labels_of(pattern, "AAA", define=IS, skip="to_last", skip_variable="A") == ["AA", "AA"]
-
-
-@pytest.mark.parametrize(
-    ("skip", "variable", "error"),
-    [("to_first", "A", SKIP_TO_FIRST_ROW), ("to_last", "C", SKIP_TO_MISSING_VARIABLE)],
-)
-def test_errors_of_skips(skip, variable, error):
-    with pytest.raises(MatchError, match=error):
-        labels_of(seq(A, B), "AB", define=IS, skip=skip, skip_variable=variable)
-
-
-def test_an_empty_match_skips_to_the_next_row():
-    assert labels_of(times(A, 0), "B", define=IS, skip="to_first", skip_variable="A") == [""]
-
-
 def measured(measures, pattern, values, rows_per_match="all", **clauses):
     query = Query(pattern, measures=list(measures.items()), rows_per_match=rows_per_match, **clauses)
     return [[row.get("id"), *(row[name] for name in measures)] for row in result(query, rows_of(values))]
-
-
-def test_running_and_final():
-    last = {"nav": "last", "arg": column("id", "A")}
-    measures = {"running": last, "final": {**last, "sem": "final"}}
-    assert measured(measures, seq(times(A, 2), B), "AAB", define=IS) == [[0, 0, 1], [1, 1, 1], [2, 1, 1]]
-    assert measured(measures, seq(times(A, 2), B), "AAB", "one", define=IS) == [[None, 1, 1]]
-
-
-def test_navigation():
-    first = {"nav": "first", "arg": column("id", "A"), "offset": 1}
-    measures = {
-        "second": first,
-        "after": {"nav": "next", "arg": first, "offset": 2},
-        "before": {"nav": "prev", "arg": column("id", "B"), "offset": 9},
-        "label": {"nav": "prev", "arg": {"classifier": None}},
-    }
-    pattern = seq(times(A, 1), B)
-    assert measured(measures, pattern, "ZAABZ", "one", define=IS) == [[None, 2, 4, None, "A"]]
-
-
-def test_empty_and_unmatched_rows():
-    number = {"number": {"match_number": True}, "n": {"agg": "count", "args": [], "star": True}}
-    star, plus = times(A, 0), times(A, 1)
-    assert measured(number, star, "AB", define=IS) == [[0, 1, 1], [1, 2, 0]]
-    assert measured(number, star, "AB", "all_omit_empty", define=IS) == [[0, 1, 1]]
-    assert measured(number, star, "AB", "one", define=IS) == [[None, 1, 1], [None, 2, 0]]
-    assert measured(number, plus, "BAB", "all_with_unmatched", define=IS) == [
-        [0, None, None], [1, 1, 1], [2, None, None]
-    ]  # fmt: skip
-
-
-def test_excluded_rows_count_and_are_not_shown():
-    count = {"n": {"agg": "count", "args": [column("id")]}}
-    pattern = seq(A, {"exclude": B}, C)
-    assert measured(count, pattern, "ABC", define=IS) == [[0, 1], [2, 3]]
-
-
-def test_aggregates():
-    def over(name, *arguments, **more):
-        return {"agg": name, "args": list(arguments), **more}
-
-    measures = {
-        "of_subset": over("count", column("id", "U")),
-        "distinct": over("count", column("value"), distinct=True),
-        "labels": over("array_agg", {"classifier": None}),
-        "numbers": over("sum", {"match_number": True}),
-        "rows": {"agg": "count", "args": [], "star": True, "var": "B"},
-        "none": over("sum", column("id", "C")),
-    }
-    pattern = seq(times(A, 1), times(B, 1), times(C, 0))
-    subset = {"U": ["B", "C"]}
-    assert measured(measures, pattern, "AABBB", "one", define=IS, subset=subset) == [
-        [None, 3, 2, list("AABBB"), 5, 3, None]
-    ]
-
-
-def test_null_is_neither_true_nor_false():
-    never = {"op": "not", "args": [equals(column("value"), 1)]}
-    assert labels_of(A, [None, 1, 2], define={"A": never}) == ["A"]
 
 
 def test_arithmetic():
@@ -206,32 +70,8 @@ def test_arithmetic():
     assert of({"cast": {"lit": True}, "type": "varchar"}) == "true"
 
 
-def test_order_and_partitions():
-    rows = [{"k": k, "t": t} for k, t in [("x", 1), (None, 5), ("x", None), ("x", 3), (None, 7)]]
-    query = Query(
-        times(A, 1),
-        measures=[("all", {"agg": "array_agg", "args": [column("t")]})],
-        partition_by=["k"],
-        order_by=[("t", True, True)],
-    )
-    assert result(query, rows) == [{"k": "x", "all": [None, 3, 1]}, {"k": None, "all": [7, 5]}]
-
-
 def test_within_is_exclusive():
     assert labels_of(times(A, 1), [0, 3, 5, 9, 10], within=("value", 5)) == ["AA", "AA", "A"]
-
-
-def test_window():
-    measures = [("n", {"agg": "count", "args": [], "star": True})]
-    query = Query(seq(A, times(B, 1)), define=IS, measures=measures)
-    rows = rows_of("ABBXAB")
-    assert [row["n"] for row in result_of_window(query, rows, [6] * 6)] == [3, None, None, None, 2, None]
-    assert [row["n"] for row in result_of_window(query, rows, [2, 3, 4, 5, 6, 6])] == [2] + [None] * 3 + [
-        2,
-        None,
-    ]
-    found = result_of_window(query, rows[3:], [3, 3, 3], seek=True)
-    assert [row["n"] for row in found] == [2, None, None]
 
 
 def test_partial_matches_that_ran_out_of_time():

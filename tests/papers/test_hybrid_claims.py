@@ -3,7 +3,6 @@
 from itertools import product
 from pathlib import Path
 
-import numba
 import pandas as pd
 import pytest
 
@@ -12,8 +11,8 @@ from papers.claims import examine
 from papers.hybrid_parallel import drawings, results
 from papers.hybrid_parallel.claims import CLAIMS
 from papers.hybrid_parallel.figures import COMPARED, FULL, ONE, STATE, STATIC
+from tests.support.sizes import needs_kernels
 
-needs_kernels = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs compiled kernels")
 KEPT = Path(__file__).resolve().parents[2] / "notebooks" / "results"
 STREAMS = ("stocks, price change", "stocks, correlation", "sensors")
 MEASURED = {

@@ -2,20 +2,19 @@
 
 from dataclasses import replace
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.parallel.agents.crew import Costs
-from cepkit.parallel.engine.divided import RIP
-from cepkit.parallel.engine.engines import Hybrid, Sequential
+from cepkit.parallel.agents.agents import Costs
+from cepkit.parallel.divided import RIP
+from cepkit.parallel.engines import Hybrid, Sequential
 from papers.claims import rises
 from papers.hybrid_parallel import details, figures, workloads
 from papers.hybrid_parallel.drawings import network_svg
+from tests.support.sizes import needs_kernels
 
-needs_kernels = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs compiled kernels")
 POINT = ["stream", "pattern", "window_min", "threads", "length", "system"]
 STREAM = workloads.poisson(duration_s=600.0, seed=1)
 

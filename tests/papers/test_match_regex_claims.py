@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numba
 import pandas as pd
 import pytest
 
@@ -13,10 +12,9 @@ from papers.match_regex.claims import CLAIMS
 from papers.match_regex.drawings import points_figure, speedups_figure
 from papers.match_regex.scaling import PAPER_FIGURES
 from papers.recorded import has_recorded
-from tests.support.sizes import seeds
+from tests.support.sizes import needs_kernels, seeds
 
 RESULTS = Path(__file__).resolve().parents[2] / "notebooks" / "results"
-needs_kernels = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs compiled kernels")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,9 +11,10 @@ from cepkit.errors import CepError
 from papers.match_regex import benchmark_runs as paper
 from papers.match_regex import scaling, topologies
 from papers.match_regex.aggregates import incremental_against_recomputed
+from tests.support.sizes import needs_kernels
 
 # Hundreds of thousands of events: without compiled kernels that takes an hour, and shows nothing of its own.
-pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs compiled kernels")
+pytestmark = needs_kernels
 
 KEYS = ["benchmark", "width"]
 WITH_PATTERN = [name for name, benchmark in paper.BENCHMARKS.items() if benchmark.pattern]

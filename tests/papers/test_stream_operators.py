@@ -115,32 +115,14 @@ def test_a_mask_leaves_out_tags_that_another_tag_goes_with():
     assert tag_mask(sets).tolist() == [1, 1, 1, 2, 0]
 
 
-def test_the_same_on_spark(spark):
+def test_tags_on_spark_are_the_same(spark):
     from pyspark.sql import functions as F
 
-    from cepkit.pipelines.stages import hashtags as spark_hashtags
-    from cepkit.pipelines.stages import minmax, with_vwap
-    from cepkit.pipelines.stages import tag_code as spark_tag_code
+    from cepkit.pipelines import stages
 
-    frame = random_trades(3).assign(seq=range(60))
-    rows = [tuple(None if pd.isna(x) else x for x in row) for row in frame.itertuples(index=False)]
-    trades = spark.createDataFrame(
-        [(ts.to_pydatetime(), *row) for ts, *row in rows],
-        "ts timestamp_ntz, key string, price int, size int, seq int",
-    )
-    keywords = {"partition_by": "key", "order_by": ["ts", "seq"]}
-    rows = with_vwap(trades, **keywords, window=4).orderBy("seq").collect()
-    expected = [math.nan if row.vwap is None else row.vwap for row in rows]
-    got = rolling_vwap(frame["key"], frame["price"], frame["size"], window=4)
-    np.testing.assert_allclose(got, expected, rtol=1e-12)
-    rows = minmax(trades, **keywords, k=3).orderBy("seq").collect()
-    windows = tumbling_minmax(frame["key"], frame["price"], 3)
-    got = zip(windows.last_event, windows.mn, windows.mx, strict=True)
-    assert [(row.seq, row.mn, row.mx) for row in rows] == list(got)
     tweets = spark.createDataFrame(list(enumerate(TEXTS)), "id int, content string")
-    tweets = (
-        spark_tag_code(tweets.withColumn("tags", spark_hashtags(F.col("content")))).orderBy("id").collect()
-    )
+    tweets = stages.tag_code(tweets.withColumn("tags", stages.hashtags(F.col("content")))).orderBy("id")
     sets = tag_sets(TEXTS)
-    assert [tuple(row.tags) for row in tweets] == sets
-    assert [row.tag_code for row in tweets] == tag_code(sets).tolist()
+    assert [(*row.tags, row.tag_code) for row in tweets.collect()] == [
+        (*tags, code) for tags, code in zip(sets, tag_code(sets).tolist(), strict=True)
+    ]

@@ -10,10 +10,10 @@ from math import exp, factorial, inf, prod
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.parallel.allocation import allocate_threads, pairs_to_fuse, split_by_load, thread_shares
 from cepkit.parallel.model import (
     AgentRates,
     agent_loads,
+    allocate_threads,
     arrival_rates,
     computation,
     evaluation_rates,
@@ -22,8 +22,11 @@ from cepkit.parallel.model import (
     flows_of,
     match_buffer_sizes,
     match_loads,
+    pairs_to_fuse,
     sending_rates,
+    split_by_load,
     synchronisation,
+    thread_shares,
 )
 from tests.support.sizes import seeds
 

@@ -8,20 +8,14 @@ from random import Random
 
 import pytest
 
-from cepkit.compile.sequences.program import compile_sequence
 from cepkit.datasets.constant_rate import poisson_types
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.frames.building import build_events
-from cepkit.frames.pandas import PandasSource
-from cepkit.language.sequences.construction import sequence_query
 from cepkit.parallel.model import agent_statistics, evaluation_rates, flows_of
+from tests.support import agent_cases as ac
 
 
 def measured(frame, text: str, orders=None, seed: int = 0, **keywords):
-    query = sequence_query(text, event_type="type", order_by="ts", **keywords)
-    source = PandasSource(frame)
-    program = compile_sequence(query, source.schema)
-    return agent_statistics(program, build_events(source, program), orders, seed)
+    return agent_statistics(*ac.sequences(frame, text, **keywords), orders, seed)
 
 
 def rows_of(frame) -> list[dict]:

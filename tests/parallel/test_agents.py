@@ -19,11 +19,10 @@ import pytest
 
 from cepkit.errors import CepError
 from cepkit.language.sequences.construction import sequence_query
-from cepkit.parallel.agents.agents import Agents
-from cepkit.parallel.agents.crew import Costs, Crew, RunSettings
+from cepkit.parallel.agents.agents import Agents, Costs, Crew, RunSettings
 from cepkit.parallel.agents.threads import run_agents
-from cepkit.parallel.engine.divided import RIP, DataParallel
-from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
+from cepkit.parallel.divided import RIP, DataParallel
+from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
 from cepkit.parallel.simulation import simulate_agents
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support import agent_cases as ac
@@ -46,8 +45,7 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture
 def few_hits(monkeypatch):
     """Let a join find little at once: then it goes on in the middle often, and all arrays begin small."""
-    for module in ("steps", "layout"):
-        monkeypatch.setattr(f"cepkit.kernels.agents.{module}.MOST_HITS", 3)
+    monkeypatch.setattr("cepkit.kernels.wings.agent_layout.MOST_HITS", 3)
 
 
 # --- the definition ---------------------------------------------------------------------------------------

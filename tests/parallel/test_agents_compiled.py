@@ -20,15 +20,14 @@ import pytest
 
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.datasets.constant_rate import poisson_types
+from cepkit.parallel import join_source
 from cepkit.parallel.agents import threads
 from cepkit.parallel.agents.agent_run import KERNELS, AgentRun
-from cepkit.parallel.agents.agents import Agents, agents_unsupported
-from cepkit.parallel.agents.crew import Crew, RunSettings
+from cepkit.parallel.agents.agents import Agents, Crew, RunSettings, agents_unsupported
 from cepkit.parallel.agents.threads import on_threads, run_agents
-from cepkit.parallel.compile import join_source
-from cepkit.parallel.compile.join_source import memo_partner, memo_size
-from cepkit.parallel.engine.divided import RIP, DataParallel
-from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
+from cepkit.parallel.divided import RIP, DataParallel
+from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
+from cepkit.parallel.join_source import memo_partner, memo_size
 from cepkit.parallel.model import agent_statistics
 from cepkit.parallel.simulation import simulate_agents
 from cepkit.planning.planner import engines

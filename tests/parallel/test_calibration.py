@@ -10,16 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.compile.sequences.program import compile_sequence
 from cepkit.errors import CepError, MissingDependencyError
-from cepkit.frames.building import build_events
-from cepkit.frames.pandas import PandasSource
-from cepkit.kernels.agents import layout as agent_layout
+from cepkit.kernels.wings import agent_layout
 from cepkit.parallel import simulation
-from cepkit.parallel.agents.agents import Agents
-from cepkit.parallel.agents.crew import Costs, Crew, RunSettings
+from cepkit.parallel.agents.agents import Agents, Costs, Crew, RunSettings
 from cepkit.parallel.simulation import calibrate_costs, robust_nonnegative
-from cepkit.planning.queries import Arguments, as_query
+from tests.support import agent_cases as ac
 from tests.support.sizes import seeds
 
 TWO = "PATTERN SEQ(A a, B b) WHERE b.x > a.x WITHIN 30 events"
@@ -31,10 +27,8 @@ CLOCK = ("BEGIN", "UNTIL")
 def prepared(text: str, n: int = 240, seed: int = 0):
     draw = np.random.default_rng(seed)
     kinds = np.array([*"ABC"])[draw.integers(0, 3, n)]
-    source = PandasSource(pd.DataFrame({"t": np.arange(n), "kind": kinds, "x": draw.random(n)}))
-    query = as_query(text, Arguments(event_type="kind", order_by="t", strategy="any"))
-    program = compile_sequence(query, source.schema)
-    return program, build_events(source, program)
+    frame = pd.DataFrame({"t": np.arange(n), "kind": kinds, "x": draw.random(n)})
+    return ac.sequences(frame, text, event_type="kind", order_by="t", strategy="any")
 
 
 @pytest.mark.parametrize("seed", seeds(7, 30))

@@ -38,9 +38,18 @@ def shifted(match: SequenceMatch, places) -> SequenceMatch:
     return SequenceMatch(events, match.options)
 
 
+def end_of_data(query, rows):
+    """Return until when a whole stream is complete; pieces of it say nothing about this."""
+    last = max((row["t"] for row in rows), default=None)
+    return last if query.complete_until is None else query.complete_until
+
+
 def of_rows(query, rows, places) -> list[SequenceMatch]:
-    """Return the matches in some rows of a stream, before any after-match policy."""
-    query = replace(query, after_match=("none", None))
+    """Return the matches in some rows of a stream, before any after-match policy.
+
+    The data end with the whole stream, not with these rows.
+    """
+    query = replace(query, after_match=("none", None), complete_until=end_of_data(query, rows))
     return [shifted(match, places) for match in sequence_matches(query, [rows[place] for place in places])]
 
 
@@ -58,7 +67,7 @@ def of_chunk(query, rows, chunk: Chunk) -> list[SequenceMatch]:
 def put_together(query, rows, found: list[SequenceMatch]) -> list[SequenceMatch]:
     """Return the matches of all pieces in canonical order, after the after-match policy."""
     ordered = sorted(found, key=lambda match: canonical(match, query.variables))
-    if query.after_match[0] == "none":
+    if not query.selects:
         return ordered
     of_key: dict[tuple, list[SequenceMatch]] = {}
     for match in ordered:

@@ -10,7 +10,10 @@ import plotly.graph_objects as go
 import pytest
 
 import cepkit as cep
-from cepkit.parallel.engine.engines import ParallelMatches
+from cepkit.parallel.agents.agent_run import AgentRun
+from cepkit.parallel.agents.agents import Agents, Crew, RunSettings
+from cepkit.parallel.engines import ParallelMatches
+from tests.support import agent_cases as ac
 
 QUERY = "PATTERN SEQ(A a, B+ b[], C c) WHERE [k] AND b[i].x > b[i-1].x AND c.x > a.x WITHIN 12"
 CALL = {"event_type": "kind", "order_by": "t"}
@@ -166,7 +169,7 @@ def test_a_look_does_not_run_the_engine(frame):
 
 
 def test_too_many_matches_are_counted_only(frame, monkeypatch):
-    monkeypatch.setattr("cepkit.parallel.engine.engines.MOST_KEPT", 10)
+    monkeypatch.setattr("cepkit.parallel.engines.MOST_KEPT", 10)
     found = frame.cep.match(QUERY, engine=cep.Hybrid(2), **CALL)
     assert found.count() > 10
     with pytest.raises(
@@ -198,6 +201,33 @@ ERRORS = {
     "no time": (
         {"query": "PATTERN SEQ(A a, B b) WITHIN 5 events", "engine": cep.RIP(2, multiple=2)},
         "it has no window in time above 0, which multiple counts",
+    ),
+    "nothing between": (
+        {"query": "PATTERN SEQ(A a, B b) WHERE skip_till_next_match", "engine": cep.RIP(2)},
+        "it may not skip everything before 'b'",
+    ),
+    "a function of Python": (
+        {"query": "PATTERN SEQ(A a, B b) WHERE close_to(a.t, b.t)", "engine": cep.Hybrid(2)},
+        "it cannot call close_to, a plain Python function",
+    ),
+    "two branches": (
+        {"query": "PATTERN OR(SEQ(A a, B b), SEQ(C c, A d))", "engine": cep.Hybrid(8, fuse=[("0:b", "1:d")])},
+        "not neighbours",
+    ),
+    "two pairs": (
+        {
+            "query": "PATTERN SEQ(A a, B b, C c, A d) WITHIN 5",
+            "engine": cep.Hybrid(12, fuse=[("b", "c"), ("c", "d")]),
+        },
+        "fuse=('c', 'd'): an agent is in another pair already",
+    ),
+    "no neighbours of three": (
+        {"query": "PATTERN SEQ(A a, B b, C c, A d)", "engine": cep.Hybrid(12, fuse=[("b", "d")])},
+        "fuse=('b', 'd'): not neighbours. The agents are ['b', 'c', 'd']",
+    ),
+    "threads and pairs": (
+        {"query": "PATTERN SEQ(A a, B b, C c, A d)", "engine": cep.Hybrid(3, "static", fuse=[("b", "c")])},
+        "2 agents need at least 4 threads",
     ),
     "regex": (
         {"query": "up", "define": {"up": "x > 3"}, "event_type": None, "engine": cep.Hybrid(2)},
@@ -246,67 +276,113 @@ ERRORS = {
 }
 
 
+NOT_OF_SIMULATE = (
+    "regex",
+    "no engine",
+    "a text",
+    "a name misspelt",
+    "a call as text",
+    "trace",
+    "trace as text",
+)
+
+
+@cep.pure(name="close_to")
+def close_to(x, y):
+    return abs(x - y) < 3
+
+
 @pytest.mark.parametrize("case", ERRORS)
 def test_errors_come_before_work(frame, case, monkeypatch):
+    """What `match` says of engines, explain and simulate say, too."""
+
     def no_work(*_):
         raise AssertionError("work has started")
 
-    monkeypatch.setattr("cepkit.api.searching.build_events", no_work)
+    for module in ("searching", "questions"):
+        monkeypatch.setattr(f"cepkit.api.{module}.build_events", no_work)
     given, said = ERRORS[case]
+    calls = [frame.cep.match, *([] if "trace" in given else [frame.cep.explain])]
+    for call in [*calls, *([] if case in NOT_OF_SIMULATE else [frame.cep.simulate])]:
+        with pytest.raises(cep.CepError) as caught:
+            call(**{"query": QUERY, **CALL, **given})
+        assert said in str(caught.value), call
+
+
+WRONG_VALUES = [
+    (lambda: cep.Hybrid(0), "Hybrid: threads=0"),
+    (lambda: cep.Hybrid("four"), "Hybrid: threads='four': expected a whole number"),
+    (lambda: cep.Hybrid(2.5), "Hybrid: threads=2.5: expected a whole number"),
+    (lambda: cep.Hybrid(10**9), "Hybrid: threads=1000000000: expected a whole number, 512 at most"),
+    (lambda: cep.Hybrid(2**70), "512 at most"),
+    (lambda: cep.Hybrid(batch=0), "Hybrid: batch=0"),
+    (lambda: cep.Hybrid(batch=2**41), "Hybrid: batch=2199023255552: expected"),
+    (lambda: cep.Hybrid(2, "fully-dynamic"), "Did you mean 'fully_dynamic'?"),
+    (lambda: cep.Hybrid(2, "dynamic"), "allocation 'dynamic' is not known. Did you mean 'state_dynamic'?"),
+    (lambda: cep.Hybrid(removal="windw"), "removal 'windw' is not known. Did you mean 'window'?"),
+    (
+        lambda: cep.Hybrid(cost_model="x"),
+        "Hybrid: cost_model 'x' is not known. There are ['paper', 'simplex'",
+    ),
+    *(
+        (partial(cep.Hybrid, fuse=fuse), f"Hybrid: fuse={fuse!r}. Give 'auto', or pairs of variables")
+        for fuse in (5, True, "all", ["b", "c"], ("b", "c"), [("b", "c", "d")], [(0, 1)], [5])
+    ),
+    (lambda: cep.RIP(0), "RIP: threads=0"),
+    (lambda: cep.RIP(513), "RIP: threads=513"),
+    (lambda: cep.RIP(2, chunk=0), "RIP: chunk=0"),
+    (lambda: cep.RIP(chunk=2**41), "RIP: chunk=2199023255552: expected"),
+    (lambda: cep.RIP(2, chunk=4, multiple=2), "chunk and multiple both set the chunk size. Give only one"),
+    (lambda: cep.RIP(start_filter=False), "RIP: start_filter=False needs multiple. Give multiple as well"),
+    (lambda: cep.RIP(multiple=2, start_filter=0), "RIP: start_filter=0: expected True or False"),
+    (lambda: cep.RIP(multiple=2**41), "at most"),
+    *(
+        (partial(cep.RIP, multiple=multiple), f"RIP: multiple={multiple!r}. Give a number of windows, 1")
+        for multiple in (0, 0.5, -2, "2", float("nan"), float("inf"), np.timedelta64(5, "s"))
+    ),
+    (lambda: cep.DataParallel(0), "DataParallel: threads=0"),
+    (lambda: cep.DataParallel(513), "DataParallel: threads=513"),
+    (lambda: cep.DataParallel(2, how="x"), "how='x' is not known. There are ['least_loaded', 'hash']"),
+    (lambda: cep.StateParallel(batch=0), "StateParallel: batch=0"),
+    (lambda: cep.StateParallel(batch=2**70), "at most"),
+    (lambda: cep.Sequential(scoped="no"), "Sequential: scoped='no': expected True or False"),
+    *(
+        (partial(cep.Costs, item=item), f"Costs: item={item!r}. Give nanoseconds, 0 or more")
+        for item in (
+            -5,
+            "2",
+            None,
+            float("nan"),
+            np.timedelta64(5, "s"),
+        )  # for Python, durations are integers
+    ),
+    (lambda: cep.Costs(comparison=[1, "2"]), "Costs: comparison=(1, '2')"),
+]
+
+
+@pytest.mark.parametrize(("make", "said"), WRONG_VALUES)
+def test_errors_of_values(make, said):
     with pytest.raises(cep.CepError) as caught:
-        frame.cep.match(**{"query": QUERY, **CALL, **given})
+        make()
     assert said in str(caught.value)
 
 
-def test_errors_of_values():
-    for make, said in (
-        (lambda: cep.Hybrid(0), "Hybrid: threads=0"),
-        (lambda: cep.Hybrid("four"), "Hybrid: threads='four': expected a whole number"),
-        (lambda: cep.Hybrid(10**9), "Hybrid: threads=1000000000: expected a whole number, 512 at most"),
-        (lambda: cep.RIP(513), "RIP: threads=513"),
-        (lambda: cep.DataParallel(513), "DataParallel: threads=513"),
-        (lambda: cep.Hybrid(2, "fully-dynamic"), "Did you mean 'fully_dynamic'?"),
-        (lambda: cep.Hybrid(removal="windw"), "removal 'windw' is not known. Did you mean 'window'?"),
-        *(
-            (partial(cep.Hybrid, fuse=fuse), f"Hybrid: fuse={fuse!r}. Give 'auto', or pairs of variables")
-            for fuse in (5, True, ["b", "c"], ("b", "c"), [("b", "c", "d")], [(0, 1)], [5])
-        ),
-        (lambda: cep.Sequential(scoped="no"), "Sequential: scoped='no': expected True or False"),
-        (lambda: cep.RIP(multiple=2, start_filter=0), "RIP: start_filter=0: expected True or False"),
-        *(
-            (partial(cep.RIP, multiple=multiple), f"RIP: multiple={multiple!r}. Give a number of windows, 1")
-            for multiple in (0, 0.5, -2, "2", float("nan"), float("inf"))
-        ),
-        (lambda: cep.Costs(item=-5), "Costs: item=-5. Give nanoseconds, 0 or more"),
-        (lambda: cep.Costs(lock=float("nan")), "Costs: lock=nan"),
-        (lambda: cep.Costs(comparison=[1, "2"]), "Costs: comparison=(1, '2')"),
-        (lambda: cep.Costs(send=None), "Costs: send=None"),
-        (
-            lambda: cep.Hybrid(2, "dynamic"),
-            "Hybrid: allocation 'dynamic' is not known. Did you mean 'state_dynamic'? There are [",
-        ),
-        (lambda: cep.Hybrid(cost_model="x"), "Hybrid: cost_model 'x' is not known"),
-        (lambda: cep.Hybrid(fuse="all"), "Hybrid: fuse='all'. Give 'auto', or pairs"),
-        (lambda: cep.RIP(2, chunk=0), "RIP: chunk=0"),
-        (lambda: cep.RIP(2, chunk=4, multiple=2), "Give only one"),
-        (lambda: cep.DataParallel(2, how="x"), "how='x' is not known"),
-        (lambda: cep.StateParallel(batch=0), "StateParallel: batch=0"),
+def test_crews_that_do_not_fit():
+    agents = Agents(*ac.sequences(ac.in_row("ABCD"), "PATTERN SEQ(A a, B b, C c, D d)", within=9))
+    for crew, settings, said in (
+        (Crew("fair", 6), {}, "allocation 'fair' is not known"),
+        (Crew("static", 5), {}, "threads=5: 3 agents, static, need at least 6 threads"),
+        (Crew("sequential", 2), {}, "threads=2: 3 agents, sequential, need 1 thread"),
+        (Crew("static", 6, (2, 4)), {}, r"threads by agent \[2, 4\] do not fit 3 agents and 6 threads"),
+        (Crew("static", 6, (1, 3, 2)), {}, "no thread for its events or for its partial matches"),
+        (Crew("static", 6, (2, 2, 2), (0, 1, 1)), {}, "no thread for its events or for its partial matches"),
+        (Crew("state_dynamic", 3, (2, 1, 0)), {}, "no thread for its events or for its partial matches"),
+        (Crew("static", 6, fused=((0, 2),)), {}, "not neighbours"),
+        (Crew("static", 6, fused=((0, 1), (1, 2))), {}, "an agent is in another pair already"),
+        (Crew("static", 6), {"removal": "often"}, "removal 'often' is not known"),
     ):
-        with pytest.raises(cep.CepError) as caught:
-            make()
-        assert said in str(caught.value)
-
-
-def test_errors_of_threads(frame):
-    """What `match` says of threads and pairs, explain and simulate say, too."""
-    for engine, said in (
-        (cep.Hybrid(3, "static"), "2 agents need at least 4 threads"),
-        (cep.Hybrid(2, fuse=[("a", "z")]), "is not a pair of agents. The agents are ['b', 'c']"),
-    ):
-        for call in (frame.cep.simulate, frame.cep.explain):
-            with pytest.raises(cep.CepError) as caught:
-                call(QUERY, engine=engine, **CALL)
-            assert said in str(caught.value)
+        with pytest.raises(cep.CepError, match=said):
+            AgentRun(agents, crew, RunSettings(**settings))
 
 
 def test_pairs_may_be_none_at_all(frame, wanted):
@@ -362,13 +438,3 @@ def test_spark(spark, frame, query, full):
         )
     with pytest.raises(cep.CepError, match="trace=True: tasks of a Spark frame send back matches only"):
         rows.cep.match(query, engine=cep.Hybrid(2), trace=True, **CALL)
-
-
-@pytest.mark.parametrize("odd", [np.timedelta64(5, "s"), "2", None, float("nan")], ids=str)
-def test_costs_and_multiples_are_numbers(odd):
-    """For Python, numpy's durations are integers."""
-    with pytest.raises(cep.CepError, match=r"Costs: item=.* Give nanoseconds"):
-        cep.Costs(item=odd)
-    if odd is not None:
-        with pytest.raises(cep.CepError, match=r"RIP: multiple=.* Give a number of windows"):
-            cep.RIP(threads=2, multiple=odd)

@@ -10,12 +10,11 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError, ColumnNotFoundError
-from cepkit.parallel.plots.lengths import lengths_scene, occupancy, run_end
-from cepkit.parallel.plots.threads import MOST_ACTIONS, busy_scene, threads_scene
+from cepkit.parallel.plots import MOST_ACTIONS, busy_scene, lengths_scene, occupancy, run_end, threads_scene
 from cepkit.parallel.trace import LENGTHS
 from cepkit.plots import theme
+from cepkit.plots.charts import PRINTED_COLOUR, SweepPanel, facets, sweep_figure
 from cepkit.plots.scene import LANE, scene_figure, scene_svg
-from cepkit.plots.sweeps import PRINTED_COLOUR, SweepPanel, facets, sweep_figure
 from cepkit.plots.theme import PALETTE
 from tests.support.traces import EXAMPLE, busy_trace, drawn, trace_of
 from tests.support.traces import row as row_of

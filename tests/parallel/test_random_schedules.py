@@ -15,7 +15,7 @@ from random import Random
 import numba
 import pytest
 
-from cepkit.kernels import atomic
+import cepkit.kernels.wings.atomic as atomic
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.threads import run_agents
 from tests.support import agent_cases as ac
@@ -31,8 +31,7 @@ def schedule(monkeypatch):
     """Return a function that begins the schedule of a seed."""
     plain = {name: getattr(atomic, name) for name in ("load", "store", "put", "add", "swap")}
     interval = sys.getswitchinterval()
-    for module in ("steps", "layout"):
-        monkeypatch.setattr(f"cepkit.kernels.agents.{module}.MOST_HITS", 3)  # joins often stop in the middle
+    monkeypatch.setattr("cepkit.kernels.wings.agent_layout.MOST_HITS", 3)  # joins often stop in the middle
 
     def begin(seed: int) -> None:
         draw = Random(f"schedule {seed}")

@@ -11,17 +11,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from cepkit.datasets.smart_home import HomeParameters, casas_lines, smart_home
-from cepkit.pipelines import ingest, read_report
-from cepkit.pipelines.formats import casas, casas_features
-from cepkit.pipelines.formats.casas import Marker, resolve_markers
-from cepkit.pipelines.formats.format import (
-    STRUCTURE,
-    HeaderError,
-    UnknownFormatError,
-    read_records,
-    source_files,
-)
+from cepkit.datasets.smart_home import HomeParameters, smart_home
+from cepkit.pipelines import casas, ingest, read_report
+from cepkit.pipelines.casas import Marker, resolve_markers
+from cepkit.pipelines.format import STRUCTURE, HeaderError, UnknownFormatError, read_records, source_files
+from tests.support.raw_formats import casas_lines
 from tests.support.sizes import seeds
 
 pytest.importorskip("pyspark")
@@ -261,14 +255,14 @@ BAD_FEATURES = {
 CELL_OF_FAULT = {2: 1, 3: 2, 4: 10, 5: 36}
 
 
-FEATURE_COLUMNS = tuple(casas_features.FORMAT.columns)
+FEATURE_COLUMNS = tuple(casas.CASAS_FEATURES.columns)
 
 
 def write_features(folder: Path, rng: random.Random) -> tuple[list[tuple], list[tuple]]:
     """Write files of two homes; return their events, and file, line and reason of the lines that are none."""
     good, bad = [], []
     for home in ("csh101", "csh102"):
-        time, lines = datetime.datetime(2011, 6, 15, 22), [casas_features.HEADER]
+        time, lines = datetime.datetime(2011, 6, 15, 22), [casas.HEADER]
         for i in range(120):
             time += datetime.timedelta(seconds=rng.choice([0, 1, 1, 30, 40_000, 500_000]) if i else 0)
             second = time.hour * 3600 + time.minute * 60 + time.second
@@ -293,7 +287,7 @@ def write_features(folder: Path, rng: random.Random) -> tuple[list[tuple], list[
 def test_features_agree_with_a_plain_reading(spark, tmp_path, seed):
     good, bad = write_features(tmp_path, random.Random(seed))
     records = read_records(spark, source_files(tmp_path))
-    rows = casas_features.parse_casas_features(records, start="2011-06-15").collect()
+    rows = casas.parse_casas_features(records, start="2011-06-15").collect()
     found = [tuple(row[name] for name in FEATURE_COLUMNS) for row in rows if row.reason is None]
     assert sorted(found) == sorted(good)
     reasons = [(row.home, row.source_line, row.reason) for row in rows if row.reason not in (None, STRUCTURE)]
@@ -302,11 +296,11 @@ def test_features_agree_with_a_plain_reading(spark, tmp_path, seed):
 
 def test_features_of_other_areas_are_refused(spark, tmp_path):
     other = tmp_path / "other.csv"
-    other.write_text(casas_features.HEADER.replace("Chair", "Sofa") + "\n")
+    other.write_text(casas.HEADER.replace("Chair", "Sofa") + "\n")
     with pytest.raises(
         HeaderError, match=r"column 17: expected 'sensorCount-Chair', found 'sensorCount-Sofa'"
     ):
-        casas_features.parse_casas_features(read_records(spark, [str(other)]))
+        casas.parse_casas_features(read_records(spark, [str(other)]))
 
 
 @pytest.mark.parametrize("seed", [1])
@@ -340,9 +334,8 @@ def test_options_name_the_home_and_what_is_in_no_span(spark, tmp_path):
 # ---------------------------------------------------------------- formats
 
 
-@pytest.mark.parametrize("module", [casas, casas_features])
-def test_the_formats_tell_what_they_are(module):
-    chosen = module.FORMAT
+@pytest.mark.parametrize("chosen", [casas.CASAS, casas.CASAS_FEATURES], ids=lambda chosen: chosen.name)
+def test_the_formats_tell_what_they_are(chosen):
     assert "\n" not in chosen.description
     assert {chosen.partition_by, *chosen.order_by} <= set(chosen.columns)
     assert chosen.columns[chosen.clock] == "timestamp_ntz"
@@ -353,11 +346,11 @@ def test_the_formats_tell_what_they_are(module):
 
 
 def test_the_names_of_the_features_are_those_of_the_set():
-    names = casas_features.HEADER.split(",")
+    names = casas.HEADER.split(",")
     assert len(names) == len(set(names)) == 37 and names[-1] == "activity"
     assert names[:3] == ["lastSensorEventHours", "lastSensorEventSeconds", "lastSensorDayOfWeek"]
     assert names[14] == "sensorCount-Bathroom" and names[35] == "sensorElTime-WorkArea"
-    columns = list(casas_features.ATTRIBUTES.values())
+    columns = list(casas.ATTRIBUTES.values())
     generated = set(smart_home(HomeParameters(n_days=1)).columns)
     assert {"activity_change", "complexity", "window_duration", "count_Kitchen"} <= generated & set(columns)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from cepkit.datasets.city import citybench_lines
 from cepkit.pipelines import ingest, read_report
-from cepkit.pipelines.formats import citybench
+from cepkit.pipelines.tables import CITYBENCH, CITYBENCH_HEADER
+from tests.support.raw_formats import citybench_lines
 
 pytest.importorskip("pyspark")
 
@@ -93,7 +93,7 @@ def test_citybench_agrees_with_a_plain_reading(spark, tmp_path, seed):
 
 
 def test_the_format_tells_what_it_is():
-    chosen = citybench.FORMAT
+    chosen = CITYBENCH
     assert chosen.name == "citybench" and "\n" not in chosen.description
     assert {chosen.partition_by, *chosen.order_by} <= set(chosen.columns)
     assert chosen.columns[chosen.clock] == "timestamp_ntz"
@@ -101,7 +101,7 @@ def test_the_format_tells_what_it_is():
 
 def test_generated_lines_are_written_as_the_portal_writes_them():
     lines = citybench_lines(400, sensor=7, seed=2)
-    assert lines[0] == citybench.HEADER
+    assert lines[0] == CITYBENCH_HEADER
     rows = [read_line(line) for line in lines[1:]]
     assert {sensor for _, sensor, *_ in rows} == {7}
     assert [row[0] for row in rows] == sorted(row[0] for row in rows)
@@ -111,7 +111,7 @@ def test_generated_lines_are_written_as_the_portal_writes_them():
 def test_the_original_file(spark, tmp_path, reference):
     file = reference / "data" / "raw" / "citybench_AarhusTrafficData158505.stream.csv"
     lines = file.read_text().splitlines()
-    assert lines[0] == citybench.HEADER
+    assert lines[0] == CITYBENCH_HEADER
     report = ingest("citybench", file, tmp_path / "out", spark=spark)
     rows = rows_of(tmp_path / "out")
     assert rows == sorted({read_line(line) for line in lines[1:]})

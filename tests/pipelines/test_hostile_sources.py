@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.pipelines.formats.format import SourceNotFoundError, source_files
-from cepkit.pipelines.target import TargetError, UnwritableTargetError, replacing, target_folder
+from cepkit.pipelines.format import SourceNotFoundError, source_files
+from cepkit.pipelines.ingest import TargetError, UnwritableTargetError, replacing, target_folder
 from papers.match_regex.benchmarks import parse_tweets
 
 ENTRY = (
@@ -91,7 +91,7 @@ def test_errors_of_spark_stay_as_they_are(tmp_path):
 DYING = """
 import os, signal, sys
 from pathlib import Path
-from cepkit.pipelines.target import replacing
+from cepkit.pipelines.ingest import replacing
 with replacing(Path(sys.argv[1])) as folder:
     (folder / "events").mkdir()
     (folder / "events" / "part").write_text("half")
@@ -157,7 +157,7 @@ def test_letters_of_a_document_type_may_be_in_the_text():
 
 @pytest.mark.spark
 def test_spark_refuses_entities_of_a_document(spark):
-    from cepkit.pipelines.formats.tweets import parse_tweets
+    from cepkit.pipelines import parse_tweets
 
     texts = [BOMB + ENTRY.format("&j;"), ENTRY.format("&j;"), ENTRY.format("fine &amp; well")]
     made = parse_tweets(spark.createDataFrame([(text,) for text in texts], "xml string"))

@@ -12,7 +12,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from cepkit.datasets.samples import eoddata_lines, inet_lines, nasdaq100_lines
 from cepkit.datasets.tweets import tweets, tweets_as_atom_xml
 from cepkit.errors import CepError, ColumnNotFoundError, PatternSyntaxError
 from cepkit.pipelines import (
@@ -29,9 +28,10 @@ from cepkit.pipelines import (
     with_last_prices,
     with_vwap,
 )
-from cepkit.pipelines.formats.format import HeaderError, SourceNotFoundError, UnknownFormatError, source_files
+from cepkit.pipelines.format import HeaderError, SourceNotFoundError, UnknownFormatError, source_files
+from cepkit.pipelines.ingest import AccountingError, ReportNotFoundError, TargetError
 from cepkit.pipelines.stages import StageError, TagError
-from cepkit.pipelines.target import AccountingError, ReportNotFoundError, TargetError
+from tests.support.raw_formats import eoddata_lines, inet_lines, nasdaq100_lines
 
 pytest.importorskip("pyspark")
 
@@ -394,7 +394,7 @@ def test_a_target_that_is_something_else_is_left_alone(tmp_path):
 
 
 def test_a_replacement_that_was_cut_off_is_undone(tmp_path):
-    from cepkit.pipelines.target import replacing, target_folder
+    from cepkit.pipelines.ingest import replacing, target_folder
 
     target = tmp_path / "out"
     with replacing(target) as folder:

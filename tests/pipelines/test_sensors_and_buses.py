@@ -12,17 +12,17 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from cepkit.datasets.city import distance_m, siri_lines
-from cepkit.datasets.soccer import debs2013_lines
+from cepkit.datasets.city import distance_m
 from cepkit.pipelines import ingest, read_report
-from cepkit.pipelines.formats import debs2013, siri
+from cepkit.pipelines.tables import DEBS_FIELDS, SIRI_FIELDS
+from tests.support.raw_formats import debs2013_lines, siri_lines
 
 pytest.importorskip("pyspark")
 
 UTC = datetime.UTC
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
-NOT_13 = f"expected 13 fields: {', '.join(debs2013.FIELDS)}"
-NOT_15 = f"expected 15 fields: {', '.join(siri.FIELDS)}"
+NOT_13 = f"expected 13 fields: {', '.join(DEBS_FIELDS)}"
+NOT_15 = f"expected 15 fields: {', '.join(SIRI_FIELDS)}"
 BAD_SENSORS = {
     "": "the line is empty",
     "61,10634757171903878,27058,-130,-110,178392,2700132,3054,-9332,-1892,4149,-8999": NOT_13,
@@ -70,7 +70,7 @@ def read_bus_line(line: str) -> tuple:
     read |= {"lon": float, "lat": float}
     values = [
         None if text is None else read.get(name, int)(text)
-        for name, text in zip(siri.FIELDS[1:], texts[1:], strict=True)
+        for name, text in zip(SIRI_FIELDS[1:], texts[1:], strict=True)
     ]
     return EPOCH + datetime.timedelta(microseconds=int(texts[0])), *values
 
@@ -102,7 +102,7 @@ def test_sensors_agree_with_a_plain_reading(spark, tmp_path, seed):
     lines = with_bad_lines([*good, good[7]], BAD_SENSORS, seed)
     (tmp_path / "game.txt").write_text("\n".join(lines) + "\n")
     report = ingest("debs2013", tmp_path / "game.txt", tmp_path / "out", spark=spark)
-    rows = rows_of(tmp_path / "out", ["ts", *debs2013.FIELDS])
+    rows = rows_of(tmp_path / "out", ["ts", *DEBS_FIELDS])
     assert rows == [read_sensor_line(line) for line in good]
     assert max(row[2] for row in rows) > 2**53, "the test says nothing about large times"
     check_quarantine(tmp_path / "out", lines, BAD_SENSORS)
@@ -118,7 +118,7 @@ def test_buses_agree_with_a_plain_reading(spark, tmp_path, seed):
     lines = with_bad_lines(good, BAD_BUSES, seed)
     (tmp_path / "siri.20130131.csv").write_text("\n".join(lines) + "\n")
     report = ingest("siri", tmp_path, tmp_path / "out", spark=spark)
-    names = ["ts", *siri.FIELDS[1:]]
+    names = ["ts", *SIRI_FIELDS[1:]]
     rows = rows_of(tmp_path / "out", names)
     assert sorted(rows, key=str) == sorted(map(read_bus_line, good), key=str)
     assert [row[0] for row in rows] == sorted(row[0] for row in rows)
@@ -160,7 +160,7 @@ def test_the_original_sensor_file(spark, tmp_path, reference):
     file = reference / "data" / "raw" / "debs2013_mini_soccer.txt"
     lines = file.read_text().splitlines()
     report = ingest("debs2013", file, tmp_path / "out", spark=spark)
-    rows = rows_of(tmp_path / "out", ["ts", *debs2013.FIELDS])
+    rows = rows_of(tmp_path / "out", ["ts", *DEBS_FIELDS])
     assert rows == [read_sensor_line(line) for line in lines]
     assert (report.n_quarantined, report.n_duplicates, report.n_keys) == (0, 0, 3)
     known = pd.read_parquet(reference / "data" / "debs2013_mini.parquet").head(len(lines))
@@ -171,7 +171,7 @@ def test_the_original_bus_file(spark, tmp_path, reference):
     file = reference / "data" / "raw" / "dublinbus_siri.20130131.csv"
     lines = file.read_text().splitlines()
     report = ingest("siri", file, tmp_path / "out", spark=spark)
-    names = ["ts", *siri.FIELDS[1:]]
+    names = ["ts", *SIRI_FIELDS[1:]]
     rows = rows_of(tmp_path / "out", names)
     assert sorted(rows, key=str) == sorted(set(map(read_bus_line, lines)), key=str)
     assert report.n_quarantined == 0 and report.n_duplicates == len(lines) - len(set(lines))

@@ -15,8 +15,8 @@ import plotly.graph_objects as go
 import pytest
 
 from cepkit.datasets import load_sample
+from cepkit.plots.charts import facets, sweep_figure
 from cepkit.plots.lean import LeanFigure, lean
-from cepkit.plots.sweeps import facets, sweep_figure
 from papers.hybrid_parallel.drawings import protocol_figure
 from papers.hybrid_parallel.protocol import protocol_steps
 from tests.support import lab

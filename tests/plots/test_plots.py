@@ -1,5 +1,6 @@
-"""Pictures: automata as DOT and SVG, and the timeline of matches."""
+"""Pictures: graphs of Graphviz, automata as SVG, and the timeline of matches."""
 
+import base64
 import itertools
 import json
 import math
@@ -8,22 +9,24 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections import defaultdict
 from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.compile.regex.automaton import States, positions, states
+from cepkit.compile.shared.row_automaton import States, positions, states
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError
-from cepkit.language.regex.patterns import Pattern, any_of_patterns, seq, var
-from cepkit.plots import theme
-from cepkit.plots.automata import layered as places
-from cepkit.plots.automata.automaton import automaton_dot, edges
-from cepkit.plots.automata.layered import automaton_svg
-from cepkit.plots.timeline.axes import nice_ticks
-from cepkit.plots.timeline.selection import Totals, select
-from cepkit.plots.timeline.timeline import timeline
+from cepkit.language.row_patterns import Pattern, any_of_patterns, seq, var
+from cepkit.plots import graphs, theme
+from cepkit.plots import layered as places
+from cepkit.plots.automata import edges
+from cepkit.plots.graphs import automaton_graph, new_graph, tree_graph
+from cepkit.plots.layered import automaton_svg
+from cepkit.plots.timeline import timeline
+from cepkit.plots.timeline_axes import Totals, nice_ticks, select
+from tests.support.contrast import contrast
 from tests.support.sizes import seeds
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -50,23 +53,83 @@ def random_automaton(seed: int) -> States:
     return states(positions(seq(random_pattern(random.Random(seed)), "end")))
 
 
-# --- DOT ------------------------------------------------------------------------------------------
+# --- Graphviz ---------------------------------------------------------------------------------------
 
 
-def test_dot_of_the_papers_automaton():
-    dot = automaton_dot(GOLDEN, title="M-shape")
+@pytest.fixture
+def alone(monkeypatch):
+    """Neither ``dot`` nor pygraphviz."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+
+
+def test_the_graph_of_the_papers_automaton():
+    dot = automaton_graph(GOLDEN, title="M-shape").source
     assert dot.startswith("digraph automaton {")
-    assert "rankdir=LR" in dot and "bgcolor=transparent" in dot and 'label="M-shape"' in dot
+    assert "rankdir=LR" in dot and 'bgcolor="#ffffff"' in dot and 'label="M-shape"' in dot
     assert re.findall(r"(\d+) \[.*shape=doublecircle", dot) == ["6"]
     assert len(re.findall(r"\[.*shape=circle tooltip", dot)) == 6
     assert re.findall(r"(\w+) -> (\w+)", dot)[0] == ("start", "0")
-    found = [(int(s), n, int(t)) for s, t, n in re.findall(r"(\d+) -> (\d+) \[label=(\w+)", dot)]
-    assert found == [(s, "any" if name == "." else name, t) for s, name, t in GOLDEN.transitions]
-    assert dot == automaton_dot(GOLDEN, title="M-shape")
+    transitions = [(int(s), n, int(t)) for s, t, n in re.findall(r"(\d+) -> (\d+) \[label=(\w+)", dot)]
+    assert transitions == [(s, "any" if name == "." else name, t) for s, name, t in GOLDEN.transitions]
+    assert dot == automaton_graph(GOLDEN, title="M-shape").source
+
+
+def test_a_graph_without_graphviz_has_what_a_user_adds(alone):
+    graph = tree_graph([["a", "b", "c"]])
+    assert repr(graph) == "<graph tree: 5 nodes, 4 edges>"
+    graph.node("mine", label="a longer text\\nin two lines")
+    graph.edge("mine", "elsewhere")
+    assert repr(graph) == "<graph tree: 7 nodes, 5 edges>"
+    written = [text for node in groups(graph.svg(), "node") for text in texts(node)]
+    assert sorted(written) == ["a", "a b", "a b c", "a longer text", "b", "c", "elsewhere", "in two lines"]
+    data, _ = graph._repr_mimebundle_()
+    assert data["text/plain"] == repr(graph) and base64.b64decode(data["image/png"])[1:4] == b"PNG"
+
+
+def test_boxes_without_graphviz_do_not_overlap(alone):
+    graph = new_graph("wide")
+    for k in range(12):
+        graph.edge(f"a long name {k // 3}", f"another name {k}", label="x" * k)
+    boxes = [next(node.iter(f"{SVG}rect")) for node in groups(graph.svg(), "node")]
+    sides = [[float(box.get(name)) for name in ("x", "y", "width", "height")] for box in boxes]
+    for (x, y, width, height), (left, top, *_) in itertools.combinations(sorted(sides), 2):
+        assert left >= x + width or top >= y + height or y >= top + height
+
+
+def test_many_nodes_need_graphviz(alone):
+    graph = new_graph("many")
+    for k in range(graphs.MOST_WITHOUT_GRAPHVIZ):
+        graph.edge(str(k), str(k + 1))
+    with pytest.raises(CepError, match=r"at most 200 nodes\. Install Graphviz"):
+        graph.svg()
+    assert graph._repr_mimebundle_()[0].keys() == {"text/plain"}
+
+
+def test_dot_on_the_path_draws(tmp_path, monkeypatch):
+    """A program that stands for ``dot`` gets the source."""
+    program = tmp_path / "dot"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nsource = sys.stdin.read()\n"
+        "print('<?xml?><!-- dot --><svg width=\"30pt\" height=\"9pt\">' + str(source.count('->')) + '</svg>')"
+    )
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert tree_graph([["a", "b"]]).svg().strip() == '<svg width="40" height="12">2</svg>'
+    program.write_text(f"#!{sys.executable}\nraise SystemExit(1)")  # a broken one
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+    assert len(groups(tree_graph([["a", "b"]]).svg(), "node")) == 3
+
+
+def test_pygraphviz_draws(monkeypatch):
+    pytest.importorskip("pygraphviz")
+    monkeypatch.setenv("PATH", "")
+    svg = tree_graph([["a", "b"]]).svg()
+    assert len(groups(svg, "node")) == 3 and svg != graphs._by_cepkit(tree_graph([["a", "b"]]))
 
 
 def test_transitions_between_the_same_states_are_one_edge():
-    dot = automaton_dot(automaton(var("a") | "b", "c"))
+    dot = automaton_graph(automaton(var("a") | "b", "c")).source
     assert re.findall(r"0 -> 1 \[label=(\S+ \S+)", dot) == ['"a, b"']
 
 
@@ -95,16 +158,20 @@ ODD_TEXTS = [
 
 
 @pytest.mark.parametrize("text", ODD_TEXTS)
-def test_odd_texts_are_quoted(text):
-    dot = automaton_dot(States(2, ((0, text, 1),), (1,), (0, 1)), title=text)
-    quoted = [re.sub(r"\\(.)", r"\1", found) for found in re.findall(r'label="((?:\\.|[^"\\])*)"', dot)]
-    assert [found.replace("&amp;", "&") for found in quoted if found] == [text, text]
+def test_odd_texts_are_quoted(text, alone):
+    graph = automaton_graph(States(2, ((0, text, 1),), (1,), (0, 1)), title=text)
+    quoted = [
+        re.sub(r"\\(.)", r"\1", label) for label in re.findall(r'label="((?:\\.|[^"\\])*)"', graph.source)
+    ]
+    assert [label.replace("&amp;", "&") for label in quoted if label] == [text, text]
+    assert graphs._parts(graph)[1][1] == ("0", "1", text)
+    assert text in [words for edge in groups(graph.svg(), "edge") for words in texts(edge)]
 
 
 def test_pictures_load_nothing_before_they_are_drawn():
     code = (
-        "import sys, cepkit.plots.automata.layered\n"
-        "import cepkit.plots.timeline.timeline\n"
+        "import sys, cepkit.plots.layered\n"
+        "import cepkit.plots.timeline\n"
         "print({'numba', 'plotly'} & set(sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
@@ -147,14 +214,14 @@ def test_svg_carries_nothing_of_the_machine_and_no_ids():
     assert not re.search(r"<!--|<\?xml|DOCTYPE|xlink| id=|/usr|/home|\d{8}|20\d\d-", svg)
 
 
-def test_svg_takes_the_pages_text_colour():
+def test_svg_has_paper_and_ink_of_its_own():
     svg = automaton_svg(GOLDEN)
     root = ET.fromstring(svg)
     assert (
-        root.get("style").startswith("color:var(--jp-content-font-color1,") and root.get("color") == theme.INK
+        root[0].tag == f"{SVG}rect" and root[0].get("fill") == theme.PAPER and root.get("color") == theme.INK
     )
     painted = {element.get(paint) for element in root.iter() for paint in ("fill", "stroke")} - {None, "none"}
-    assert painted == {"currentColor", theme.STATE_BLUE, theme.ACCEPT_GREEN}
+    assert painted == {theme.PAPER, "currentColor", theme.STATE_BLUE, theme.ACCEPT_GREEN}
 
 
 @pytest.mark.parametrize("text", ODD_TEXTS)
@@ -310,20 +377,13 @@ def test_json_is_the_same_each_time_and_neutral():
     once, again = (timeline(stream(), rows, time="ts", value="price").to_json() for _ in range(2))
     assert once == again and "uid" not in once and len(once) < 20_000
     layout = json.loads(once)["layout"]
-    assert layout["paper_bgcolor"] == layout["plot_bgcolor"] == "rgba(0,0,0,0)"
+    assert layout["paper_bgcolor"] == layout["plot_bgcolor"] == theme.PAPER
     assert layout["font"]["color"] == theme.INK
 
 
-def luminance(colour: str) -> float:
-    channels = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-@pytest.mark.parametrize("paper", ["#ffffff", "#111111"])
-def test_ink_is_read_on_light_and_dark_paper(paper):
-    light, dark = sorted([luminance(theme.INK), luminance(paper)], reverse=True)
-    assert (light + 0.05) / (dark + 0.05) > 4.2
+def test_texts_are_read_on_paper_and_marks_are_seen():
+    assert contrast(theme.INK, theme.PAPER) >= 4.5
+    assert min(contrast(colour, theme.PAPER) for colour in theme.PALETTE) > 2.2  # their edges have ink
 
 
 def test_variables_differ_in_colour_and_symbol():
@@ -580,14 +640,16 @@ def test_null_is_a_partition(dtype):
     assert [len(t.x) for t in named(figure, "price")] == [2, 2]
 
 
-def test_events_around_the_matches_are_drawn():
-    figure = timeline(stream(1000), matched((500, 503), (700, 703)), time="ts", value="price", max_events=20)
-    assert n_drawn(figure) == 20 and "20 of 1,000 events drawn" in subtitle(figure)
+def test_no_stretch_and_no_peak_of_a_long_stream_is_left_out():
+    events = stream(100_000).assign(price=np.sin(np.arange(100_000) / 5_000))
+    events.loc[[40_321, 77_777], "price"] = [9.0, -7.0]
+    figure = timeline(events, matched((500, 503), (700, 703)), time="ts", value="price")
+    assert n_drawn(figure) == 5000 and "5,000 of 100,000 events drawn" in subtitle(figure)
     (line,) = named(figure, "price")
-    drawn = line.x[~np.isnan(line.y)]
-    row = ((drawn - np.datetime64("2024-01-02T09:30")) / np.timedelta64(30, "s")).astype(int)
-    assert row.tolist() == [*range(497, 507), *range(697, 707)]
-    assert np.flatnonzero(np.isnan(line.y)).tolist() == [10]  # the line is broken where events are left out
+    assert not np.isnan(line.y).any() and line.y.max() == 9.0 and line.y.min() == -7.0
+    assert np.diff(line.x).max() <= np.timedelta64(30, "s") * 200  # 600 columns have about 167 events each
+    row = ((line.x - np.datetime64("2024-01-02T09:30")) / np.timedelta64(30, "s")).astype(int)
+    assert {*range(480, 720), 40_321, 77_777} <= set(row)  # all events near the matches
 
 
 def test_whole_matches_are_drawn_until_there_is_no_room():
@@ -617,7 +679,9 @@ def test_selection_agrees_with_its_definition(seed):
         ],
         columns=["match", "variable", "row"],
     )
-    chosen = select(ticks, pd.Series(partition), rows, max_events=max_events, max_panels=2)
+    values = np.where(rng.random(n_events) < 0.2, np.nan, rng.integers(0, 9, n_events).astype(float))
+    limits = {"max_events": max_events, "max_panels": 2}
+    chosen = select(ticks, pd.Series(partition), rows, values=values, **limits)
 
     shown = list(dict.fromkeys([*partition[rows["row"].astype(int)], *partition]))[:2]
     assert [panel.name for panel in chosen.panels] == shown
@@ -634,18 +698,28 @@ def test_selection_agrees_with_its_definition(seed):
     assert sorted(marks.index) == sorted(kept)
 
     in_time = {name: sorted(np.flatnonzero(partition == name), key=lambda e: (ticks[e], e)) for name in shown}
-    distance = {}
+    marked = set(rows["row"].loc[kept])
+    n_columns = max(1, (max_events - len(marked)) // (4 * len(shown)))
+    wanted = {}  # of each event: 0 if matched, 1 if in the course of the values, else 2; events to a match
     for members in in_time.values():
-        spots = [k for k, e in enumerate(members) if e in set(rows["row"].loc[kept])]
+        spots = [k for k, e in enumerate(members) if e in marked]
+        first, length = int(ticks[members[0]]), int(ticks[members[-1]] - ticks[members[0]]) or 1
+        columns = defaultdict(list)
+        for e in members:
+            columns[min(n_columns - 1, (int(ticks[e]) - first) * n_columns // length)].append(e)
+        course = {e for column in columns.values() for e in (column[0], column[-1])}
+        for column in columns.values():
+            present = [e for e in column if values[e] == values[e]]
+            course |= {min(present, key=values.__getitem__)} if present else set()
+            course |= {max(reversed(present), key=values.__getitem__)} if present else set()
         for k, e in enumerate(members):
-            distance[e] = min((abs(k - spot) for spot in spots), default=k)
+            near = min((abs(k - spot) for spot in spots), default=k)
+            wanted[e] = (0 if e in marked else 1 if e in course else 2), near
     drawn = [e for panel in chosen.panels for e in panel.events]
-    assert len(drawn) == len(set(drawn)) == min(max_events, len(distance)) == chosen.n_events_drawn
-    assert sorted(distance[e] for e in drawn) == sorted(distance.values())[: len(drawn)]
+    assert len(drawn) == len(set(drawn)) == min(max_events, len(wanted)) == chosen.n_events_drawn
+    assert sorted(wanted[e] for e in drawn) == sorted(wanted.values())[: len(drawn)]
     for panel in chosen.panels:
         assert list(panel.events) == [e for e in in_time[panel.name] if e in set(panel.events)]
-        together = np.diff([in_time[panel.name].index(e) for e in panel.events]) == 1
-        assert ((np.diff(panel.places) == 1) == together).all()
 
 
 def test_totals_of_what_the_picture_is_a_part_of():
@@ -701,7 +775,7 @@ def test_panels_are_zoomed_to_matches_that_would_be_slivers():
     shown = pd.to_datetime(list(figure.layout.xaxis.range))
     assert list(shown) == [pd.Timestamp("2024-01-02 00:01:30"), pd.Timestamp("2024-01-02 00:02:00")]
     assert figure.layout.xaxis2.range is None and figure.layout.xaxis.matches is None
-    assert "zoomed to the matches, a double click shows all events" in subtitle(figure)
+    assert "zoomed to matches, a double click shows all events" in subtitle(figure)
     # All events are there, and the values fill the part that is seen.
     assert n_drawn(figure) == 1200 and figure.layout.yaxis2.range[1] < 10 < figure.layout.yaxis4.range[1]
     wide = pd.DataFrame({"match": [0, 0], "variable": ["a", "b"], "row": [100, 400]})

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from cepkit.compile.match_recognize.automaton import ACCEPT as MATCH
-from cepkit.compile.match_recognize.automaton import RowAutomaton, build_row_automaton
+from cepkit.compile.shared.row_automaton import ACCEPT as MATCH
+from cepkit.compile.shared.row_automaton import RowAutomaton, build_row_automaton
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery
-from cepkit.plots.automata.automaton import shown_states
+from cepkit.plots.automata import shown_states
 from tests.oracle.generate_match_recognize import random_query
 from tests.support.hostile_runs import in_time
 from tests.support.sizes import seeds

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numba
 import pandas as pd
 import pytest
 
@@ -17,10 +16,9 @@ from cepkit.results.found import most_needed
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import as_matches, bound
-from tests.support.sizes import seeds
+from tests.support.sizes import JIT, seeds
 from tests.support.tiers import sequence_stream
 
-JIT = not numba.config.DISABLE_JIT
 STATIC = ("chain", "ordered", "search")
 
 

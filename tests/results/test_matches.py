@@ -233,16 +233,28 @@ def test_aggregates_range_over_the_matched_rows(found):
         "low": ups["price"].min(), "total": rows["size"].sum(), "total_up": ups["size"].sum(),
         "mean": ups["size"].mean(),
     }  # fmt: skip
+    made = found.aggregate(
+        middle="median(up.price)", std="std(price)", var="var(up.size)", symbols="nunique(symbol)",
+        all="collect(up.size)",
+    )  # fmt: skip
+    assert made.to_dict() == {
+        "middle": ups["price"].median(), "std": pytest.approx(rows["price"].std(ddof=0)),
+        "var": pytest.approx(ups["size"].var(ddof=0)), "symbols": rows["symbol"].nunique(),
+        "all": ups["size"].tolist(),
+    }  # fmt: skip
     assert found[1:2].aggregate(rows="count(size)")["rows"] == 4
-    nothing = found[:0].aggregate(n="count()", ups="count(up)", top="max(price)", mean="avg(price)")
-    assert nothing.to_dict() == {"n": 0, "ups": 0, "top": None, "mean": None}
+    nothing = found[:0].aggregate(
+        n="count()", ups="count(up)", top="max(price)", mean="avg(price)", std="std(price)",
+        k="distinct(symbol)",
+    )  # fmt: skip
+    assert nothing.to_dict() == {"n": 0, "ups": 0, "top": None, "mean": None, "std": None, "k": 0}
 
 
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("first(price)", TypeError, "aggregate 'm': expected count, sum, avg, min, max of a column"),
-        ("price", TypeError, "aggregate 'm': expected count, sum, avg, min, max of a column"),
+        ("first(price)", TypeError, "aggregate 'm': expected count, sum, avg, min, max, collect, median"),
+        ("price", TypeError, "aggregate 'm': expected count, sum, avg, min, max, collect, median"),
         ("sum(prise)", KeyError, "aggregate 'm': column 'prise' not found. Did you mean 'price'"),
         ("sum(up.prise)", KeyError, "aggregate 'm': column 'prise' not found. Did you mean 'price'"),
         ("sum(upp.price)", TypeError, "'upp' is no variable of the pattern. Did you mean 'up'"),
@@ -388,7 +400,7 @@ measure      mean: avg(price)
 measure      start: first(ts)
 automaton    4 states, 3 positions
 engine       regex: generated kernel over contiguous rows of a partition
-kernel       machine code, threads pay for more than 2,048 partitions or on three cores, as dealing takes time
+kernel       machine code, threads help with over 2,048 partitions or on three cores: dividing rows takes time
 new query    is interpreted until its kernel is compiled
 remembers    per partial match: start, positions, first(ts)
 queue        partial matches wait at 'up' in order of their starts""",
@@ -483,7 +495,7 @@ def test_functions_that_are_not_pure_have_one_thread():
 def test_explain(keywords, text, monkeypatch):
     explanation = WALK.cep.explain(**keywords)
     assert str(explanation) == repr(explanation) == text
-    assert explanation.dot().startswith("digraph")
+    assert explanation.graph().source.startswith("digraph")
     outputs = []
     monkeypatch.setattr("IPython.display.display", lambda data, **more: outputs.append(data))
     explanation._ipython_display_()
@@ -509,12 +521,7 @@ def test_engines_are_named():
     assert WALK.cep.match(**PEAK, engine="regex").count() == 4
     with pytest.raises(CepError, match=r"engine 'regx' is not known\. Did you mean 'regex'"):
         WALK.cep.match(**PEAK, engine="regx")
-    for keyword in (
-        {"event_type": "kind"},
-        {"strategy": "any"},
-        {"strict_time": True},
-        {"after_match": "next"},
-    ):
+    for keyword in ({"strategy": "any"}, {"strict_time": True}):
         with pytest.raises(UnsupportedQueryError, match=f"{next(iter(keyword))}.*belong to event sequences"):
             WALK.cep.match(**PEAK, **keyword)
     with pytest.raises(UnsupportedQueryError, match=r"engine 'chain' cannot .* can: \['regex'\]"):
@@ -702,7 +709,8 @@ def test_the_explorer_of_matches_searches_what_they_searched():
 
 
 def test_what_is_kept_for_a_frame_is_kept_for_the_frame_of_the_user():
-    from cepkit.api.searching import source_of
 
     frame = pd.DataFrame(STEPS)
-    assert source_of(frame)[0].owner is frame
+    from cepkit.frames.sources import source_of_frame
+
+    assert source_of_frame(frame)[0].owner is frame

@@ -4,15 +4,14 @@ import gc
 import tracemalloc
 from itertools import islice
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
 
 import cepkit as cep
 from cepkit.frames.pandas import PandasSource
+from tests.support.sizes import JIT
 
-JIT = not numba.config.DISABLE_JIT
 MOST = 64 << 20
 
 

@@ -13,8 +13,6 @@ import pytest
 import cepkit as cep
 from cepkit.errors import (
     CepError,
-    ColumnNotFoundError,
-    PatternSyntaxError,
     PredicateError,
     ResultTooLargeError,
     UnsupportedQueryError,
@@ -22,6 +20,7 @@ from cepkit.errors import (
 from tests.oracle.generate_match_recognize import random_query, random_rows
 from tests.oracle.match_recognize import MatchError, result
 from tests.support.row_patterns import oracle_query
+from tests.support.tables import cases
 
 FRAME = pd.DataFrame(
     {
@@ -133,28 +132,7 @@ def test_no_rows():
 
 @pytest.mark.parametrize(
     ("text", "error", "message"),
-    [
-        (
-            "PATTERN (A) DEFINE A AS prise > 3",
-            ColumnNotFoundError,
-            "'prise' not found. Did you mean 'price'?",
-        ),
-        ("PARTITION BY symbl PATTERN (A) DEFINE A AS true", ColumnNotFoundError, "Did you mean 'symbol'?"),
-        ("PATTERN (A) DEFINE A AS uper(symbol) = 'A'", PredicateError, "Did you mean 'UPPER'?"),
-        ("PATTERN (A) DEFINE A AS symbol > 3", PredicateError, "compares texts with numbers"),
-        ("PATTERN (A) DEFINE A AS price = '3'", PredicateError, "price = '3' compares numbers with texts"),
-        ("PATTERN (A) DEFINE A AS price IN (3, 'x')", PredicateError, "compares numbers with texts"),
-        ("PATTERN (A) DEFINE A AS symbol <> TRUE", PredicateError, "compares texts with truth values"),
-        ("PATTERN (A) WITHIN INTERVAL '1' HOUR DEFINE A AS true", PredicateError, "WITHIN needs ORDER BY"),
-        ("ORDER BY size PATTERN (A) WITHIN INTERVAL '1' HOUR DEFINE A AS true", CepError, "duration"),
-        ("PATTERN (A) DEFINE B AS true", PatternSyntaxError, "the pattern has no variable 'B'"),
-        (
-            "MEASURES A.price AS price ALL ROWS PER MATCH PATTERN (A) DEFINE A AS true",
-            CepError,
-            "already has a column 'price'",
-        ),
-        ("AFTER MATCH SKIP TO A PATTERN (A B) DEFINE A AS true", CepError, "first row of match 1"),
-    ],
+    cases("row_patterns", "errors"),
 )
 def test_errors(text, error, message):
     with pytest.raises(error) as caught:

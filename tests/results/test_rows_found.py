@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
+from cepkit.engines.match_recognize.bound import bind_row_query
 from cepkit.errors import UnsupportedQueryError
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.match_recognize.parsing import parse_match_recognize
@@ -24,7 +25,9 @@ TEXT = """MATCH_RECOGNIZE (PARTITION BY s ORDER BY t MEASURES LAST(B.price) AS l
 
 
 def found_in(frame: pd.DataFrame, text: str):
-    rows = RowsInMemory(parse_match_recognize(text), PandasSource(frame), lambda made: made)
+    source = PandasSource(frame)
+    bound = bind_row_query(parse_match_recognize(text), source.schema)
+    rows = RowsInMemory(bound, source, lambda found: found)
     return Matches(rows.drawn("plot"))
 
 

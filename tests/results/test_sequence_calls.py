@@ -1,5 +1,6 @@
 """Calls on the matches of sequences with what users give by mistake, and what they are warned of."""
 
+import re
 import warnings
 
 import numpy as np
@@ -57,8 +58,10 @@ def test_names_that_are_not_there(found):
         found[0]["a"]
 
 
+@pytest.mark.filterwarnings("error")
 def test_numbers_that_no_match_has(found):
-    for call in (lambda: found[6], lambda: found[-7], lambda: found.lineage(6)):
+    greatest = np.int64(2**63 - 1)
+    for call in (lambda: found[6], lambda: found[-7], lambda: found.lineage(6), lambda: found[greatest]):
         with pytest.raises(IndexError, match="there are 6, numbered from 0"):
             call()
     with pytest.raises(IndexError, match="no match has number 0; there are no matches"):
@@ -121,6 +124,23 @@ def test_column_of_several_types():
 def test_warnings_of_what_is_hardly_meant(query, keywords, message):
     with pytest.warns(CepWarning, match=message):
         assert match(query, **keywords).count() == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("fial{2,} ok", r"'outcome', never has 'fial'\. Did you mean 'fail'\? It has \['fail', 'ok'\]"),
+        ("fail{2,} (okay | done)", r"never has 'okay', 'done'\."),
+        ("fail{2,} ok", None),
+    ],
+)
+def test_names_of_a_regex_that_no_row_has(query, message):
+    frame = pd.DataFrame({"outcome": ["fail", "fail", "ok"]})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        n_matches = frame.cep.match(query, event_type="outcome").count()
+    assert n_matches == (message is None) and len(caught) == 1 - n_matches
+    assert message is None or re.search(message, str(caught[0].message))
 
 
 @pytest.mark.parametrize(("codes", "has"), [([1, None, 2], r"\[1, 2\]"), ([None] * 3, "no values")])

@@ -64,7 +64,7 @@ def test_mistakes(text, tables, error, message):
         ("DEFINE D AS k = \"b\"", "A text has single quotes: 'b'. Columns: ['k', 't', 'x']", '"b"'),
         ("DEFINE D AS x < LAGG(x) AND x > 1", "DEFINE D: no function 'LAGG'", "LAGG(x)"),
         ("DEFINE D AS x > 1 AND k > 3", "DEFINE D: k > 3 compares texts with numbers", "k > 3"),
-        ("MEASURES MEAN(x) AS m", "MEASURES m: no function 'MEAN'", "MEAN(x)"),
+        ("MEASURES MEANS(x) AS m", "MEASURES m: no function 'MEANS'", "MEANS(x)"),
         ("MEASURES S AS s", "MEASURES s: S is a variable of the pattern, and not a value. "
          "Write a column of its row, such as S.k", "S"),
         ("PARTITION BY kk", "PARTITION BY: column 'kk' not found.", "kk"),
@@ -113,8 +113,8 @@ def test_errors_of_a_window_name_the_clause():
         assert underlined_text(caught.value) == "xx"
 
 
-def test_a_result_without_columns_says_so():
-    with pytest.raises(CepError, match="The result has no columns; write MEASURES or ALL ROWS PER MATCH"):
+def test_a_result_without_measures_counts_the_rows_of_its_matches():
+    with pytest.raises(CepError, match=r"column 'a' not found. Columns: \['rows'\]"):
         cep.sql("SELECT m.a FROM t MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS x > 1) m", t=WALK)
 
 
@@ -386,6 +386,16 @@ def test_time_outs_on_spark(spark):
     assert rows_of(found.to_frame()) == expected
     assert found.count() == 1
     assert rows_of(cep.sql(text, t=there.where("k <> 'b'")).to_frame()) == expected[1:]
+
+
+def test_the_greatest_and_the_least_value_of_rows_that_python_searches():
+    """``WITH TIMED OUT MATCHES`` runs in Python."""
+    times = pd.to_datetime(range(7), unit="s")
+    frame = pd.DataFrame({"t": times, "x": [3, 1, 5, 4, 6, 0, 9]})
+    text = """SELECT * FROM frame MATCH_RECOGNIZE (ORDER BY t MEASURES C.x AS x ONE ROW PER MATCH WITH TIMED
+        OUT MATCHES PATTERN (A A A C) WITHIN INTERVAL '9' SECOND DEFINE C AS {})"""
+    rows = [cep.sql(text.format(c), frame=frame).to_frame() for c in ("x > MAX(A.x)", "x < MIN(A.x)")]
+    assert [found["x"].tolist() for found in rows] == [[6], [0]]
 
 
 def test_what_spark_refuses(spark, walk_on_spark):

@@ -11,11 +11,10 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.engines.shared.kernels import accepted
-from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.places import Places, accepted
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.scaleout.pattern_nodes import PatternNodes
 from cepkit.scaleout.plans import LAYOUTS, pattern_plan
+from cepkit.scaleout.query_nodes import PatternNodes
 from cepkit.scaleout.scatter_gather import states_of
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
@@ -108,6 +107,20 @@ WINDOWS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("nodes", range(1, 10))
+def test_no_node_holds_more_partial_matches_than_its_member_gets(nodes):
+    frame = pd.DataFrame({"kind": list("abc") * 60, "ts": range(180)})
+    found = cep.match(frame, "PATTERN SEQ(a p, b q, c r) WITHIN 9", event_type="kind", order_by="ts",
+                      engine=cep.ScatterGather(nodes=nodes))  # fmt: skip
+    work = found.run.to_frame()
+    greatest = work[work.stage == "r"].matches.max()
+    everything = work[work.stage == "q"].sent.sum()
+    assert (
+        greatest
+        <= everything / (nodes // max(g for g in range(1, 4) if not nodes % g and g * g <= nodes)) + 1
+    )
+
+
 def events_of(seed: int) -> pd.DataFrame:
     """Return events with ties in time, missing values, and values of very different sizes."""
     r = np.random.default_rng(seed)
@@ -166,6 +179,8 @@ def test_joins_over_nodes_are_those_of_one_node(seed, layout):
         (lambda: FRAME.cep.window({"m": "distinct(x)"}, length=3, engine=cep.ScatterGather()),
          "aggregate 'm': distinct.*: distinct cannot run over several nodes: parts can share values"),
         (lambda: FRAME.cep.window({"m": "sum(x)"}, length=3, engine=cep.RIP()), "joins run without"),
+        (lambda: FRAME.cep.window({"m": "sum(x)"}, length=3, engine=cep.ScatterGather(layout="keys")),
+         "layout='keys'.: a window has one layout, events in turn"),
         (lambda: cep.join(FRAME, FRAME, left=cep.Window(length=2), order_by="ts",
                           engine=cep.ScatterGather(layout="states")), "layout 'states' is for patterns"),
     ],

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.scaleout import formulas
-from cepkit.scaleout.plans import join_plan, state_routings
-from cepkit.scaleout.routing import Traffic
+from cepkit.scaleout import nodes as formulas
+from cepkit.scaleout.plans import Traffic, join_plan, state_routings
 
 
 def test_garbage_takes_room_while_a_node_is_busy():
@@ -26,10 +25,9 @@ def test_intervals_are_a_line_in_the_nodes_and_never_exponential():
 
 
 def test_window_nodes_share_everything_but_groups():
-    one, four = formulas.window_on_one_node(1000, 30_000, 10), formulas.window_node(1000, 30_000, 4, 10)
+    one, four = formulas.window_node(1000, 30_000, 1, 10), formulas.window_node(1000, 30_000, 4, 10)
     assert (four.bandwidth_in, four.work) == (one.bandwidth_in / 4, one.work / 4)
     assert four.memory - 10 == (one.memory - 10) / 4
-    assert formulas.window_gather(1000, 4, 10).memory == 10 * formulas.printed_window_gather(1000, 4).memory
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3, 4])
@@ -55,11 +53,9 @@ def test_grids_of_joins_shrink_with_the_root_of_the_nodes(n):
         shares = [len(routing.sends(Traffic(720)).to(node)) / 720 for routing in (left, right)]
         assert sum(shares) == pytest.approx(load.bandwidth_in)
         assert 720 * sum(shares) == pytest.approx(load.memory)
-    one = formulas.join_on_one_node(1.0, 1.0, 720.0, 720.0)
+    one = formulas.grid_join_node(1.0, 1.0, 720.0, 720.0, 1, 1)
     assert one.memory / load.memory == pytest.approx(np.sqrt(n)) and one.work / load.work == pytest.approx(n)
-    printed = formulas.printed_grid_join_node(1.0, 1.0, 720.0, 720.0, n)
-    assert printed.memory * np.sqrt(n) == pytest.approx(load.memory)
-    assert printed.work == pytest.approx(load.work)
+    assert load.work == pytest.approx(2 * 720 / n)
 
 
 def test_only_squares_are_square_grids():
@@ -86,7 +82,5 @@ def test_almost_all_events_go_to_every_node_under_distribution_by_time(seed):
 
 
 def test_states_hold_their_own_partial_matches():
-    assert formulas.pattern_memory(3, 1000, 30) == 30 * formulas.printed_pattern_memory(3, 1000)
-    assert formulas.printed_grid_bandwidth(1000, 4) == formulas.grid_node(1000, 0, 2, 2).bandwidth_in
+    assert formulas.grid_node(1000, 0, 2, 2).bandwidth_in == 2 * 1000 / 4
     assert formulas.state_node(10, 5, 2, 1) == formulas.NodeLoad(12, 1, 5, 52)
-    assert formulas.printed_state_node(10, 30, 3, is_first=True).memory == 1

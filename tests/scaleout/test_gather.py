@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cepkit.scaleout.k_slack import reorder
-from cepkit.scaleout.window_nodes import merge_counts, merge_integers, merge_sums, share_of
+from cepkit.scaleout.query_nodes import merge_counts, merge_integers, merge_sums, share_of
 from papers.scatter_gather.formulas import gather_error, naive_sums
 from tests.support.sizes import seeds
 

@@ -12,6 +12,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError
+from cepkit.scaleout import k_slack
 from cepkit.scaleout.k_slack import SlackBuffer, order_metrics, reorder
 from tests.support.sizes import seeds
 
@@ -150,6 +151,22 @@ def test_rows_of_one_time_are_never_lost_between_batches(seed):
     found += [stream.finish(), stream.close()]
     wanted = frame.sort_values(["t", "x"])["x"].tolist()
     assert pd.concat(found)["x"].tolist() == wanted and not stream.slack.after.dropped
+
+
+def test_late_rows_are_handed_out_and_do_not_grow_for_ever(monkeypatch):
+    monkeypatch.setattr(k_slack, "MOST_LATE", 50)
+    slack = cep.KSlack(0, order_by="t", late="drop")
+    slack.push([{"t": 1000, "x": 0}, {"t": 1001, "x": 0}])
+    for x in range(40):
+        slack.push([{"t": 5, "x": x}, {"t": 1002 + x, "x": 0}])
+    assert [row["x"] for row in slack.late_rows] == [*range(40)]
+    assert len(slack.take_late_rows()) == 40 and slack.late_rows == []
+    with pytest.warns(cep.CepWarning, match="only the newest are kept"):
+        for x in range(200):
+            slack.push([{"t": 5, "x": x}, {"t": 2000 + x, "x": 0}])
+    assert [row["x"] for row in slack.late_rows] == [*range(150, 200)]
+    assert slack.after.dropped == 240
+    assert slack._dropped.column(0).num_chunks <= 65
 
 
 def test_a_row_that_the_stream_has_passed_is_dropped_and_kept():

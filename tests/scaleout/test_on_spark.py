@@ -22,6 +22,7 @@ FRAME = pd.DataFrame(
         "k": R.choice(["u", "v"], N),
     }
 )  # fmt: skip
+QUERY = "PATTERN SEQ(a p, b q) WHERE q.x > p.x WITHIN 9"
 KEYWORDS = {"event_type": "kind", "order_by": ["ts", "n"]}
 
 
@@ -56,6 +57,18 @@ def test_patterns_over_tasks_have_the_rows_of_pandas(spark, query, engine, more)
     found = spark.createDataFrame(FRAME).cep.match(query, engine=engine, **keywords)
     assert isinstance(found._found, ScatteredOnSpark)
     same(found.to_frame(), FRAME.cep.match(query, **keywords).to_frame())
+
+
+@pytest.mark.parametrize(
+    "clock", [lambda ts: ts, lambda ts: pd.Timestamp(2026, 1, 1) + pd.to_timedelta(ts, "s")]
+)
+def test_no_task_has_all_events(spark, clock):
+    frame = FRAME.assign(ts=clock(FRAME.ts))
+    query = "PATTERN SEQ(a p, b q) WHERE q.x > p.x WITHIN 9 s" if frame.ts.dtype.kind == "M" else QUERY
+    found = spark.createDataFrame(frame).cep.match(query, engine=cep.ScatterGather(nodes=4), **KEYWORDS)
+    plan = found.to_frame()._jdf.queryExecution().executedPlan().toString()
+    assert "Exchange" in plan and "SinglePartition" not in plan
+    same(found.to_frame(), frame.cep.match(query, **KEYWORDS).to_frame())
 
 
 def test_queries_that_nodes_cannot_share_run_in_the_usual_tasks(spark):

@@ -12,15 +12,20 @@ import cepkit as cep
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.scaleout.plans import (
     LAYOUTS,
+    ByKey,
     PatternState,
+    ToGroup,
+    ToMember,
+    Traffic,
     grid_of,
+    in_turn,
     join_plan,
     node_loads,
     pattern_plan,
     state_routings,
+    to_all,
     window_plan,
 )
-from cepkit.scaleout.routing import ByKey, RoundRobin, ToAll, ToGroup, ToMember, Traffic
 
 STATES = [PatternState("a", "A events"), PatternState("b", "B events"), PatternState("c", "C events")]
 QUERY = "PATTERN SEQ(A a, B b, C c) WITHIN 5 min"
@@ -81,7 +86,7 @@ def test_joins_meet_once_whichever_side_is_small(nodes):
 
 @pytest.mark.parametrize(
     "routing",
-    [RoundRobin(1), RoundRobin(5), ToAll(3), ToGroup(3, 2), ToMember(3, 2), ToGroup(1, 4), ToMember(4, 1)],
+    [in_turn(1), in_turn(5), to_all(3), ToGroup(3, 2), ToMember(3, 2), ToGroup(1, 4), ToMember(4, 1)],
 )
 def test_the_share_of_a_node_is_what_it_gets(routing):
     sent = routing.sends(Traffic(6000))
@@ -93,8 +98,17 @@ def test_the_share_of_a_node_is_what_it_gets(routing):
 
 def test_grids_are_as_square_as_possible():
     assert [grid_of(n) for n in range(1, 10)] == [
-        (1, 1), (2, 1), (3, 1), (2, 2), (5, 1), (3, 2), (7, 1), (4, 2), (3, 3)
+        (1, 1), (1, 2), (1, 3), (2, 2), (1, 5), (2, 3), (1, 7), (2, 4), (3, 3)
     ]  # fmt: skip
+
+
+def test_heartbeats_reach_every_node_of_a_window():
+    rates = {"events": 1000.0, "left": 1000.0, "right": 400.0}
+    window = cep.plan(cep.Window(length=5), nodes=4).bandwidth(rates)
+    assert window["per_node"].tolist() == [250.0, 1000.0]
+    assert window["stream"].tolist() == ["events", "number and time of events"]
+    join = cep.plan(cep.Join(cep.Window(length=40), cep.Window(length=5), on="k"), nodes=4).bandwidth(rates)
+    assert join["per_node"].tolist() == [250.0, 1000.0, 400.0, 400.0]
 
 
 def test_plans_are_values():
@@ -139,7 +153,7 @@ def test_windows_and_joins_have_plans():
     assert cep.plan(window, nodes=4).stages == window_plan(4).stages
     large, small = cep.Window(length=2000), cep.Window(length=20)
     assert cep.plan(cep.Join(large, small, on="symbol"), nodes=4).layout == "replicated"
-    assert cep.plan(cep.Join(small, large, on="symbol"), nodes=4).stages[0].feeds[0].routing == ToAll(4)
+    assert cep.plan(cep.Join(small, large, on="symbol"), nodes=4).stages[0].feeds[0].routing == to_all(4)
     assert cep.plan(cep.Join(large, large, on="symbol"), nodes=4).layout == "grouped"
 
 

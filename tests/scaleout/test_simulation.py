@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.scaleout import accuracy, simulated
-from cepkit.scaleout.formulas import longest_interval
+from cepkit.scaleout import simulated
+from cepkit.scaleout import simulated as accuracy
 from cepkit.scaleout.nodes import (
     ClusterSetting,
     Jobs,
@@ -15,6 +15,7 @@ from cepkit.scaleout.nodes import (
     NodeLink,
     ServiceCosts,
     greatest_that_works,
+    longest_interval,
     run_node,
 )
 from papers.scatter_gather.formulas import naive_sums

@@ -14,7 +14,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.language.expressions.printing import quoted_name, quoted_text
-from cepkit.plots.stills.png import png
+from cepkit.plots.drawing import png
 from tests.support.hostile_names import HOSTILE
 from tests.support.widget_cases import FULL, KINDS
 from tests.support.widget_page import blank_page, mount
@@ -22,14 +22,12 @@ from tests.support.widget_page import blank_page, mount
 WIDGETS = Path(__file__).resolve().parents[2] / "widgets"
 N = 12
 HTML_TAGS = {
-    "a", "b", "body", "br", "code", "details", "div", "figure", "h1", "h2", "head", "html", "li", "meta",
-    "p", "pre", "span", "style",
-    "summary", "table", "tbody", "td", "th", "thead", "title", "tr", "ul",
+    "a", "b", "body", "br", "code", "details", "div", "figure", "h1", "h2", "head", "html", "li", "meta", "p",
+    "pre", "span", "style", "summary", "table", "tbody", "td", "th", "thead", "title", "tr", "ul",
 }  # fmt: skip
 SVG_TAGS = {
     "svg", "g", "title", "path", "rect", "text", "tspan", "circle", "line", "polygon", "polyline", "defs",
-    "pattern", "clippath",
-    "lineargradient", "stop", "image", "use", "marker", "ellipse",
+    "pattern", "clippath", "lineargradient", "stop", "image", "use", "marker", "ellipse",
 }  # fmt: skip
 PLOTLY_TAGS = {"b", "br", "i", "sub", "sup", "extra"}
 

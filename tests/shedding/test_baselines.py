@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from cepkit.shedding.simulation.arrivals import Prices
-from cepkit.shedding.strategies.pspice import PSpice
-from cepkit.shedding.strategies.skipping import ESpice, HSpice
+from cepkit.shedding.strategies.spice import ESpice, HSpice, PSpice
 from cepkit.shedding.strategies.strategy import Shedder
 from cepkit.shedding.strategies.zhao import Zhao
 from tests.support.sizes import seeds

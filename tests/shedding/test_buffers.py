@@ -2,16 +2,28 @@
 
 import random
 
+import numpy as np
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.shedding.buffers import BufferRule, EventBuffers, UtilityArrays, utility_slot
+from cepkit.shedding.buffers import (
+    SPLITS,
+    BufferRule,
+    EventBuffers,
+    UtilityArrays,
+    WorkBuffers,
+    array_threshold,
+    buffer_limits,
+    drain_time,
+    queue_limit,
+    utility_slot,
+)
 from tests.support.sizes import seeds
 
 SEEDS = seeds(15, 100)
 
 
-@pytest.mark.parametrize("tie", ["random", "oldest", "newest"])
+@pytest.mark.parametrize("tie", ["random", "newest", "newest_waiting"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_arrays_equal_a_sorted_list(seed, tie):
     generator = random.Random(seed)
@@ -31,10 +43,12 @@ def test_arrays_equal_a_sorted_list(seed, tie):
             least = min(known.values())
             tied = [event for event, slot in known.items() if slot == least]
             assert arrays.lowest() == least
-            event = arrays.drop_lowest()
+            new = step - 1 if generator.random() < 0.5 else None
+            event = arrays.drop_lowest(new)
             assert event in tied
             if tie != "random":
-                assert event == tied[0 if tie == "oldest" else -1]
+                is_kept = tie == "newest_waiting" and tied[-1] == new and len(tied) > 1
+                assert event == tied[-2 if is_kept else -1]
             del known[event]
         assert len(arrays) == len(known)
     assert {event: arrays.slot(event) for event in known} == known
@@ -124,9 +138,134 @@ def test_arrays_come_at_their_threshold_and_go_at_half_of_it():
 def test_bad_arrays_are_refused():
     with pytest.raises(CepError, match="n_slots=0"):
         UtilityArrays(0)
-    with pytest.raises(CepError, match="tie='first': expected 'random', 'oldest' or 'newest'"):
+    with pytest.raises(CepError, match="tie='first': expected 'random', 'newest' or 'newest_waiting'"):
         UtilityArrays(tie="first")
     with pytest.raises(CepError, match=r"utility=1\.5: expected a number from 0 to 1"):
         UtilityArrays().add("a", 1.5)
     with pytest.raises(CepError, match="there is no event to drop"):
         UtilityArrays().drop_lowest()
+
+
+# --- buffers that bound seconds of work
+
+
+@pytest.mark.parametrize("tie", ["random", "newest", "newest_waiting"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_work_stays_within_the_limit_once_it_was_full(seed, tie):
+    """Nothing goes up to the bound; above it, the events of least utility of each type go first."""
+    generator = np.random.default_rng(seed)
+    n_types = int(generator.integers(1, 4))
+    buffers = WorkBuffers(1.0, 0.8, [tie] * n_types, seed)
+    buffers.seconds_of_type = generator.uniform(0.001, 0.05, n_types)
+    buffers.limit_of_type = generator.integers(1, 40, n_types).astype(float)
+    step_of, at, n_dropped = {}, 0, 0
+    for _ in range(60):
+        n = int(generator.integers(1, 40))
+        types, events = generator.integers(0, n_types, n), np.arange(at, at + n)
+        step_of.update(zip(events.tolist(), generator.integers(0, 4, n).tolist(), strict=True))
+        at += n
+        before = [set(waiting) for waiting in buffers.waiting]
+        was_full, work = buffers.is_full, buffers.seconds + float(buffers.seconds_of_type[types].sum())
+        dropped = buffers.push(
+            types, events, np.zeros(n), lambda number, rows: np.array([step_of[row] for row in rows.tolist()])
+        )
+        assert bool(dropped) == (work > (0.8 if was_full else 1.0))
+        assert not dropped or buffers.seconds <= 0.8
+        n_dropped += len(dropped)
+        for number, waiting in enumerate(buffers.waiting):
+            gone = (before[number] | set(events[types == number].tolist())) - set(waiting)
+            assert gone <= set(dropped)
+            if gone and waiting:
+                assert max(step_of[event] for event in gone) <= min(step_of[event] for event in waiting)
+                tied = [e for e in waiting if step_of[e] == max(step_of[event] for event in gone)]
+                if tied and tie == "newest":
+                    assert max(tied) < min(e for e in gone if step_of[e] == step_of[tied[0]])
+        for number, waiting in enumerate(buffers.waiting):
+            for event in list(waiting)[: int(generator.integers(0, 8))]:
+                buffers.remove(number, event)
+    assert n_dropped > 0
+
+
+def test_others_stay_for_an_event_that_comes_late_anyway():
+    buffers = WorkBuffers(1.0, 0.8, ["newest"])
+    buffers.seconds_of_type[:] = 0.1
+    nothing = lambda number, rows: np.zeros(len(rows), np.int64)  # noqa: E731
+    assert buffers.push(np.zeros(5, int), np.arange(5), np.zeros(5), nothing) == []
+    assert buffers.push(np.zeros(1, int), np.array([5]), np.array([0.9]), nothing) == [5]
+    assert len(buffers) == 5
+
+
+# --- limits of the paper
+
+
+def test_paper_split_breaks_the_bound_and_the_others_do_not():
+    cost, rate = {"A": 1e-4, "B": 1e-4, "C": 20e-3}, {"A": 50, "B": 50, "C": 5}
+    mean = sum(cost[t] * rate[t] for t in cost) / sum(rate.values())
+    n_in = queue_limit(1.5, mean)
+    took = {split: drain_time(buffer_limits(n_in, cost, rate, split=split), cost) for split in SPLITS}
+    assert took["darling"] == pytest.approx(20.8, abs=0.1)
+    assert took["rate"] == pytest.approx(1.2, abs=0.05)
+
+
+@pytest.mark.parametrize("seed", seeds(20, 200))
+def test_limits_of_random_types_add_up_and_drain_in_time(seed):
+    rng = np.random.default_rng(seed)
+    types = [f"T{i}" for i in range(rng.integers(1, 8))]
+    cost = {t: float(10 ** rng.uniform(-5, -2)) for t in types}
+    rate = {t: float(10 ** rng.uniform(0, 3)) for t in types}
+    mean = sum(cost[t] * rate[t] for t in types) / sum(rate.values())
+    bound, safety = float(rng.uniform(0.1, 3)), float(rng.uniform(0.3, 1))
+    n_in = queue_limit(bound, mean)
+    slack = sum(cost.values())  # each limit is rounded up by less than one event
+    for split in SPLITS:
+        limits = buffer_limits(n_in, cost, rate, safety=safety, split=split)
+        assert min(limits.values()) >= 1
+        assert safety * n_in - 1e-6 <= sum(limits.values()) <= safety * n_in + len(types)
+        if split != "darling":
+            assert drain_time(limits, cost) <= safety * bound + slack + 1e-9
+    exact = safety * bound * sum(rate[t] * cost[t] ** 2 for t in types) * sum(rate.values())
+    exact /= sum(rate[t] * cost[t] for t in types) ** 2
+    assert exact >= safety * bound * (1 - 1e-9)
+    drained = drain_time(buffer_limits(n_in, cost, rate, safety=safety), cost)
+    assert exact - 1e-9 <= drained <= exact + slack + 1e-9
+
+
+def test_weights_move_the_limits():
+    cost, rate = {"A": 1e-3, "B": 1e-3}, {"A": 10.0, "B": 10.0}
+    assert buffer_limits(100, cost, rate, weights={"A": 3.0}) == {"A": 60, "B": 20}
+    assert buffer_limits(100, cost, rate, weights={"A": 0.0}) == {"A": 1, "B": 80}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_in": 0}, "n_in=0: expected a number above 0"),
+        ({"safety": 0}, "safety=0: expected a share above 0"),
+        ({"split": "even"}, "split='even': expected one of 'darling', 'rate'"),
+        ({"rate_hz": {"A": 1.0}}, "only one of them has B"),
+        ({"weights": {"C": 1.0}}, "no such type C; there are A, B"),
+        ({"weights": {"A": -1.0}}, "weight -1.0 of type 'A'"),
+        ({"event_cost_s": {"A": -1.0, "B": 1.0}}, "cost -1.0 of type 'A'"),
+        ({"rate_hz": {"A": 0.0, "B": 0.0}}, "nothing can be divided"),
+    ],
+)
+def test_bad_limits_are_refused(change, message):
+    given = {"n_in": 10, "event_cost_s": {"A": 1.0, "B": 1.0}, "rate_hz": {"A": 1.0, "B": 1.0}} | change
+    with pytest.raises(CepError, match=message):
+        buffer_limits(**given)
+
+
+@pytest.mark.parametrize("bound", [0, -1.0, float("inf"), float("nan")])
+def test_latency_bound_is_above_0(bound):
+    with pytest.raises(CepError, match="latency_bound_s="):
+        queue_limit(bound, 0.001)
+
+
+def test_threshold_of_arrays_is_not_negative():
+    assert array_threshold(100, 2, 1e-6, 1e-5) == 80
+    assert array_threshold(10, 2, 1e-3, 1e-5) == 0
+    assert array_threshold(10, 0, 1e-3, 1e-5) == 10
+
+
+def test_slots_of_utilities():
+    assert [utility_slot(u, 100) for u in (0.0, 0.009, 0.305, 0.999, 1.0)] == [0, 0, 30, 99, 100]

@@ -37,7 +37,7 @@ def test_peaks_at_three_times_the_capacity(monkeypatch):
     per_second = live_shedding.capacity(live_shedding.events(12_000), n=2000)
     offered = live_shedding.schedule(per_second, SECONDS)
     frame = live_shedding.events(len(offered) + 4 * live_shedding.N_WARM)
-    strategies = {"darling": cep.Darling(split="darling_scaled"), "random": "random_input"}
+    strategies = {"darling": cep.Darling(split="rate", tie="position"), "random": "random_input"}
     found = {name: live_shedding.run(frame, own, offered, SECONDS) for name, own in strategies.items()}
     first = found["darling"]["first"]
     rows = frame.iloc[: first + len(offered)]

@@ -21,7 +21,7 @@ from tests.support.live_cases import QUERY, SETTINGS, arrivals_of, capacity, dri
 
 N, N_WARM = 2000, 500
 STRATEGIES = {
-    "darling": cep.Darling(split="darling_scaled", drift=False), "drift": cep.Darling(), "random": "random",
+    "darling": cep.Darling(split="rate", drift=False), "drift": cep.Darling(), "random": "random",
     "random_input": "random_input",
 }  # fmt: skip
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.shedding.strategies.pspice import (
+from cepkit.shedding.strategies.spice import (
     PSpice,
     completion_chances,
     count_moves,
@@ -16,7 +16,6 @@ from cepkit.shedding.strategies.pspice import (
     work_of_moves,
 )
 from cepkit.shedding.strategies.strategy import Event, Load
-from cepkit.shedding.strategies.warm_up import read_lineage
 from tests.support.sizes import seeds
 from tests.support.strategy_cases import frame_of, random_frame, train
 
@@ -77,7 +76,7 @@ def test_moves_by_eye():
     # In a window A B B C: three events meet A, and two extend it. A B is met by B C, and by C.
     training = train(frame_of(STREAM, seconds=SECONDS), PLAIN)
     seen = np.cumsum(training.machine.types_of_events() >= 0)
-    lineage = read_lineage(training.machine)
+    lineage = training.machine.ancestry
     moves, observed = count_moves(lineage, seen, 4.0, 5)
     assert (moves[LEAF_A, JOIN_AB], moves[JOIN_AB, MATCH]) == (6, 6)
     assert (observed[LEAF_A], observed[JOIN_AB], observed[MATCH]) == (9, 9, 0)
@@ -97,7 +96,7 @@ def test_work_by_eye():
     # holds: two conditions for three events.
     training = train(frame_of(STREAM, seconds=SECONDS, values=[1, 2, 0, 0] * 3), RISING)
     seen = np.cumsum(training.machine.types_of_events() >= 0)
-    lineage = read_lineage(training.machine)
+    lineage = training.machine.ancestry
     moves, observed = count_moves(lineage, seen, 4.0, 5)
     prices = {"condition": 6.0, "create": 3.0, "remove": 1.0}
     work = work_of_moves(lineage, moves, observed, prices)
@@ -120,7 +119,7 @@ def test_the_least_useful_go():
     event = Event(100, int(machine.types_of_events()[100]), 0.0)
     n = len(partial) // 3
     line = shedder._service
-    waited = 0.8 - line.seconds(len(partial) - n) - shedder._seconds(len(partial))
+    waited = 0.8 - line.seconds(len(partial) - n) - shedder._seconds_each * len(partial)
     assert shedder.before(event, load_of(waited + 1e-12, len(partial)), machine)
     assert machine.n_alive == pytest.approx(len(partial) - n, abs=1)
     kept = np.isin(partial.id, machine.partial().id)

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from cepkit.api.searching import source_of
 from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.frames.sources import source_of_frame
 from cepkit.planning.queries import Arguments, as_query
-from cepkit.shedding.simulation.inputs import check_settings, make_scene
-from cepkit.shedding.simulation.scene import Scene, common
+from cepkit.shedding.simulation.replay import common
+from cepkit.shedding.simulation.scene import Scene, check_settings, make_scene
 from cepkit.shedding.strategies.strategy import Shedder, Training, as_strategy, strategy_names
 from tests.support.sizes import seeds
 
@@ -42,7 +42,7 @@ def keys_of(result) -> set[tuple]:
 
 def scene_of(frame: pd.DataFrame, query: str = QUERY, **given) -> Scene:
     settings = check_settings([as_query(query, Arguments(**SETTINGS))], **given)
-    return make_scene(settings, source_of(frame)[0])
+    return make_scene(settings, source_of_frame(frame)[0])
 
 
 # --- promises
@@ -349,7 +349,7 @@ def test_spark_runs_a_study_over_settings(spark):
 
 def test_spark_needs_keys(spark):
     frame = spark.createDataFrame(frame_of(10, 0))
-    with pytest.raises(CepError, match="partition_by is missing"):
+    with pytest.raises(CepError, match="partition_by: on Spark all queries need the same keys"):
         replay(frame)
     with pytest.raises(CepError, match="latency_bound=0"):
         replay(frame, latency_bound=0, partition_by="kind")

@@ -1,21 +1,21 @@
 """Shares of events for which conditions hold, against conditions evaluated one pair at a time."""
 
+from statistics import NormalDist
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from cepkit.compile.interpreted.columns import constants_of
-from cepkit.compile.sequences.program import compile_sequence
-from cepkit.frames.building import build_events
-from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.shedding.model.shares import (
     Known,
-    LeafCondition,
     condition_selectivity,
     condition_share,
     sampled_columns,
 )
+from cepkit.shedding.tree.program import LeafCondition
+from tests.support.sequence_runs import prepared
 
 LEAF = {"a": 0, "b": 1, "c": 2}
 
@@ -24,9 +24,7 @@ def shares_of(condition: str, leaf: int, frame: pd.DataFrame, own: slice, others
     """Return the shares of a condition for rows of a frame, as other rows are the samples of all leaves."""
     text = f"PATTERN SEQ({pattern}) WHERE skip_till_any_match AND {condition} WITHIN 5"
     query = sequence_query(text, order_by="t", event_type="kind")
-    source = PandasSource(frame)
-    program = compile_sequence(query, source.schema)
-    events = build_events(source, program)
+    program, events = prepared(query, frame)
     inputs = program.inputs(events.columns)
     known = Known(*constants_of(program, inputs))
     (branch,) = program.branches
@@ -145,17 +143,8 @@ def test_selectivity_is_the_mean_share(seed):
     assert selectivity == pytest.approx(found.mean(), abs=0.06)
 
 
-@pytest.mark.parametrize("pdf", ["normal", "lognormal", "kde"])
-def test_fitted_samples_follow_the_distribution(pdf):
-    seen = {"x": np.random.default_rng(1).lognormal(1.0, 0.3, 2000), "z": np.array([1, 2] * 1000)}
-    made = sampled_columns(seen, {"x": "float", "z": "text"}, pdf, 1000, seed=0)
-    assert made["x"].mean() == pytest.approx(seen["x"].mean(), rel=0.02)
-    assert made["x"].std() == pytest.approx(seen["x"].std(), rel=0.05)
-    assert set(made["z"]) == {1, 2}
-
-
-def test_normal_sample_gives_the_example_of_the_paper():
-    seen = {"price": np.random.default_rng(0).normal(400, 200, 5000)}
-    seen["price"] = (seen["price"] - seen["price"].mean()) / seen["price"].std(ddof=1) * 200 + 400
-    made = sampled_columns(seen, {"price": "float"}, "normal", 1000, seed=0)["price"]
-    assert [(made > price).mean() for price in (200, 700)] == pytest.approx([0.8413, 0.0668], abs=0.001)
+def test_example_of_the_paper():
+    """A price is below the next price, which has a mean of 400 and a deviation of 200."""
+    prices = [NormalDist(400, 200).inv_cdf((k + 0.5) / 1000) for k in range(1000)]
+    seen = sampled_columns({"price": np.array(prices)}, 1000, seed=0)["price"]
+    assert [(seen > price).mean() for price in (200, 700)] == pytest.approx([0.8413, 0.0668], abs=0.001)

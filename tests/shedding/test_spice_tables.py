@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.shedding.strategies.skipping import (
+from cepkit.shedding.strategies.classes import OpenWindows, events_by_cell, windows_of
+from cepkit.shedding.strategies.spice import (
     ESpice,
     HSpice,
     event_utilities,
@@ -18,7 +19,6 @@ from cepkit.shedding.strategies.skipping import (
     to_utilities,
 )
 from cepkit.shedding.strategies.strategy import Event, Load
-from cepkit.shedding.strategies.warm_up import OpenWindows, events_by_cell, windows_of
 from tests.support.sizes import seeds
 from tests.support.strategy_cases import frame_of, train
 

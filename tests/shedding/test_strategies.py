@@ -19,8 +19,15 @@ from cepkit.shedding.simulation.arrivals import (
     schedule,
 )
 from cepkit.shedding.simulation.server import Lane, Server, VirtualClock
-from cepkit.shedding.strategies.by_type import shares_of_types, whole_types
-from cepkit.shedding.strategies.strategy import Load, ServiceLine, Shedder, fit_service, surplus
+from cepkit.shedding.strategies.strategy import (
+    Load,
+    ServiceLine,
+    Shedder,
+    fit_service,
+    shares_of_types,
+    surplus,
+    whole_types,
+)
 from cepkit.shedding.tree.machine import NO_MATCHES
 
 SEEDS = range(200)
@@ -74,11 +81,11 @@ def load_of(**given) -> Load:
 
 def test_as_many_partial_matches_remain_as_the_bound_allows():
     line = ServiceLine(fixed=0.1, slope=0.01)
-    free = surplus(load_of(alive=50), 0.4, 1.0, line, lambda n: 0.0)
+    free = surplus(load_of(alive=50), 0.4, 1.0, line, 0.0)
     assert free == 0  # 0.4 + 0.1 + 0.5 is the bound
-    assert surplus(load_of(alive=60), 0.4, 1.0, line, lambda n: 0.0) == 10
-    assert surplus(load_of(alive=60), 0.4, 1.0, line, lambda n: 0.002 * n) == 22  # dropping takes 0.12
-    assert surplus(load_of(alive=60), 2.0, 1.0, line, lambda n: 0.0) == 60
+    assert surplus(load_of(alive=60), 0.4, 1.0, line, 0.0) == 10
+    assert surplus(load_of(alive=60), 0.4, 1.0, line, 0.002) == 22  # dropping takes 0.12
+    assert surplus(load_of(alive=60), 2.0, 1.0, line, 0.0) == 60
 
 
 def test_the_line_of_service_times_goes_through_exact_values():

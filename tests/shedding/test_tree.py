@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import permutations
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,10 +15,9 @@ from cepkit.planning.planner import engines
 from cepkit.shedding.tree_value import Tree, match_in_cheapest_order
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import all_of, as_matches, bound
-from tests.support.sizes import seeds
+from tests.support.sizes import JIT, seeds
 from tests.support.tree_cases import FAMILIES, tree_case
 
-JIT = not numba.config.DISABLE_JIT
 SHAPES, FULL_SHAPES = (24, 840) if JIT else (12, 840)
 
 

@@ -7,26 +7,22 @@ from dataclasses import replace
 from itertools import pairwise, product
 from random import Random
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.compile.sequences.program import compile_sequence
 from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.events import TEXT, Events
-from cepkit.frames.building import build_events
-from cepkit.frames.pandas import PandasSource
+from cepkit.kernels.wings import tree_layout as kernel
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.shedding.tree.machine import TreeMachine
 from cepkit.shedding.tree.program import TreeProgram
 from tests.support.plain_tree import PlainPart, PlainTree
-from tests.support.sequence_runs import bound
-from tests.support.sizes import seeds
+from tests.support.sequence_runs import bound, prepared
+from tests.support.sizes import JIT, seeds
 from tests.support.tree_cases import FAMILIES, tree_case
 
-JIT = not numba.config.DISABLE_JIT
 SEEDS, FULL_SEEDS = (30, 600) if JIT else (15, 300)
 
 
@@ -39,11 +35,10 @@ def made(frame: pd.DataFrame, text: str, **how) -> tuple[TreeProgram, Events]:
     """Return a query as a tree, and the events of a frame."""
     own = {name: how.pop(name) for name in ("negation", "order") if name in how}
     query = sequence_query(text, event_type="kind", order_by=["t"], **how)
-    source = PandasSource(frame)
-    program = compile_sequence(query, source.schema)
+    program, events = prepared(query, frame)
     tree = TreeProgram.of(program, **own)
     assert isinstance(tree, TreeProgram), tree
-    return tree, build_events(source, program)
+    return tree, events
 
 
 # --- counted work -----------------------------------------------------------------------------------------
@@ -172,8 +167,13 @@ def test_counted_cases_reach_everything():
     n_matches = 0
     for one in seen:
         tree, events = made(one[4], one[3], within=one[5])
-        n_matches += len(TreeMachine(tree, events).feed_many(0, events.n_events).matches) > 0
+        n_matches += len(matches_of_run(TreeMachine(tree, events), 0, events.n_events)) > 0
     assert n_matches > 20
+
+
+def matches_of_run(machine: TreeMachine, first: int, stop: int) -> list:
+    """Return the matches that a machine finds in a run over some positions, as tuples."""
+    return [match for _, matches in machine.run(first, stop) for match in machine._as_matches(matches)]
 
 
 # --- batches, saving --------------------------------------------------------------------------------------
@@ -218,10 +218,13 @@ def test_batches_and_saved_states_change_nothing(seed, family):
             at += 1
     assert machine.finish().positions.tolist() == last.positions.tolist()
     assert at == n and machine.n_alive == whole.n_alive
-    many = TreeMachine(tree, events).feed_many(0, n)
-    assert many.evaluated.sum() == sum(outcome.evaluated.sum() for outcome in wanted)
-    assert many.matches == [match for outcome in wanted for match in outcome.matches]
-    assert many.event_of_match.tolist() == [p for p, outcome in enumerate(wanted) for _ in outcome.matches]
+    found = [match for outcome in wanted for match in outcome.matches]
+    assert matches_of_run(TreeMachine(tree, events), 0, n) == found
+    none = np.zeros((0, kernel.N_COUNTS + 2 * len(tree.conditions)), np.int64)
+    counts = np.concatenate([none, *(counts for counts, _ in TreeMachine(tree, events).run(0, n))])
+    of_conditions = counts[:, kernel.N_COUNTS : kernel.N_COUNTS + len(tree.conditions)]
+    assert of_conditions.tolist() == [outcome.evaluated.tolist() for outcome in wanted]
+    assert counts[:, kernel.FOUND].tolist() == [len(outcome.matches) for outcome in wanted]
 
 
 def test_a_long_stream_keeps_only_its_window(seed=0):
@@ -232,8 +235,8 @@ def test_a_long_stream_keeps_only_its_window(seed=0):
     machine, found = TreeMachine(tree, events.between(0, 0)), []
     for low in range(0, n, step):
         machine.extend(events.between(low, min(low + step, n)))
-        found += machine.feed_many(low, min(low + step, n)).matches
-    assert found == TreeMachine(tree, events).feed_many(0, n).matches
+        found += matches_of_run(machine, low, min(low + step, n))
+    assert found == matches_of_run(TreeMachine(tree, events), 0, n)
     assert machine.n_events == n and len(machine.types_of_events()) < 3_000
 
 
@@ -254,13 +257,18 @@ def test_what_a_machine_learns(seed):
     assert known.cost.sum() <= sum(outcome.evaluated[own].sum() for outcome in outcomes)
     assert (machine.contributed <= machine.considered).all()
     assert machine.contributed.sum() == sum(outcome.created for outcome in outcomes)
-    assert known.match_ids.tolist() == [id for outcome in outcomes for id in outcome.match_ids]
+    ids = [id for outcome in outcomes for id in outcome.match_ids]
+    assert np.flatnonzero(known.is_match).tolist() == sorted(ids)
     for outcome in outcomes:
         for id, match in zip(outcome.match_ids, outcome.matches, strict=True):
-            ancestors = known.ancestors_of(id)
-            assert ancestors[-1] == id and {p for own in match for p in own} == set(
-                known.position[ancestors[np.isin(known.node[ancestors], range(tree.n_leaves))]].tolist()
-            )
+            waiting, positions = [id], set()
+            while waiting:
+                row = waiting.pop()
+                if row >= 0:
+                    waiting += [known.left[row], known.right[row]]
+                    if known.node[row] < tree.n_leaves:
+                        positions.add(int(known.position[row]))
+            assert {p for own in match for p in own} == positions
     assert machine.learning and not TreeMachine(tree, events).learning
 
 
@@ -272,10 +280,8 @@ FRAME = pd.DataFrame({"kind": list("ABCABC"), "t": range(6), "x": [1, 2, 3, 4, 5
 def test_all_of_single_events_is_one_tree():
     tree, events = made(FRAME, "PATTERN AND(A a, B b, C c) WHERE skip_till_any_match AND a.x < b.x", within=9)
     assert len(tree.nodes) == 2 and tree.types == ("A", "B", "C")
-    found = TreeMachine(tree, events).feed_many(0, 6)
-    assert sorted(found.matches) == sorted(
-        ((a,), (b,), (c,)) for a, b, c in product([0, 3], [1, 4], [2, 5]) if a < b
-    )
+    found = matches_of_run(TreeMachine(tree, events), 0, 6)
+    assert sorted(found) == sorted(((a,), (b,), (c,)) for a, b, c in product([0, 3], [1, 4], [2, 5]) if a < b)
 
 
 def test_the_tree_of_a_query():
@@ -318,7 +324,7 @@ def test_too_many_partial_matches():
     frame = pd.DataFrame({"kind": ["A"] * 30, "t": range(30), "x": 1})
     tree, events = made(frame, "PATTERN SEQ(A+ a[]) WHERE skip_till_any_match", within=100)
     with pytest.raises(ResultTooLargeError, match="more than 500 partial matches"):
-        TreeMachine(tree, events, max_partial_matches=500).feed_many(0, 30)
+        matches_of_run(TreeMachine(tree, events, max_partial_matches=500), 0, 30)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError
-from cepkit.shedding.plots.load import ROWS, load_in_bins
-from cepkit.shedding.plots.utility import utilities
+from cepkit.shedding.plots import ROWS, load_in_bins, utilities
 from cepkit.shedding.views import LoadView, UtilityView, history_of, reported_utilities
 from tests.support.view_cases import replayed
 

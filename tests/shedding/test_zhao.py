@@ -10,17 +10,20 @@ import pytest
 
 from cepkit.errors import CepError, MissingDependencyError
 from cepkit.shedding.strategies import classes as classes_module
-from cepkit.shedding.strategies.classes import ClassModel, ClassTree, cluster, grow_tree, to_features
-from cepkit.shedding.strategies.strategy import Event, Load
-from cepkit.shedding.strategies.warm_up import (
+from cepkit.shedding.strategies.classes import (
+    ClassModel,
+    ClassTree,
+    cluster,
     consumptions,
     contributions,
     events_of_matches,
     first_positions,
+    grow_tree,
     lengths,
     members,
-    read_lineage,
+    to_features,
 )
+from cepkit.shedding.strategies.strategy import Event, Load
 from cepkit.shedding.strategies.zhao import UNITS, Zhao, cheapest_cover, greedy_cover
 from tests.support.sizes import seeds
 from tests.support.strategy_cases import ABC, frame_of, machine_of, random_frame, train
@@ -33,16 +36,22 @@ QUERIES = [ABC, AND, KLEENE]
 
 def learned(text: str, seed: int, n: int = 60):
     training = train(random_frame(seed, n, "ABC"), text)
-    return training, read_lineage(training.machine)
+    return training, training.machine.ancestry
+
+
+def ancestors_of(lineage, row: int) -> set[int]:
+    """Return the rows of the partial matches that one came from, with its own."""
+    if row < 0:
+        return set()
+    return {row} | ancestors_of(lineage, lineage.left[row]) | ancestors_of(lineage, lineage.right[row])
 
 
 @pytest.mark.parametrize("text", QUERIES)
 @pytest.mark.parametrize("seed", range(8))
 def test_lineage_by_brute_force(seed, text):
     training, lineage = learned(text, seed)
-    machine, n = training.machine, len(lineage.left)
-    known = machine.ancestry
-    ancestors = [set((known.ancestors_of(known.base + i) - known.base).tolist()) for i in range(n)]
+    n = len(lineage.left)
+    ancestors = [ancestors_of(lineage, i) for i in range(n)]
     matches = np.flatnonzero(lineage.is_match)
     assert len(matches) > 0
     assert contributions(lineage).tolist() == [sum(i in ancestors[m] for m in matches) for i in range(n)]

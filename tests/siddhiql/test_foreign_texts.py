@@ -62,7 +62,7 @@ def test_a_delivery_that_does_not_arrive():
     shipped = seconds([0, 3600], parcel=["p1", "p2"])
     delivered = seconds([86_400], parcel=["p2"])
     streams = {"Shipped": shipped, "Delivered": delivered}
-    found = cep.siddhi(text, **streams, order_by="time", end="2026-03-05")
+    found = cep.siddhi(text, **streams, order_by="time", complete_until="2026-03-05")
     assert found.to_frame(time="at").to_numpy().tolist() == [[pd.Timestamp("2026-03-03"), "p1"]]
 
 

@@ -25,7 +25,7 @@ def compare(seed: int) -> bool:
         expected = matches_of(app.elements[0], events, 0, end)
     except Race:
         expected = None
-    options = {"order_by": ["at", "place"], "start": 0, "end": end}
+    options = {"order_by": ["at", "place"], "start": 0, "complete_until": end}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cep.CepWarning)
@@ -41,15 +41,10 @@ def compare(seed: int) -> bool:
     return bool(rows)
 
 
-@pytest.mark.parametrize("seed", range(0, 150, 50))
-def test_random_patterns(seed):
-    assert sum(map(compare, range(seed, seed + 50))) > 5
-
-
 def test_a_match_is_read_before_earlier_states_take_the_event():
     assert compare(21243)
 
 
-@pytest.mark.parametrize("seed", seeds(1, 120))
-def test_more_random_patterns(seed):
-    assert sum(map(compare, range(1000 + 100 * seed, 1100 + 100 * seed))) > 5
+@pytest.mark.parametrize("seed", seeds(4, 240))
+def test_random_patterns(seed):
+    assert sum(map(compare, range(50 * seed, 50 * seed + 50))) > 5

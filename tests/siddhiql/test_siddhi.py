@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
+from tests.support.tables import cases
 
 polars = pytest.importorskip("polars")
 
@@ -87,8 +88,8 @@ UNANSWERED = """from every e1=Calls[x == 'ask'] -> not Calls[x == 'answer'] for 
 
 def test_waits_end_when_time_passes():
     assert rows(UNANSWERED, Calls=CALLS) == []
-    assert rows(UNANSWERED, Calls=CALLS, end=7200) == [(5000,)]
-    found = cep.siddhi(UNANSWERED, Calls=CALLS, order_by="ts", end=60_000).to_frame(time="at")
+    assert rows(UNANSWERED, Calls=CALLS, complete_until=7200) == [(5000,)]
+    found = cep.siddhi(UNANSWERED, Calls=CALLS, order_by="ts", complete_until=60_000).to_frame(time="at")
     assert found.to_numpy().tolist() == [[7000, 5000], [7500, 5500]]
 
 
@@ -109,12 +110,13 @@ def test_a_wait_at_the_start_begins_with_the_run():
 def test_clocks_may_be_times():
     times = pd.to_datetime([0, 900, 5000], unit="ms", origin="2026-01-01")
     calls = frame_of(["ask", "answer", "ask"], times)
-    found = cep.siddhi(UNANSWERED, Calls=calls, order_by="ts", end="2026-01-01 00:01").to_frame(time="at")
+    result = cep.siddhi(UNANSWERED, Calls=calls, order_by="ts", complete_until="2026-01-01 00:01")
+    found = result.to_frame(time="at")
     assert found["at"].tolist() == [pd.Timestamp("2026-01-01 00:00:07")]
     assert found["asked"].tolist() == [times[2]]
     assert found["asked"].dtype == calls["ts"].dtype
     by_index = calls.set_index("ts")
-    assert cep.siddhi(UNANSWERED, Calls=by_index, end="2026-01-01 00:01").count() == 1
+    assert cep.siddhi(UNANSWERED, Calls=by_index, complete_until="2026-01-01 00:01").count() == 1
 
 
 # --- queries, windows and joins
@@ -257,49 +259,7 @@ def test_a_defined_stream_may_only_move_the_clock():
 # --- errors
 
 
-ERRORS = [
-    ("from A select x insert into B", {}, "name the streams and give their frames"),
-    ("from Trades select x insert into B", {"Trade": 1}, "no query reads the stream 'Trade'.*'Trades'"),
-    ("from A -> C select x insert into B", {"A": 1}, "stream 'C' has no frame; pass it as C=frame"),
-    ("from A select y insert into B", {"A": 1}, "select: no attribute 'y'"),
-    ("from A[z > 1] select x insert into B", {"A": 1}, "filter: A has no attribute 'z'"),
-    ("from e1=A -> e2=A[x > e3.x] select e1.x insert into B",
-     {"A": 1}, "nothing in this query is named 'e3'"),
-    ("from e1=A -> e2=A select x insert into B", {"A": 1}, "e1 and e2 both have 'x'; write e1.x"),
-    ("from e1=A -> e2=A select * insert into B", {"A": 1}, r"select \*: e1 and e2 both have 'ts'"),
-    ("from e1=A -> e1=A select e1.x insert into B", {"A": 1}, "two states are named 'e1'"),
-    ("from A select x + 1 insert into B", {"A": 1}, "a computed column needs a name; write x \\+ 1 as name"),
-    ("from A select x, ts as x insert into B", {"A": 1}, "two columns are named 'x'"),
-    ("from A select summ(x) as s insert into B", {"A": 1}, "no function 'summ'.*Did you mean 'sum'"),
-    ("from A select sum(k) as s insert into B", {"A": 1}, "no sum of values of type string"),
-    ("from A[k > 1] select x insert into B", {"A": 1}, "k > 1 compares string with int"),
-    ("from A[x + 1] select x insert into B", {"A": 1}, "x \\+ 1 is no condition; its type is long"),
-    ("from A select currentTimeMillis() as t insert into B", {"A": 1}, "gives another value in each run"),
-    ("from e1=A<2:> -> e2=A[x > 1] select e1.x + 1 as y insert into B", {"A": 1}, "e1.x is a list"),
-    ("from A#window.session(1 sec) select x insert into B",
-     {"A": 1}, "#window.session does not run; windows:"),
-    ("from A#window.length(x) select x insert into B", {"A": 1}, "#window.length takes a number of events"),
-    ("from A#window.length(2, 3) select x insert into B", {"A": 1}, "#window.length takes no parameter here"),
-    ("from e1=A#window.length(2) -> e2=A select e1.x insert into B",
-     {"A": 1}, "a state of a pattern has no window"),
-    ("from A select x insert into A", {"A": 1}, "the queries feed 'A' to itself"),
-    ("from A select x insert into B; from B select x as y insert into C; from C select y insert into B",
-     {"A": 1}, "the queries feed 'B' to itself"),
-    ("from A select x insert into B; from A select x as y insert into B", {"A": 1},
-     r"insert into B: the stream has the attributes \['x'\], the query gives \['y'\]"),
-    ("from A join A on x > 1 select x insert into B",
-     {"A": 1}, "both sides are named 'A'; name them with 'as'"),
-    ("from #I select x insert into B", {"A": 1}, "no query reads the stream 'A'"),
-    ("from e1=A* select e1.x as y insert into B", {"A": 1}, "each state may be empty"),
-    ("from e1=A* -> not A for 1 sec select e1.x as y insert into B", {"A": 1}, "begins the wait at no time"),
-    ("define stream A (y int); from A select y insert into B", {"A": 1}, "its frame has no column 'y'"),
-    ("define stream A (k int); from A select k insert into B",
-     {"A": 1}, "'k' is defined as int, and its column is"),
-    ("partition with (z of A) begin from A select x insert into B; end",
-     {"A": 1}, "partition with: A has no attribute"),
-    ("partition with (x of Z) begin from A select x insert into B; end",
-     {"A": 1}, "partition with: no stream 'Z'"),
-]  # fmt: skip
+ERRORS = cases("siddhi_calls", "errors before any work")
 
 
 @pytest.mark.parametrize(("text", "names", "message"), ERRORS)
@@ -329,12 +289,12 @@ def test_the_clock_is_checked():
         cep.siddhi(text, A=frame_of(["a"]), order_by="x")
     with pytest.raises(cep.OrderError, match="has 1 missing values of 2"):
         cep.siddhi(text, A=frame_of([1, 2], [0.0, None]), order_by="ts")
-    with pytest.raises(cep.CepError, match="end=1 is before the last event"):
-        cep.siddhi(text, A=frame_of([1, 2, 3]), order_by="ts", end=1)
+    with pytest.raises(cep.CepError, match="complete_until=1 is before the last event"):
+        cep.siddhi(text, A=frame_of([1, 2, 3]), order_by="ts", complete_until=1)
     with pytest.raises(cep.CepError, match="start=5 is after the first event"):
         cep.siddhi(text, A=frame_of([1]), order_by="ts", start=5)
     with pytest.raises(cep.CepError, match="the clock has numbers, so give a number"):
-        cep.siddhi(text, A=frame_of([1]), order_by="ts", end="2026-01-01")
+        cep.siddhi(text, A=frame_of([1]), order_by="ts", complete_until="2026-01-01")
     with pytest.raises(cep.CepError, match="order_by: no stream 'B' is given"):
         cep.siddhi(text, A=frame_of([1]), order_by={"B": "ts"})
 
@@ -376,7 +336,7 @@ def test_sequences_that_siddhi_never_completes_warn():
 def test_other_objects_are_no_frames():
     with pytest.raises(cep.CepError, match="A: cannot search"):
         cep.siddhi("from A select x insert into B", A=5)
-    with pytest.raises(cep.CepError, match="call collect"):
+    with pytest.warns(cep.CepWarning, match="LazyFrame is collected"):
         cep.siddhi("from A select x insert into B", A=polars.LazyFrame({"x": [1]}))
 
 

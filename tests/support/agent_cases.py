@@ -9,17 +9,13 @@ from random import Random
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.sequences.program import compile_sequence
-from cepkit.frames.building import build_events
-from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.construction import sequence_query
-from cepkit.parallel.agents.agents import Agents, agents_unsupported
-from cepkit.parallel.agents.crew import ALLOCATIONS, Costs, Crew, RunSettings
+from cepkit.parallel.agents.agents import ALLOCATIONS, Agents, Costs, Crew, RunSettings, agents_unsupported
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.trace import EVENTS, PARTIALS, SOURCE
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import SequenceMatch, sequence_matches
-from tests.support.sequence_runs import as_matches, bound
+from tests.support.sequence_runs import as_matches, bound, prepared
 
 # Those whose queries joins can answer, at least now and then.
 FAMILIES = [name for name in gs.FAMILIES if name not in ("next", "strict", "partition", "preference")]
@@ -29,9 +25,7 @@ MOST_AGENTS = 10
 def sequences(frame, text: str, **keywords):
     """Return the program of a query and its events; by default of columns ``type`` and ``ts``."""
     query = sequence_query(text, **{"event_type": "type", "order_by": "ts"} | keywords)
-    source = PandasSource(frame)
-    program = compile_sequence(query, source.schema)
-    return program, build_events(source, program)
+    return prepared(query, frame)
 
 
 def in_row(kinds: str) -> pd.DataFrame:

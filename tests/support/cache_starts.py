@@ -48,7 +48,7 @@ with warnings.catch_warnings(record=True) as caught:
     answers.append(found.count())
     needs_numba = "numba" in sys.modules
     if kind == "numba":
-        from cepkit.kernels.blocks import count_events
+        from cepkit.kernels.matches import count_events
         n_events = np.zeros(2, np.int64)
         count_events(np.array([0, 1, 1], np.int32), 0, np.array([0, 1], np.int32), n_events)
         text = '''from numba import types as T

@@ -105,7 +105,7 @@ def without_kernels() -> Iterator[None]:
 
 # The modules that compile or interpret; they must be there before the functions that they import change.
 _ENGINES = (
-    "cepkit.engines.shared.kernels", "cepkit.engines.search", "cepkit.engines.ordered",
+    "cepkit.engines.shared.places", "cepkit.engines.search", "cepkit.engines.ordered",
     "cepkit.engines.regex", "cepkit.engines.regex", "cepkit.engines.counting.anchored",
     "cepkit.engines.counting.layout", "cepkit.engines.counting.counts", "cepkit.insight.funnels",
     "cepkit.compile.regex.program", "cepkit.engines.shared.python_kernels",
@@ -285,16 +285,13 @@ class _Strange:
 
 ODD_VALUES = (
     None, True, False, 0, 1, -1, 2, 10**30, -(10**30), 2**63, 2**63 - 1, -(2**63), 0.5, -0.0, float("nan"),
-    float("inf"),
-    -float("inf"), 1e308, b"x", b"\xff", "", " ", "x", "a.x", "a\0b", "\ud800", "x" * 100_000, Decimal("1.5"),
-    Decimal("NaN"), Fraction(1, 3), 1j, np.int64(3), np.uint64(2**64 - 1), np.float32(1.5), np.bool_(True),
-    np.datetime64("2026-01-01"), np.timedelta64(5, "s"), np.array([1, 2]), np.array(3), pd.NaT, pd.NA,
-    pd.Timestamp("2026-01-01"), pd.Timestamp.max, pd.Timedelta("5 min"), pd.Timedelta.max,
-    timedelta(seconds=5),
-    timedelta.max, timedelta(days=-1), date(2026, 1, 1), [], [1], ["x"], ["x", "x"], (), ("x",), {},
-    {"x": 1}, {1: 2}, set(),
-    {"x"}, object, _Strange(), len, ..., range(3), "5 min", "-5 min", "1e400 s", "9" * 5000 + " s",
-    "5 parsecs",
+    float("inf"), -float("inf"), 1e308, b"x", b"\xff", "", " ", "x", "a.x", "a\0b", "\ud800", "x" * 100_000,
+    Decimal("1.5"), Decimal("NaN"), Fraction(1, 3), 1j, np.int64(3), np.uint64(2**64 - 1), np.float32(1.5),
+    np.bool_(True), np.datetime64("2026-01-01"), np.timedelta64(5, "s"), np.array([1, 2]), np.array(3),
+    pd.NaT, pd.NA, pd.Timestamp("2026-01-01"), pd.Timestamp.max, pd.Timedelta("5 min"), pd.Timedelta.max,
+    timedelta(seconds=5), timedelta.max, timedelta(days=-1), date(2026, 1, 1), [], [1], ["x"], ["x", "x"], (),
+    ("x",), {}, {"x": 1}, {1: 2}, set(), {"x"}, object, _Strange(), len, ..., range(3), "5 min", "-5 min",
+    "1e400 s", "9" * 5000 + " s", "5 parsecs",
 )  # fmt: skip
 
 
@@ -473,7 +470,9 @@ def _odd_operator(draw: Random) -> Any:
         lambda: cep.siddhi(value, T=frame()),
         lambda: cep.siddhi("from T select x insert into O", T=frame(), order_by=value).to_frame(),
         lambda: cep.siddhi("from T select x insert into O", T=frame(), order_by="ts", start=value).to_frame(),
-        lambda: cep.siddhi("from T select x insert into O", T=frame(), order_by="ts", end=value).to_frame(),
+        lambda: cep.siddhi(
+            "from T select x insert into O", T=frame(), order_by="ts", complete_until=value
+        ).to_frame(),
         lambda: cep.translate(value, "sase"),
         lambda: cep.translate("p", value, define={"p": "x > 1"}),
         lambda: cep.match(frame(), value),
@@ -486,32 +485,18 @@ def _builder(draw: Random) -> Any:
     value = draw.choice(ODD_VALUES)
     a, b = cep.event("a", "A"), cep.event("b", "B")
     ways: tuple[Callable[[], Any], ...] = (
-        lambda: cep.event(value),
-        lambda: cep.event("a", value),
-        lambda: cep.event("a", "A").times(value),
-        lambda: cep.event("a", "A").times(1, value),
-        lambda: cep.seq(a, b).within(value),
-        lambda: cep.seq(a, b).where(value),
-        lambda: cep.seq(a, b).where(b["x"] > value),
-        lambda: cep.seq(a, b).where(b["x"].isin([value, 1])),
-        lambda: cep.seq(a, b).where(b["x"].isin(value)),
+        lambda: cep.event(value), lambda: cep.event("a", value), lambda: cep.event("a", "A").times(value),
+        lambda: cep.event("a", "A").times(1, value), lambda: cep.seq(a, b).within(value),
+        lambda: cep.seq(a, b).where(value), lambda: cep.seq(a, b).where(b["x"] > value),
+        lambda: cep.seq(a, b).where(b["x"].isin([value, 1])), lambda: cep.seq(a, b).where(b["x"].isin(value)),
         lambda: cep.seq(a, b).where(b["s"].like(value)),
         lambda: cep.seq(a, b).where(b["x"].between(value, 3)),
-        lambda: cep.seq(a, b).where(b["x"] + value > 1),
-        lambda: cep.seq(a, b).where(b[value]),
-        lambda: cep.seq(a, b).partition_by(value),
-        lambda: cep.seq(a, value),
-        lambda: cep.seq(value, value),
-        lambda: cep.any_of(a, value),
-        lambda: cep.all_of(a, value),
-        lambda: cep.seq(a, b).after_match(value),
-        lambda: cep.seq(a, b).measures(v=value),
-        lambda: cep.seq(a, b).strategy(value),
-        lambda: cep.param(value),
-        lambda: cep.var(value),
-        lambda: cep.var("p").times(value),
-        lambda: cep.regex_query("p", define={"p": value}),
-        lambda: cep.sequence_query(value),
+        lambda: cep.seq(a, b).where(b["x"] + value > 1), lambda: cep.seq(a, b).where(b[value]),
+        lambda: cep.seq(a, b).partition_by(value), lambda: cep.seq(a, value), lambda: cep.seq(value, value),
+        lambda: cep.any_of(a, value), lambda: cep.all_of(a, value), lambda: cep.seq(a, b).after_match(value),
+        lambda: cep.seq(a, b).measures(v=value), lambda: cep.seq(a, b).strategy(value),
+        lambda: cep.param(value), lambda: cep.var(value), lambda: cep.var("p").times(value),
+        lambda: cep.regex_query("p", define={"p": value}), lambda: cep.sequence_query(value),
         lambda: cep.sequence_query("PATTERN SEQ(A a, B b)", within_events=value),
         lambda: cep.sequence_query("PATTERN SEQ(A a, B b)", gap_within=value),
         lambda: cep.seq("p", "q").define(value),

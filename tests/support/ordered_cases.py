@@ -6,21 +6,12 @@ import itertools
 
 import numpy as np
 
-from cepkit.compile.sequences.program import compile_sequence
 from cepkit.engines.ordered import OrderedEvents, ordered_sequence, ordered_unsupported
-from cepkit.frames.building import build_events
-from cepkit.frames.pandas import PandasSource
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
-from tests.support.sequence_runs import all_of, as_matches
+from tests.support.sequence_runs import all_of, as_matches, bound, prepared
 
 FAMILIES = [name for name, (strategies, _) in gs.FAMILIES.items() if "any" in strategies]
-
-
-def bound(query, rows):
-    source = PandasSource(gs.to_frame(rows))
-    program = compile_sequence(query, source.schema)
-    return program, build_events(source, program)
 
 
 def check(query, rows, n_orders: int) -> bool:
@@ -28,7 +19,7 @@ def check(query, rows, n_orders: int) -> bool:
 
     The orders lie as far apart as possible, so that they begin with different events.
     """
-    program, events = bound(query, rows)
+    program, events = prepared(query, gs.to_frame(rows))
     wanted = sequence_matches(query, rows)
     own = OrderedEvents(program, events)
     orders_of_branch = [list(itertools.permutations(range(len(b.accepts)))) for b in program.branches]
@@ -51,5 +42,5 @@ def check(query, rows, n_orders: int) -> bool:
 def drawn(seed: int, family: str) -> tuple[gs.Case, str | None]:
     """Return a case, and why no order can be tried on it."""
     case = gs.case(9000 + seed, 9000 + seed, family)
-    reason = ordered_unsupported(bound(case.query, case.rows)[0])
-    return case, reason or ("after_match" if case.query.after_match[0] != "none" else None)
+    reason = ordered_unsupported(bound(case)[0])
+    return case, reason or ("after_match" if case.query.selects else None)

@@ -58,6 +58,10 @@ def check(
         )  # fmt: skip
     options = {name: keywords.get(name) for name in ("order_by", "within")}
     options["within_closed"] = keywords.get("within_closed", True)
+    if "after_match" in keywords:
+        kind, _, name = keywords["after_match"].rstrip(")").partition("(")
+        options["after_match"] = kind.removesuffix("_row"), name or None
+        options["keep"] = keywords.get("keep", "shortest")
     expected = naive.matches(
         pattern, define, rows, partition_by=partition_by, params=params, functions=functions, **options
     )

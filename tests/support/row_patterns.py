@@ -9,21 +9,21 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
-from cepkit.engines.match_recognize.bound import prepare_rows
+from cepkit.engines.match_recognize.bound import BoundRowQuery, prepare_rows
 from cepkit.engines.match_recognize.finding import reason_for_python
-from cepkit.engines.match_recognize.matching import find_row_matches
-from cepkit.engines.match_recognize.output import (
+from cepkit.engines.match_recognize.matching import (
+    find_row_matches,
     find_window_matches,
     latest_time,
-    output_rows,
-    window_values,
     with_timed_out,
 )
+from cepkit.engines.match_recognize.measuring import output_rows, window_values
 from cepkit.events import FLOAT, INTEGER, NULL_INTEGER, TEXT, TIME, Column, ColumnType
+from cepkit.language import row_patterns as pt
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
-from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.query import RowPatternQuery, WindowedRows
+from cepkit.language.match_recognize import query as rp
+from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, WindowedRows
 from cepkit.results.match_recognize import search as row_pattern_search
 from cepkit.results.match_recognize.search import RowPatternSearch
 from tests.oracle.match_recognize import Query
@@ -95,7 +95,7 @@ def kernel_result(
     program, measures = prepare_rows(query, schema)
     source: Any = Rows(rows, schema)
     with patch.object(row_pattern_search, "FEWEST_ROWS", 0):
-        search = RowPatternSearch(source, query, program, measures, (), ())
+        search = RowPatternSearch(BoundRowQuery(RowsQuery(query), program, tuple(measures), schema), source)
     assert reason_for_python(program) is None or search._by_kernels is None
     numbers, columns = search.measured()
     values = [_plain_list(column) for column in columns]
@@ -139,24 +139,24 @@ class Rows:
         return Column(kind, objects)
 
 
-def pattern_tree(pattern: rp.RowPattern) -> dict[str, Any]:
+def pattern_tree(pattern: pt.Pattern) -> dict[str, Any]:
     """Return a row pattern as nested dicts."""
     match pattern:
-        case rp.RowVariable(name=name):
+        case pt.Variable(name=name):
             return {"var": name}
-        case rp.NoRow():
+        case pt.Empty():
             return {"empty": True}
-        case rp.Anchor(at_start=at_start):
+        case pt.Anchor(at_start=at_start):
             return {"anchor": "start" if at_start else "end"}
-        case rp.Concatenation(parts=parts):
+        case pt.Sequence(parts=parts):
             return {"seq": list(map(pattern_tree, parts))}
-        case rp.Alternation(options=options):
+        case pt.Alternative(options=options):
             return {"alt": list(map(pattern_tree, options))}
-        case rp.Permutation(parts=parts):
+        case pt.Permutation(parts=parts):
             return {"permute": list(map(pattern_tree, parts))}
-        case rp.Exclusion(body=body):
+        case pt.Exclusion(body=body):
             return {"exclude": pattern_tree(body)}
-        case rp.Quantified(body=body, low=low, high=high, greedy=greedy):
+        case pt.Repeat(body=body, low=low, high=high, greedy=greedy):
             return {"quant": pattern_tree(body), "min": low, "max": high, "greedy": greedy}
     raise TypeError(f"no pattern: {pattern}")
 
@@ -206,7 +206,7 @@ def expression_tree(tree: ex.Expression) -> dict[str, Any]:
             return {"op": "like", "args": [expression_tree(operand), {"lit": pattern}, {"lit": escape}]}
         case rp.IsTruth(operand=operand, truth=truth):
             return {"is": expression_tree(operand), "truth": truth}
-        case rp.IsDistinct(left=left, right=right):
+        case ex.IsDistinct(left=left, right=right):
             return {"distinct": [expression_tree(left), expression_tree(right)]}
     return {"op": _NAMES[type(tree)], "args": list(map(expression_tree, tree.children()))}
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
 from cepkit.engines.shared.sequence_set import MatchBlock, SequenceSet
 from cepkit.events import Events
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
+from cepkit.language.sequences.patterns import SequenceQuery
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import SequenceMatch
 
 
+def prepared(query: SequenceQuery, frame: pd.DataFrame) -> tuple[SequenceProgram, Events]:
+    """Return the program and the events of a query."""
+    source = PandasSource(frame)
+    program = compile_sequence(query, source.schema)
+    return program, build_events(source, program)
+
+
 def bound(case: gs.Case) -> tuple[SequenceProgram, Events]:
     """Return the program and the events of a case."""
-    source = PandasSource(gs.to_frame(case.rows))
-    program = compile_sequence(case.query, source.schema)
-    return program, build_events(source, program)
+    return prepared(case.query, gs.to_frame(case.rows))
 
 
 def as_matches(program: SequenceProgram, block: MatchBlock) -> list[SequenceMatch]:

@@ -1,4 +1,4 @@
-"""The seeds of a run: some that change from day to day, or all of them with ``--full``.
+"""The seeds of a run, some that change from day to day or all of them with ``--full``; whether it compiles.
 
 A family of random cases has few seeds in a run, so that a run is short, and other seeds in the next turn.
 The environment variable ``CEPKIT_TURN`` is the number of the turn. If it is not set, the date chooses it.
@@ -10,8 +10,11 @@ from __future__ import annotations
 import os
 from datetime import date
 
+import numba
 import pytest
 
+JIT = not numba.config.DISABLE_JIT
+needs_kernels = pytest.mark.skipif(not JIT, reason="needs compiled kernels")
 _is_full = False
 
 

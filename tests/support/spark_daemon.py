@@ -11,7 +11,7 @@ MODULES = (
     "cepkit.engines.after_match",
     "cepkit.engines.interpreted.walk",
     "cepkit.engines.measures.regex_measures",
-    "cepkit.frames.spark.tasks",
+    "cepkit.frames.spark",
     "cepkit.results.spark.row_patterns",
     "cepkit.results.spark.tasks",
     "cepkit.streaming.spark.tasks",

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.sequences.program import compile_sequence
 from cepkit.events import Events
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
@@ -17,6 +16,7 @@ from cepkit.shedding.simulation.arrivals import Prices
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
 from cepkit.shedding.tree.machine import TreeMachine
 from cepkit.shedding.tree.program import TreeProgram
+from tests.support.sequence_runs import prepared
 
 ABC = "PATTERN SEQ(A a, B b, C c) WHERE skip_till_any_match AND b.x > a.x AND c.x > b.x WITHIN 20 seconds"
 
@@ -41,11 +41,10 @@ def random_frame(seed: int, n: int, letters: str = "ABCD") -> pd.DataFrame:
 
 def machine_of(frame: pd.DataFrame, text: str, n_bins: int = 12, bin_size: int = 2) -> TreeMachine:
     """Return a machine for a query over a frame."""
-    source = PandasSource(frame)
-    program = compile_sequence(sequence_query(text, event_type="type", order_by="time"), source.schema)
+    program, events = prepared(sequence_query(text, event_type="type", order_by="time"), frame)
     tree = TreeProgram.of(program)
     assert isinstance(tree, TreeProgram), tree
-    return TreeMachine(tree, build_events(source, program), n_bins=n_bins, bin_size=bin_size)
+    return TreeMachine(tree, events, n_bins=n_bins, bin_size=bin_size)
 
 
 def events_of(frame: pd.DataFrame, machine: TreeMachine) -> Events:

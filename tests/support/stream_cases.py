@@ -9,7 +9,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import numba
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -17,15 +16,15 @@ import pyarrow.parquet as pq
 
 import cepkit as cep
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.streaming.batches import schema_of
 from cepkit.streaming.saved import query_as_json
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan
 from cepkit.windows.values import Window
 from tests.oracle import generate
 from tests.oracle import generate_sequences as gs
+from tests.support.sizes import JIT
 
-JIT = not numba.config.DISABLE_JIT
 MS = 1000  # ticks of the clock are microseconds, and Spark's watermarks and timers are milliseconds
 END = 10**15  # a watermark after all events
 
@@ -48,9 +47,15 @@ def sequence_case(seed: int) -> tuple[SequenceQuery, pd.DataFrame]:
 
 
 def with_clock(query: Any, frame: pd.DataFrame) -> tuple[Any, pd.DataFrame]:
-    """Return a random query and its frame with times in milliseconds and a total order."""
+    """Return a random query and its frame with times in milliseconds and a total order.
+
+    The watermark passes the last event in the end, so the data of a sequence are finished.
+    """
     within = None if query.within is None else query.within * MS
     query = replace(query, order_by=("t", "n"), within=within)
+    if isinstance(query, SequenceQuery):
+        is_never = within is None and query.is_finished  # the watermark decides no such wait
+        query = replace(query, complete_until="end", within=5 * MS if is_never else within)
     return query, frame.assign(t=(frame["t"] - frame["t"].min()) * MS, n=range(len(frame)))
 
 

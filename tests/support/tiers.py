@@ -5,19 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import pandas as pd
+import pytest
 
 import cepkit as cep
-from cepkit.engines import ordered, regex, search
+from cepkit.engines import ordered, regex, regex_in_turn, search
 from cepkit.engines.counting import anchored, counts, layout
-from cepkit.engines.shared import kernels, python_kernels
+from cepkit.engines.shared import places as kernels
+from cepkit.engines.shared import python_kernels
 from cepkit.parallel.agents import agents
+from tests.support.sizes import JIT, seeds
 
-JIT = not numba.config.DISABLE_JIT
 TIERS = ("default", "interpreted", "compiled") if JIT else ("default",)  # without the JIT they are one
-ENGINES = (agents, anchored, counts, kernels, layout, regex, ordered, python_kernels, search, regex)
+_CHEAP_TIERS = tuple(tier for tier in TIERS if tier != "compiled")
+ENGINES = (agents, anchored, counts, kernels, layout, regex, ordered, python_kernels, search, regex_in_turn)
+
+
+def seeds_of_tiers(n: int, of: int, name: str = "seed") -> pytest.MarkDecorator:
+    """Parametrize a random family by tier and seed: ``n`` seeds in each tier, and one in the compiled tier.
+
+    Machine code costs a second for each shape. Without the JIT, all seeds run the text that is compiled.
+    """
+    pairs = [(tier, seed) for tier in _CHEAP_TIERS for seed in seeds(n, of)]
+    if "compiled" in TIERS:
+        pairs += [("compiled", seed) for seed in seeds(1, of)]
+    return pytest.mark.parametrize(("tier", name), pairs, indirect=["tier"])
 
 
 def use_tier(tier: str, monkeypatch: Any) -> None:

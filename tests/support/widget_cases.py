@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from cepkit.widgets.editor import DataBar, QueryEditor
-from cepkit.widgets.nfa_view import NfaView
-from cepkit.widgets.panels import CaseView, FunnelView, ReasonView, SliderPanel, Stepper, TakeBar
-from cepkit.widgets.tables import MatchTable
+from cepkit.widgets.panels import (
+    CaseView,
+    DataBar,
+    FunnelView,
+    NfaView,
+    QueryEditor,
+    ReasonView,
+    SliderPanel,
+    Stepper,
+    TakeBar,
+)
+from cepkit.widgets.scene_view import MatchTable
 from cepkit.widgets.timeline_view import TimelineView
 
 KINDS = {
@@ -102,7 +110,6 @@ FULL = {
             },
         ],
         "status": {"state": "running", "message": "", "progress": 0.42},
-        "code": "df.cep.match(query)",
         "marked": ["a"],
     },
     "nfa_view": {
@@ -146,9 +153,9 @@ FULL = {
     },
     "funnel_view": {
         "stages": [
-            {"label": "A a", "n": "1,200", "share": 1.0, "selectivity": None, "note": "all events"},
-            {"label": "B b", "n": "300", "share": 0.25, "selectivity": 0.25, "note": "b.price > a.price"},
-            {"label": "C c", "n": "0", "share": 0.0, "selectivity": 0.0, "note": ""},
+            {"label": "A a", "n": "1,200", "share": 1.0, "kept": None, "note": "all events"},
+            {"label": "B b", "n": "300", "share": 0.25, "kept": 0.25, "note": "b.price > a.price"},
+            {"label": "C c", "n": "0", "share": 0.0, "kept": 0.0, "note": ""},
         ],
         "selected": 1,
     },

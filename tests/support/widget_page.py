@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+from typing import Any
 
 from tests.support import chromium
 
@@ -168,3 +169,43 @@ def as_json(value):
     if isinstance(value, dict):
         return {name: as_json(part) for name, part in value.items()}
     return [as_json(part) for part in value] if isinstance(value, list) else value
+
+
+def receive(page: Any, /, **values: Any) -> None:
+    """Change traits as Python does, all in one message."""
+    page.evaluate("(values) => hosts.widget.receive(values)", values)
+
+
+def saved(page: Any) -> list[dict[str, Any]]:
+    """Return the messages that the browser sent."""
+    return page.evaluate("hosts.widget.saved")
+
+
+def sent(page: Any, name: str) -> list[Any]:
+    """Return what the browser sent as one trait."""
+    return [values[name] for values in saved(page) if name in values]
+
+
+# The ids in each view, and those that it refers to.
+IDS = """
+() => {
+  const named = ["labelledby", "describedby", "controls", "activedescendant"].map((name) => `aria-${name}`);
+  const of = (one) => [
+    ...["for", "list", ...named].flatMap((name) => (one.getAttribute(name) ?? "").split(" ")),
+    ...["clip-path", "fill", "stroke", "mask", "href"]
+      .map((name) => (one.getAttribute(name) ?? "").match(/^(?:url\\()?#([^)]+)\\)?$/)?.[1]),
+  ].filter(Boolean);
+  return [...document.body.children].filter((one) => one.tagName === "DIV").map((root) => [
+    [...root.querySelectorAll("[id]")].map((one) => one.id),
+    [...root.querySelectorAll("*")].flatMap(of),
+  ]);
+}
+"""
+
+
+def check_ids(page: Any, n_views: int) -> None:
+    """Assert that no id occurs twice in a page, and that a view refers to its own."""
+    views = page.evaluate(IDS)
+    every = [name for names, _ in views for name in names]
+    assert len(views) == n_views and len(every) == len(set(every))
+    assert all(set(used) <= set(names) for names, used in views)

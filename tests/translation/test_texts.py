@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.translation.siddhi import name_text
+from cepkit.translation.portable import name_text
 
 DEFINE = {"low": "price < 3", "up": "price > prev(price)", "down": "price <= prev(price)"}
 TYPED = {"event_type": "kind", "order_by": "ts"}
@@ -133,6 +133,19 @@ def test_the_engines_give_equal_results(query, keywords, targets):
             wanted.sort_values(order, ignore_index=True),
             check_dtype=False,
         )
+
+
+@pytest.mark.parametrize("names", [("b", "x"), ("kind", "b"), ("ts", "TS"), ("x_row", "x")])
+def test_events_with_names_of_columns_become_other_predicates(names):
+    frame = pd.DataFrame({"ts": range(8), "kind": list("ABABBAAB"), "x": [1, 2, 5, 4, 7, 1, 2, 3], "b": 1})
+    first, last = names
+    query = f"PATTERN SEQ(A {first}, B {last}) WHERE {last}.x > {first}.x AND {first}.b = 1"
+    keywords = {"event_type": "kind", "order_by": "ts", "strategy": "strict", "after_match": "past_last"}
+    measures = {"low": f"{first}.x", "rise": f"{last}.x - {first}.x"}
+    text = cep.translate(query, "regex", **keywords, measures=measures)
+    found = eval(text, {"df": frame}).to_frame()
+    pd.testing.assert_frame_equal(found, frame.cep.match(query, **keywords, measures=measures).to_frame())
+    assert len(found)
 
 
 def test_words_of_siddhi_are_written_in_backticks():

@@ -9,14 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit._shipped import shipped
+from cepkit.cache import shipped
 from cepkit.parallel.views import BufferView, ThreadView
-from cepkit.shedding.plots.load import ROWS
+from cepkit.shedding.plots import ROWS
 from cepkit.shedding.views import LoadView, UtilityView
-from cepkit.widgets.tables import LineageView
+from cepkit.widgets.scene_view import LineageView
+from tests.support.contrast import pale_texts
 from tests.support.traces import EXAMPLE, trace_of
 from tests.support.view_cases import GOOD, RATES, replayed
-from tests.support.widget_page import as_json, blank_page, mount, set_theme
+from tests.support.widget_page import as_json, check_ids, mount, receive, sent, set_theme
 
 pytestmark = pytest.mark.browser
 
@@ -60,29 +61,6 @@ EMPTY = {
 STEMS = sorted(FULL)
 
 
-@pytest.fixture(scope="module")
-def browser_page():
-    with blank_page(reduced_motion="reduce") as page:
-        yield page
-
-
-@pytest.fixture
-def page(browser_page):
-    """The one page of this file, empty; afterwards nothing may have gone wrong or be left."""
-    page = browser_page
-    page.trouble.clear()
-    yield page
-    page.evaluate("Object.values(hosts).forEach((host) => host.remove())")
-    assert page.trouble == [] and page.requests == []
-    assert page.evaluate("Object.values(hosts).map((host) => [host.n_listeners(), host.el.innerHTML])") == (
-        [[0, ""]] * page.evaluate("Object.keys(hosts).length")
-    )
-    left = "[left.listeners, left.timers.size, left.frames.size, left.observers.size]"
-    assert page.evaluate(left) == [0, 0, 0, 0]
-    page.evaluate("hosts = {}; document.body.replaceChildren()")
-    set_theme(page, "light")
-
-
 @pytest.fixture
 def show(page):
     """Return a function that draws a view and returns its root."""
@@ -92,14 +70,6 @@ def show(page):
         return page.locator(".cepkit-scene_view")
 
     return show
-
-
-def receive(page, **values):
-    page.evaluate("(values) => hosts.widget.receive(values)", values)
-
-
-def saved(page, name):
-    return page.evaluate(f"hosts.widget.saved.filter((one) => '{name}' in one).map((one) => one.{name})")
 
 
 def said(root):
@@ -116,6 +86,19 @@ def click(root, x, y):
 
 
 # --- all of them ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_every_text_is_read_in_both_themes(page, show, stem):
+    show(stem)
+    assert pale_texts(page) == {"light": [], "dark": []}
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_any_number_of_views_share_a_page(page, stem):
+    for name in ("first", "second", "third"):
+        mount(page, FULL[stem](), name)
+    check_ids(page, 3)
 
 
 def test_the_module_and_the_sheet_keep_the_rules():
@@ -165,10 +148,10 @@ def test_keys_select_and_escape_selects_nothing(page, show, stem):
     drawing(root).focus()
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp"):
         drawing(root).press(key)
-    chosen = saved(page, "picked")
+    chosen = sent(page, "picked")
     assert chosen and all(one for one in chosen) and said(root)
     drawing(root).press("Escape")
-    assert saved(page, "picked")[-1] == []
+    assert sent(page, "picked")[-1] == []
     outline = drawing(root).evaluate("(one) => getComputedStyle(one).outlineStyle")
     assert outline == "solid"
     # JupyterLab would take the keys of others in its command mode.
@@ -217,13 +200,13 @@ def test_a_segment_or_an_agent_is_selected(page, show):
     root = show("thread_view", view)
     click(root, *middle(root, "g[clip-path] path.bar", 4))
     assert said(root) == "thread 1: c+, takes partial matches, from 40 ns for 50 ns, 2 taken"
-    view.picked = saved(page, "picked")[-1]
+    view.picked = sent(page, "picked")[-1]
     wanted = {"thread": 1, "agent": "c+", "action": "partials", "start": 40, "end": 90}
     assert view.selected == wanted and view.frames[0][:3] == [0, 40, 90]
     receive(page, frames=view.frames)
     assert root.locator("path.chosen.on").count() == 1
     root.locator("button.agent").first.click()
-    view.picked = saved(page, "picked")[-1]
+    view.picked = sent(page, "picked")[-1]
     assert view.selected == {"agent": "b"} and view.frames == []
     receive(page, scene=as_json(view.scene))
     assert root.locator("g[clip-path] path.bar[opacity='0.14']").count() == 3
@@ -252,7 +235,7 @@ def test_latency_backlog_and_drops_are_drawn(page, show):
     rows = []
     for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown"):
         drawing(root).press(key)
-        view.picked = saved(page, "picked")[-1]
+        view.picked = sent(page, "picked")[-1]
         rows.append(view.selected["row"])
     assert rows == ["latency", "waiting", "partial_matches", "a"]
     assert set(view.selected) == {"row", "start", "end", "arrived", "dropped"}
@@ -270,14 +253,14 @@ def test_a_part_of_the_time_is_asked_for(page, show, stem):
     page.mouse.move(x + 100, y)
     page.mouse.up()
     page.wait_for_function("hosts.widget.saved.some((one) => 'window' in one)", timeout=3000)
-    low, high = saved(page, "window")[-1]
-    assert 0 < low < high < 100 and saved(page, "picked") == []
+    low, high = sent(page, "window")[-1]
+    assert 0 < low < high < 100 and sent(page, "picked") == []
     root.get_by_role("button", name="show all of the time").click()
     page.wait_for_function("hosts.widget.saved.filter((one) => 'window' in one).length > 1", timeout=3000)
-    assert saved(page, "window")[-1] == [0, 100]
+    assert sent(page, "window")[-1] == [0, 100]
     root.get_by_role("button", name="zoom in").click()
     page.wait_for_function("hosts.widget.saved.filter((one) => 'window' in one).length > 2", timeout=3000)
-    assert saved(page, "window")[-1] == [25, 75]
+    assert sent(page, "window")[-1] == [25, 75]
     drawing(root).dblclick(position={"x": 300, "y": 40})  # and away before it is reported: no timer stays
 
 
@@ -298,12 +281,12 @@ def test_a_length_at_a_time_is_selected(page, show):
     view = FULL["buffer_view"]()
     root = show("buffer_view", view)
     root.locator("button.agent").nth(1).click()
-    view.picked = saved(page, "picked")[-1]
+    view.picked = sent(page, "picked")[-1]
     assert view.selected == {"agent": "c+"}
     drawing(root).focus()
     for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown"):
         drawing(root).press(key)
-    view.picked = saved(page, "picked")[-1]
+    view.picked = sent(page, "picked")[-1]
     chosen = view.selected
     assert (chosen["length"], chosen["agent"], chosen["start"]) == ("partial_queue", "b", 0)
     assert said(root).startswith("agent b, partial matches in queues: 0 on average, 0 to 0, at ")
@@ -319,7 +302,7 @@ def test_cells_and_bars_of_utilities(page, show):
     assert root.locator("rect.cell").count() == 2
     assert "threshold 0.6: 33.3 % of all up to it" in drawing(root).text_content()
     click(root, *middle(root, "rect.cell", 1))
-    view.picked = saved(page, "picked")[-1]
+    view.picked = sent(page, "picked")[-1]
     cell = {"row": "B", "event_type": "B", "position": [1, 2], "utility": 1, "n": 2}
     assert view.selected == cell and view.frames == [[0, 1, 2, 1.46, 0.54, "on"]]
     assert said(root) == "B, position from 1: utility 1, 2 seen"
@@ -328,7 +311,7 @@ def test_cells_and_bars_of_utilities(page, show):
     receive(page, scene=as_json(view.scene), frames=view.frames)
     assert root.locator("path.chosen").count() == 1
     click(root, *middle(root, "text.side", 0))
-    view.picked = saved(page, "picked")[-1]
+    view.picked = sent(page, "picked")[-1]
     assert view.selected == {"row": "A", "event_type": "A", "n": 1}
     view.selected = None
     view.picked = [1, 0, 39]
@@ -343,13 +326,13 @@ def test_matches_events_and_chains_light_what_belongs_to_them(page, show):
     root = show("lineage_view", view)
     assert root.locator("text.side").all_text_contents()[-5:] == ["match 0", "match 1", "match 2", "x", "y"]
     click(root, *middle(root, "g[clip-path] path.bar", 0))
-    view.picked = saved(page, "picked")[-1]
+    view.picked = sent(page, "picked")[-1]
     assert view.selected == {"event": 0} and said(root) == "event 10: in 2 of the 3 matches shown"
     receive(page, scene=as_json(view.scene), frames=view.frames)
     assert root.locator("path.chosen.column").count() == 3  # in each panel
     assert root.locator("path.line[opacity='0.22']").count() == 2  # of a match, and between the chains
     click(root, *middle(root, "text.side", 3))
-    view.picked = saved(page, "picked")[-1]
+    view.picked = sent(page, "picked")[-1]
     assert view.selected == {"match": "1"} and {frame[1] for frame in view.frames} == {0.5, 1.5}
     row = len(view._shown.panels[1].items) - 1
     assert view._shown.panels[1].items[row].fields["match"][1] == "match 1: x = 11, y = 12"
@@ -361,7 +344,7 @@ def test_matches_events_and_chains_light_what_belongs_to_them(page, show):
     )
     receive(page, picked=[2, strip, 1])
     click(root, *middle(root, "path.line", root.locator("path.line").count() - 1))
-    assert saved(page, "picked")[-1] == []  # once more: nothing
+    assert sent(page, "picked")[-1] == []  # once more: nothing
 
 
 def test_pages_of_matches(page, show):
@@ -371,11 +354,11 @@ def test_pages_of_matches(page, show):
     before, after = root.locator("button").all()
     assert before.is_disabled() and after.is_enabled()
     after.click()
-    view.turned = saved(page, "turned")[-1]
+    view.turned = sent(page, "turned")[-1]
     assert view.wanted == "2" and view.first == "2"
     receive(page, scene=as_json(view.scene), can_turn=view.can_turn)
     assert "match 2" in drawing(root).text_content()
     assert root.bounding_box()["height"] == height and before.is_enabled() and after.is_disabled()
     drawing(root).press("PageUp")
-    view.turned = saved(page, "turned")[-1]
+    view.turned = sent(page, "turned")[-1]
     assert view.wanted == "0"

@@ -8,32 +8,38 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.compile.regex.automaton import positions, states
+from cepkit.compile.shared.row_automaton import positions, states
 from cepkit.errors import CepError, ColumnNotFoundError, ResultTooLargeError
 from cepkit.language.expressions.durations import count_text
-from cepkit.language.regex.patterns import seq, var
+from cepkit.language.row_patterns import seq, var
 from cepkit.language.sequences.branches import branches
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.linked.engine import chains_of
 from cepkit.linked.patterns import PlainEvents, PlainPattern
 from cepkit.parallel.agents.outcome import ParallelRun
-from cepkit.parallel.allocation import thread_shares
-from cepkit.parallel.model import AgentRates, agent_loads
-from cepkit.parallel.plots.allocation import allocation_frame, allocation_scene, buffer_models
-from cepkit.parallel.plots.lengths import occupancy, run_end
-from cepkit.parallel.plots.threads import MOST_SEGMENTS, agent_marks, thread_segments
+from cepkit.parallel.model import AgentRates, agent_loads, thread_shares
+from cepkit.parallel.plots import (
+    MOST_SEGMENTS,
+    agent_marks,
+    allocation_frame,
+    allocation_scene,
+    buffer_models,
+    occupancy,
+    run_end,
+    thread_segments,
+)
 from cepkit.parallel.trace import LENGTHS
 from cepkit.parallel.views import BufferView, ThreadView
 from cepkit.plots import theme
-from cepkit.plots.automata.layered import automaton_svg, automaton_traits
-from cepkit.plots.automata.nfa import nfa_figure, sequence_states
+from cepkit.plots.automata import sequence_states
+from cepkit.plots.drawing import png
+from cepkit.plots.layered import automaton_svg, automaton_traits, nfa_figure
 from cepkit.plots.lineage import MOST_CHAINS, levels_of
 from cepkit.plots.scene import LANE, Item
-from cepkit.plots.stills.png import png
 from cepkit.results.views import compare
-from cepkit.shedding.plots.utility import MOST_ROWS, POSITION_BINS, share_up_to, utilities
+from cepkit.shedding.plots import MOST_ROWS, POSITION_BINS, share_up_to, utilities
 from cepkit.shedding.views import UtilityView
-from cepkit.widgets.tables import LineageView
+from cepkit.widgets.scene_view import LineageView
 from tests.support.sizes import seeds
 from tests.support.traces import EXAMPLE, busy_trace, drawn, overlap, trace_of
 from tests.support.view_cases import GOOD, RATES

@@ -89,7 +89,7 @@ WRONG = {
         {"where": "left.pric > 1"},
         "column 'left.pric' not found. Did you mean 'left.price'?",
     ),
-    "extreme": ({"measures": {"m": "max(left.price)"}}, "sum, count and avg, not max"),
+    "extreme": ({"measures": {"m": "max(left.price)"}}, "sum, count, avg, count_if and share, not max"),
     "text in a sum": ({"measures": {"m": "sum(right.text)"}}, "sum() needs numbers, not texts"),
     "name taken": ({"measures": {"price": "count()"}}, "has a column 'price' already"),
     "aggregates of a side": ({"left": cep.Window({"n": "count()"}, length=1)}, "takes no aggregates"),

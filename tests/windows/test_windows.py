@@ -177,7 +177,6 @@ WRONG_AGGREGATES = {
     "a name of the frame": ({"price": "sum(price)"}, "the frame has a column 'price' already"),
     "names that differ in case": ({"a": "count()", "A": "count()"}, "differ only in case"),
     "collect": ({"s": "collect(price)"}, "a window has no collect()"),
-    "mode": ({"s": "mode(price)"}, "a window has no mode()"),
     "prev": ({"s": "prev(price)"}, "prev() belongs to patterns"),
     "nested": ({"s": "sum(std(price))"}, "std inside sum: an aggregate takes values of single events"),
     "no mapping": ("sum(price)", "expected a mapping of names to expressions"),

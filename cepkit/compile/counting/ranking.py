@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from cepkit.compile.counting.path_source import (
+from cepkit.compile.counting.paths import (
     INT1,
     INT2,
     INT3,
@@ -16,11 +16,12 @@ from cepkit.compile.counting.path_source import (
     PathModuleWriter,
     finding_text,
     tables_of,
+    write_line_walk,
     write_reach_back,
     write_starts,
+    write_walk,
 )
 from cepkit.compile.counting.state_graph import StateGraph
-from cepkit.compile.counting.walking import write_line_walk, write_walk
 
 DIGIT = 31  # bits of a digit of a large number
 # Indices in the report of counting, then in the report of the descent.
@@ -29,10 +30,8 @@ LEVEL, SCAN, PHASE, FOUND, IS_FULL = range(5)
 
 
 def write_window_counts(writer: PathModuleWriter) -> str:
-    """Write the kernels that count the paths within a window, and find the paths of a line by their numbers.
-
-    Counting stops after it looked at ``work_limit`` pairs; the next call continues from the report.
-    """
+    """Write the kernels that count the paths within a window, and find those of a line by their numbers."""
+    # Counting stops after it looked at ``work_limit`` pairs; the next call continues from the report.
     helpers = writer.over_links("total", "cell, count", _TOTAL)
     types = ["T.int64"] * 2 + [READ] * 7 + writer.value_types + [INT1, INT1]
     kernels = [(_counting("", _COUNT_CELL, "counts"), types)]

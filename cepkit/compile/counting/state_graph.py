@@ -1,9 +1,9 @@
-"""Sequence queries that can be counted without enumeration: their matches are paths of a graph of states."""
+"""Sequence queries that can be counted without enumeration, as graphs of states; others without a part."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from cepkit.compile.sequences.program import (
@@ -15,8 +15,10 @@ from cepkit.compile.sequences.program import (
     SequenceProgram,
 )
 from cepkit.compile.sequences.search_source import test_of
-from cepkit.compile.shared.bound_query import Term
+from cepkit.compile.shared.terms import Term
 from cepkit.language.sequences.branches import Component
+
+# Sequence queries that can be counted without enumeration: their matches are paths of a graph of states.
 
 # This needs every condition to read one event, or two successive events of the match. The number of matches
 # that end at an event is then a sum over the events that may precede it.
@@ -29,11 +31,9 @@ Between = dict[tuple[int, int], list[tuple[Term, frozenset[Term]]]]
 
 @dataclass(frozen=True, slots=True)
 class GraphState:
-    """The state of an event that a match takes as event number ``copy`` of a component.
+    """The state of an event that a match takes as event number ``copy`` of a component."""
 
-    The last state of a component without an upper limit also stands for all later events.
-
-    """
+    # The last state of a component without an upper limit also stands for all later events.
 
     component: int
     copy: int
@@ -44,11 +44,10 @@ class GraphState:
 
 @dataclass(frozen=True, slots=True)
 class LinkAbsence:
-    """No event that passes ``test`` and ``terms`` may lie strictly between the two events of a link.
+    """No event that passes ``test`` and ``terms`` may lie strictly between the two events of a link."""
 
-    Besides the absent event, the terms read the event that ``side`` names: ``none``, ``earlier``, ``later``.
-
-    """
+    # Besides the absent event, the terms read the event that ``side`` names: ``none``, ``earlier``,
+    # ``later``.
 
     variable: str
     test: int
@@ -58,12 +57,10 @@ class LinkAbsence:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The conditions between an event of component ``source`` and the next one, of component ``target``.
+    """The conditions between an event of component ``source`` and the next one, of component ``target``."""
 
-    The leaves of ``terms`` are ``element`` terms. Leaves in ``earlier`` read the first of the two events, all
-    others the second.
-
-    """
+    # The leaves of ``terms`` are ``element`` terms. Leaves in ``earlier`` read the first of the two events,
+    # all others the second.
 
     source: int
     target: int
@@ -103,11 +100,9 @@ class GraphEdge:
 
 @dataclass(frozen=True)
 class StateGraph:
-    """States and edges in the order of the components; an edge leads to its own state or to a later one.
+    """States and edges in the order of the components; an edge leads to its own state or to a later one."""
 
-    A *pool* is the list of places that pass one test. States with the same test share it.
-
-    """
+    # A *pool* is the list of places that pass one test. States with the same test share it.
 
     branch: BoundBranch
     states: tuple[GraphState, ...]
@@ -139,7 +134,6 @@ class StateGraph:
 
     @cached_property
     def tests(self) -> tuple[int, ...]:
-        """The test of each pool."""
         tests = [state.test for state in self.states]
         tests += [absence.test for edge in self.edges for absence in self.links[edge.link].absences]
         return tuple(dict.fromkeys(tests))
@@ -160,7 +154,6 @@ class StateGraph:
         return next(self.pool(s) for s, state in enumerate(self.states) if state.component == component)
 
     def link(self, edge: int) -> Link:
-        """Return the link of an edge."""
         return self.links[self.edges[edge].link]
 
     def into(self, state: int) -> list[int]:
@@ -324,12 +317,10 @@ def graph_parts(program: SequenceProgram, bound: BoundBranch, between: Between, 
 
 @dataclass(frozen=True)
 class AnchoredGraph(StateGraph):
-    """A state graph whose conditions may also read the anchor, the only event of state 0.
+    """A state graph whose conditions may also read the anchor, the only event of state 0."""
 
-    ``given`` has, for each component, the conditions on one of its events and the anchor. The terms of links
-    may read the anchor too.
-
-    """
+    # ``given`` has, for each component, the conditions on one of its events and the anchor. The terms of
+    # links may read the anchor too.
 
     given: tuple[tuple[Term, ...], ...]
 
@@ -340,12 +331,10 @@ class AnchoredGraph(StateGraph):
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The conditions between events."""
         return (*super().terms, *(term for terms in self.given for term in terms))
 
     @property
     def anchor(self) -> str:
-        """The variable of the anchor."""
         return self.branch.branch.components[0].variable
 
     @property
@@ -431,3 +420,82 @@ def _anchored_link(
     if which == {LAST} and at + 1 < len(components):
         return (at, at + 1), frozenset(others)
     return reason
+
+
+# Removes the conditions that the counting engine cannot run from a sequence query, and lists them.
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The numbers of the conditions and absences that a branch leaves out."""
+
+    conditions: tuple[int, ...] = ()
+    absences: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.conditions or self.absences)
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxed:
+    """A program for the counting engine, and what its branches leave out. It has all matches of the query."""
+
+    program: SequenceProgram
+    dropped: tuple[Dropped, ...]
+
+
+def relax(program: SequenceProgram) -> Relaxed | str:
+    """Return the program without the conditions that the counting engine cannot run, or why it has none."""
+    # It leaves out each condition and absence that prevents a state graph even alone: those that link events
+    # that are not neighbours, read whole loops, or forbid events at the edges of the window. A reason
+    # completes "it …".
+    policy = program.query.after_match[0]
+    if policy != "none":
+        return f"reports matches by after_match={policy!r}, which looks at every one"
+    relaxed = [_relax_branch(program, bound) for bound in program.branches]
+    for branch in relaxed:
+        if isinstance(branch, str):
+            return branch
+    bare = replace(program, branches=tuple(bound for bound, _ in relaxed))
+    called = {term.data for root in bare.terms() for term in root.walk() if term.op == "call"}
+    functions = {name: function for name, function in program.functions.items() if name in called}
+    bare = replace(bare, functions=functions)
+    if not bare.compiled:
+        return f"cannot be counted with {', '.join(bare.reasons_for_python)}, a plain Python function"
+    return Relaxed(bare, tuple(dropped for _, dropped in relaxed))
+
+
+def _relax_branch(program: SequenceProgram, bound: BoundBranch) -> tuple[BoundBranch, Dropped] | str:
+    bare = _with(bound, (), ())
+    reason = state_graph_of(program, bare)
+    if isinstance(reason, str):
+        return reason
+    conditions = [i for i, condition in enumerate(bound.conditions) if condition.condition.absence is None]
+    absences = range(len(bound.branch.absences))
+    kept = [i for i in conditions if not isinstance(state_graph_of(program, _with(bound, (i,), ())), str)]
+    kept_absences = [
+        a for a in absences if not isinstance(state_graph_of(program, _with(bound, (), (a,))), str)
+    ]
+    dropped = Dropped(
+        tuple(i for i in conditions if i not in kept), tuple(a for a in absences if a not in kept_absences)
+    )
+    relaxed = _with(bound, kept, kept_absences)
+    reason = state_graph_of(program, relaxed)
+    return reason if isinstance(reason, str) else (relaxed, dropped)
+
+
+def _with(bound: BoundBranch, conditions, absences) -> BoundBranch:
+    number_of_absence = {a: number for number, a in enumerate(absences)}
+    kept_conditions = [bound.conditions[i] for i in conditions]
+    for condition in bound.conditions:
+        if condition.condition.absence in number_of_absence:
+            absence = number_of_absence[condition.condition.absence]
+            kept_conditions.append(
+                replace(condition, condition=replace(condition.condition, absence=absence))
+            )
+    return replace(
+        bound,
+        branch=replace(bound.branch, absences=tuple(bound.branch.absences[a] for a in absences)),
+        absent_accepts=tuple(bound.absent_accepts[a] for a in absences),
+        conditions=tuple(kept_conditions),
+    )

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from cepkit.compile.interpreted.instructions import ELEMENTARY, ROUNDED, Reader, reading_unsupported
-from cepkit.compile.shared.bound_query import BoundQuery, Inputs, Term, conjuncts_of
+from cepkit.compile.interpreted.instructions import ELEMENTARY, ROUNDED, reading_unsupported
+from cepkit.compile.shared.bound_query import BoundQuery, Inputs, number_of_constant, values_of_table
+from cepkit.compile.shared.computing import constant_of
+from cepkit.compile.shared.functions import VARIES, apply, bound_call, null_of
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.events import FLOAT, LIST, NULL_INTEGER
+from cepkit.compile.shared.reading import Reader
+from cepkit.compile.shared.terms import Computed, Derivation, Derived, Term, conjuncts_of
+from cepkit.events import FLOAT, LIST, NULL_INTEGER, TEXT, Column, Source, shared_categories
+from cepkit.language.expressions.trees import MIRRORED, NEGATED
 
 # Terms on single events as whole columns, computed by numpy.
 
@@ -35,36 +40,29 @@ class ColumnReader(Reader):
         self.earlier, self._number_of_row = earlier, number_of_row
 
     def leaf(self, term: Term) -> Values:
-        """Return a column, or its earlier values."""
         if term.op == "previous":
             return self.earlier(term.args[0], term.data)
         values = self.columns[term.data if term.op == "column" else term.data[-1]]
         return values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
 
     def constant(self, term: Term) -> Values:
-        """Return a constant of the query."""
         value = self.constants[term.data]
         return np.float64(value) if term.kind == FLOAT else np.int64(value)
 
     def number(self, value: int) -> Values:
-        """Return an integer, which also serves as a truth."""
         return np.int64(value)
 
     def table(self, number: int, code: Values, wanted: bool) -> Values:
-        """Return whether the entry of each code is ``wanted``."""
         return self.tables[number][code + 1] == int(wanted)
 
     def member(self, number: int, value: Values, wanted: bool) -> Values:
-        """Return which values are in a sorted table, or are known and not in it."""
         held = _is_member(self.tables[number], np.asarray(value))
         return held if wanted else ~held & (value == value)
 
     def apply(self, operation: str, *values: Values) -> Values:
-        """Return the result of an operation on columns."""
         return OPERATIONS[operation](*values)
 
     def number_of_row(self) -> Values:
-        """Return the number of each event in its partition."""
         return self._number_of_row
 
     def masks(self, terms: Sequence[tuple[Term, int]], every: int, n_events: int) -> np.ndarray:
@@ -89,7 +87,6 @@ def _is_member(table: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def constants_of(bound: BoundQuery, inputs: Inputs) -> tuple[dict[int, int | float], dict[int, np.ndarray]]:
-    """Return the constants and the tables of a query by their numbers."""
     used = [part for term in bound.terms() for part in term.walk()]
     constants = sorted({part.data for part in used if part.op == "constant"})
     tables = sorted({part.data for part in used if part.op in ("table", "member")})
@@ -183,19 +180,15 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 #
 # A test works on 64-bit numbers in the order of the values: integers as they are, and floats as their bits.
 
-OPPOSITE = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-FLIP = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _HIGHEST, _ALL = np.iinfo(np.int64).max, np.uint64(2**64 - 1)
 EITHER, VECTOR, SCALAR = "either", "vector", "scalar"
 
 
 @dataclass(frozen=True, slots=True)
 class PairTest:
-    """``one sign other``, where ``one`` reads the event of the vector side and ``other`` the scalar side.
+    """``one sign other``, where ``one`` reads the event of the vector side and ``other`` the scalar side."""
 
-    Without ``other``, the truth ``one`` reads a single event, that of ``side``.
-
-    """
+    # Without ``other``, the truth ``one`` reads a single event, that of ``side``.
 
     one: Term
     sign: str = ""
@@ -206,11 +199,9 @@ class PairTest:
 
 @dataclass(frozen=True, slots=True)
 class Tests:
-    """Tests on numbers: row t reads ``numbers[t]`` of the vector side, and ``low[t]``, ``width[t]``.
+    """Tests on numbers: row t reads ``numbers[t]`` of the vector side, and ``low[t]``, ``width[t]``."""
 
-    ``alive`` says for which events of the scalar side any event can pass; None for all.
-
-    """
+    # ``alive`` says for which events of the scalar side any event can pass; None for all.
 
     numbers: list[np.ndarray]  # uint64, (n_vector,)
     low: list[np.ndarray]  # uint64, (n_scalar,)
@@ -235,9 +226,9 @@ def pair_tests_of(terms: Iterable[Term], is_vector: Callable[[Term], bool]) -> t
         if term.op != "compare" or None in sides:
             return "compares values that mix two events"
         left, right = term.args
-        sign = term.data if wanted else FLIP[term.data]
+        sign = term.data if wanted else NEGATED[term.data]
         if sides[0] == SCALAR:
-            left, right, sign = right, left, OPPOSITE[sign]
+            left, right, sign = right, left, MIRRORED[sign]
         tests.append(PairTest(left, sign, right))
     return tuple(tests)
 
@@ -337,3 +328,60 @@ def ordered_numbers(
     bits = value.view(np.int64)
     ordered = np.where(bits < 0, bits ^ _HIGHEST, bits)
     return ordered, is_valid.astype(np.bool_) & (value == value)
+
+
+# Columns that are computed before matching, from columns of a frame or of a batch.
+
+
+def column_before_matching(
+    name: str, derived: Mapping[str, Derivation], source: Source, computed: dict[str, Column]
+) -> Column:
+    """Return a column of a frame, or one that is computed from such; ``computed`` keeps those."""
+    derivation = derived.get(name)
+    if name in computed:
+        return computed[name]
+    if derivation is None:
+        return source.column(name)
+    if isinstance(derivation, Derived):
+        return source.item(derivation.column, derivation.index)
+    columns = {part: column_before_matching(part, derived, source, computed) for part in derivation.reads}
+    computed[name] = compute(derivation, columns, source.n_rows)
+    return computed[name]
+
+
+def moved_rows(column: Column, partition: np.ndarray, by_partition: np.ndarray, offset: int) -> Column:
+    """Return the values ``offset`` events later in the partition; null where there is no such event."""
+    values = column.values[by_partition]
+    codes = partition[by_partition]
+    moved = np.full_like(values, null_of(column.type))
+    if offset < len(values):
+        is_same = codes[offset:] == codes[:-offset]
+        moved[:-offset][is_same] = values[offset:][is_same]
+    result = np.empty_like(moved)
+    result[by_partition] = moved
+    return replace(
+        column, type=replace(column.type, nullable=True), values=result, is_rising=None, n_equal=None
+    )
+
+
+def compute(computed: Computed, columns: Mapping[str, Column], n: int) -> Column:
+    """Return the column of a function of columns with ``n`` rows."""
+    columns = dict(columns)
+    for group in computed.text_groups:
+        names = sorted(group)
+        columns.update(zip(names, shared_categories([columns[name] for name in names], True), strict=True))
+    reader = ColumnReader(
+        {name: column.values for name, column in columns.items()},
+        {i: number_of_constant(constant, columns) for i, constant in enumerate(computed.constants)},
+        {i: values_of_table(table, columns) for i, table in enumerate(computed.tables)},
+    )
+    constants = [constant_of(term, computed.constants) for term in computed.arguments]
+    parts = []
+    for term, of, constant in zip(computed.arguments, computed.types, constants, strict=True):
+        if constant is VARIES:
+            values = np.broadcast_to(reader.stored(term), (n,))
+            parts.append(Column(of, values, columns[term.data].categories if of.kind == TEXT else None))
+        else:
+            parts.append(constant)
+    column = apply(bound_call(computed.function, computed.types, constants), parts, n)
+    return replace(column, type=computed.type)

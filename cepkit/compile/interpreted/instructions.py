@@ -1,43 +1,27 @@
-"""Terms as instructions on registers, whose meaning a `Reader` tells once."""
+"""Terms as instructions on registers, and a regex query as data."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 import numpy as np
 
-from cepkit.compile.shared.bound_query import START, Term
+from cepkit.compile.regex.plan import SLOTS, Plan, tables_of
+from cepkit.compile.regex.program import Program
 from cepkit.compile.shared.loading import are_kernels_ready
-from cepkit.compile.shared.term_writing import may_precede_all
-from cepkit.events import BOOLEAN, DURATION, FLOAT, NULL_INTEGER, OTHER, TEXT, TIME
-from cepkit.kernels.opcodes import CODES, OF_FLOATS, REQUIRE
+from cepkit.compile.shared.reading import LEAVES, Reader
+from cepkit.compile.shared.term_writing import StateArray, TermWriter
+from cepkit.compile.shared.terms import START, Term
+from cepkit.events import FLOAT, TEXT
+from cepkit.kernels.records import CODES, COUNT, KEEP, MAX, MIN, OF_FLOATS, REQUIRE, SUM
 
-# The meaning of terms for interpretation, told once: a `Reader` asks its subclass for every operation.
-#
-# The same terms become columns (`columns.py`) or instructions (`instructions.py`). Both follow the generated
-# code of `cepkit.compile.shared.term_writing`, which has the same structure.
-
-LEAVES = ("column", "previous", "first", "count_of", "sum", "max", "min", "element", "group")
-_FLIP = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 # Functions that numpy rounds differently from compiled code. Kernels compute them, in this order.
 ROUNDED = ("exp", "log", "log2", "log10", "power")
-ELEMENTARY = "cepkit.kernels.elementary"
+ELEMENTARY = "cepkit.kernels.interpreting"
 _EXACT = (
-    "abs",
-    "sign",
-    "least",
-    "greatest",
-    "sqrt",
-    "floor",
-    "ceil",
-    "round",
-    "bit_and",
-    "bit_or",
-    "bit_xor",
-)
+    "abs", "sign", "least", "greatest", "sqrt", "floor", "ceil", "round", "bit_and", "bit_or", "bit_xor"
+)  # fmt: skip
 _ARITHMETIC = ("+", "-", "*", "/", "//", "%", "negative", "elapsed", "high", "low", "joined")
 _TRUTHS = ("not", "and", "or", "never", "always", "truth", "is_null", "compare", "table", "member")
 
@@ -52,171 +36,6 @@ def reading_unsupported(term: Term) -> str | None:
         if part.op not in (*LEAVES, *_EXACT, *ROUNDED, *_ARITHMETIC, *_TRUTHS, "constant", "count"):
             return f"uses {part.op!r}"
     return None
-
-
-class Reader(ABC):
-    """Reads values and truths of terms. What a value is, depends on the subclass."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple, Any] = {}
-
-    @abstractmethod
-    def leaf(self, term: Term) -> Any:
-        """Return the value of a leaf; null is its special value."""
-
-    @abstractmethod
-    def constant(self, term: Term) -> Any:
-        """Return the value of a constant of the query."""
-
-    @abstractmethod
-    def number(self, value: int) -> Any:
-        """Return an integer of the reader, or a truth as 0 or 1."""
-
-    @abstractmethod
-    def table(self, number: int, code: Any, wanted: bool) -> Any:
-        """Return whether the entry of a code in a table is ``wanted``."""
-
-    @abstractmethod
-    def member(self, number: int, value: Any, wanted: bool) -> Any:
-        """Return whether a value is in a sorted table, or is known and not in it. NaN is neither."""
-
-    @abstractmethod
-    def apply(self, operation: str, *values: Any) -> Any:
-        """Return the result of an operation, such as ``+ floats``, ``< integers`` or ``and``."""
-
-    # --- values
-
-    def value(self, term: Term) -> Any:
-        """Return the value of a term; it means nothing where `valid` does not hold."""
-        return self._once(("value", term), lambda: self._value(term))
-
-    def as_float(self, term: Term) -> Any:
-        """Return the value as a float; null is NaN."""
-        if term.kind == FLOAT:
-            return self.value(term)
-        value, truths = self.apply("to float", self.value(term)), self.valid(term)
-        return self.apply("float or nan", value, self.all(truths)) if truths else value
-
-    def stored(self, term: Term) -> Any:
-        """Return the value; null is its special value."""
-        value, truths = self.value(term), self.valid(term)
-        if term.kind == FLOAT or term.op in ("column", "previous", "first", "min", "max") or not truths:
-            return value
-        if term.kind in (TEXT, BOOLEAN):
-            return value  # a code below zero is null already
-        return self.apply("integer or null", value, self.all(truths))
-
-    def _once(self, key: tuple, make) -> Any:
-        if key not in self._known:
-            self._known[key] = make()
-        return self._known[key]
-
-    def _value(self, term: Term) -> Any:
-        op, args, kind = term.op, term.args, "floats" if term.kind == FLOAT else "integers"
-        if op in LEAVES:
-            return self.leaf(term)
-        if op == "constant":
-            return self.constant(term)
-        if op == "truth":
-            return self.number(term.data)
-        if op == "count":
-            return self.apply("- integers", self.number_of_row(), self.leaf(term))
-        if term.kind == BOOLEAN:
-            return self.apply("truth code", self.true(term), self.false(term))
-        parts = [self.as_float(arg) if term.kind == FLOAT else self.value(arg) for arg in args]
-        if op == "joined":
-            high = self.apply("* floats", parts[0], self.apply("to float", self.number(2**32)))
-            return self.apply("+ floats", high, parts[1])
-        if op in ("+", "-", "elapsed") and term.kind in (TIME, DURATION):
-            op, kind = "+" if op == "+" else "-", "times"
-        whole = parts[0]
-        if len(parts) == 1:
-            return self.apply(f"{op} {kind}", whole)
-        for part in parts[1:]:
-            whole = self.apply(f"{op} {kind}", whole, part)
-        return whole
-
-    def number_of_row(self) -> Any:
-        """Return the number of the event in its partition."""
-        raise TypeError("this reader has no numbers of rows")
-
-    # --- null
-
-    def valid(self, term: Term) -> list[Any]:
-        """Return the truths that must hold for a value not to be null; none for floats."""
-        if term.kind == FLOAT or not term.nullable or term.op in ("constant", "truth", "count", "count_of"):
-            return []
-        if term.kind in (TEXT, BOOLEAN, OTHER):
-            return [self.apply(">= integers", self.value(term), self.number(0))]
-        if may_precede_all(term):
-            return [self.apply(">= integers", self.number_of_row(), self.number(term.data))]
-        if term.op in LEAVES:
-            return [self.apply("!= integers", self.value(term), self.number(NULL_INTEGER))]
-        truths = [truth for arg in term.args for truth in self.valid(arg)]
-        if term.op in ("//", "%"):
-            truths.append(self.apply("!= integers", self.value(term.args[1]), self.number(0)))
-        return truths
-
-    def present(self, term: Term) -> list[Any]:
-        """Return the truths that must hold for a value not to be missing; NaN is missing, too."""
-        x = self.value(term)
-        return [*self.valid(term), *([self.apply("== floats", x, x)] if term.kind == FLOAT else [])]
-
-    def all(self, truths: Iterable[Any]) -> Any:
-        """Return the conjunction of truths."""
-        whole = None
-        for truth in truths:
-            whole = truth if whole is None else self.apply("and", whole, truth)
-        return self.number(1) if whole is None else whole
-
-    # --- truth
-
-    def true(self, term: Term) -> Any:
-        """Return where a term is true."""
-        return self._once(("true", term), lambda: self.holds(term, True))
-
-    def false(self, term: Term) -> Any:
-        """Return where a term is false, and not null."""
-        return self._once(("false", term), lambda: self.holds(term, False))
-
-    def holds(self, term: Term, wanted: bool) -> Any:
-        """Return where a term is true, or where it is false."""
-        op, args = term.op, term.args
-        if op == "not":
-            return self.holds(args[0], not wanted)
-        if op in ("and", "or"):
-            parts = [self.true(arg) if wanted else self.false(arg) for arg in args]
-            whole = parts[0]
-            for part in parts[1:]:
-                whole = self.apply("and" if (op == "and") == wanted else "or", whole, part)
-            return whole
-        if op in ("never", "always"):
-            return self.number(int((op == "always") == wanted and op != "never"))
-        if op == "truth":
-            return self.number(int(bool(term.data) == wanted))
-        if op == "is_null":
-            present = self.all(self.present(args[0]))
-            return self.apply("== integers", present, self.number(int(not wanted)))
-        if op == "compare":
-            return self._compare(term, wanted)
-        if op == "table":
-            held = self.table(term.data, self.value(args[0]), wanted)
-            return self.all([*self.valid(args[0]), held])
-        if op == "member":
-            held = self.member(term.data, self.value(args[0]), wanted)
-            return self.all([*self.valid(args[0]), held])
-        return self.apply("== integers", self.value(term), self.number(int(wanted)))
-
-    def _compare(self, term: Term, wanted: bool) -> Any:
-        left, right = term.args
-        sign = term.data if wanted else _FLIP[term.data]
-        left_value, right_value = self.value(left), self.value(right)
-        kinds = {left.kind, right.kind}
-        if FLOAT in kinds and len(kinds) == 2:
-            left_value = self.apply("to float", left_value) if left.kind != FLOAT else left_value
-            right_value = self.apply("to float", right_value) if right.kind != FLOAT else right_value
-        held = self.apply(f"{sign} {'floats' if FLOAT in kinds else 'integers'}", left_value, right_value)
-        return self.all([*self.valid(left), *self.valid(right), held])
 
 
 # Terms that compare an event with the start of a match, as instructions on registers.
@@ -265,12 +84,10 @@ class InstructionWriter(Reader):
     # --- values
 
     def event(self, what: str, term: Term | None, *, is_float: bool = False) -> Register:
-        """Return the register of a value of the event."""
         value = EventValue(what, term, is_float)
         return Register("event", self.values.setdefault(value, len(self.values)), is_float)
 
     def value(self, term: Term) -> Register:
-        """Return the register of a term's value."""
         if term.op == "constant":
             return self.constant(term)
         if term.level < START:
@@ -278,37 +95,30 @@ class InstructionWriter(Reader):
         return super().value(term)
 
     def as_float(self, term: Term) -> Register:
-        """Return the register of a term's value as a float."""
         if term.level < START:
             return self.event(AS_FLOAT, term, is_float=True)
         return super().as_float(term)
 
     def valid(self, term: Term) -> list[Register]:
-        """Return the registers of truths that must hold for a value not to be null."""
         if term.level < START and term.nullable and term.kind != FLOAT and term.op != "constant":
             return [self.event(ALL_VALID, term)]
         return [] if term.level < START else super().valid(term)
 
     def holds(self, term: Term, wanted: bool) -> Register:
-        """Return the register of a truth."""
         if term.level < START:
             return self.event(TRUE if wanted else FALSE, term)
         return super().holds(term, wanted)
 
     def leaf(self, term: Term) -> Register:
-        """Return the register of a value that the partial match carries."""
         return Register("carried", self.carried.index(term), term.kind == FLOAT)
 
     def number_of_row(self) -> Register:
-        """Return the register of the event's number in its partition."""
         return self.event(ROW, None)
 
     def constant(self, term: Term) -> Register:
-        """Return the register of a constant of the query."""
         return self._constant(term.kind == FLOAT, term.data, 0)
 
     def number(self, value: int) -> Register:
-        """Return the register of an integer."""
         return self._constant(False, None, value)
 
     def _constant(self, is_float: bool, number: int | None, value: int) -> Register:
@@ -326,7 +136,6 @@ class InstructionWriter(Reader):
     # --- instructions
 
     def apply(self, operation: str, *values: Register) -> Register:
-        """Write an instruction and return the register of its result."""
         return self._once(("apply", operation, values), lambda: self._write(operation, values))
 
     def _write(self, operation: str, values: tuple[Register, ...]) -> Register:
@@ -363,3 +172,113 @@ class InstructionWriter(Reader):
             for code, target, left, right in self.lines
         ]  # fmt: skip
         return np.array(rows, np.int64).reshape(-1, 4)
+
+
+# A regex query as data: tables of its automaton, instructions, and what a partial match carries.
+
+_ACTIONS = {"first": KEEP, "count": KEEP, "count_of": COUNT, "sum": SUM, "max": MAX, "min": MIN}
+
+
+@dataclass(frozen=True)
+class RegexCode:
+    """A regex query to interpret."""
+
+    program: Program  # the program. Queues are left out; their positions are ordinary ones.
+    plan: Plan  # its plan without queues
+    code: np.ndarray  # int64, (n_instructions, 4): the conditions that depend on the start of a match
+    values: tuple[EventValue, ...]  # what instructions read of an event, floats first
+    carried: np.ndarray  # int64, (n_carried, 7): see `cepkit.kernels.records`
+    # Per constant: its register, whether it is a float, its number in the query or None, its value.
+    constants: tuple[tuple[int, bool, int | None, int], ...]
+    n_registers: int  # number of registers
+
+    @cached_property
+    def tables(self) -> tuple[np.ndarray, np.ndarray]:
+        """The automaton as the kernels read it; see `tables_of`."""
+        return tables_of(self.plan)
+
+    @cached_property
+    def writer(self) -> TermWriter:
+        """The writer of the generated kernel, which numbers constants, tables and earlier values."""
+        return TermWriter(self.plan.terms(), {}, (), slots=self.plan.slots, python=False)
+
+    def state_arrays(self) -> tuple[StateArray, ...]:
+        n_floats = int(self.carried[:, 1].sum())
+        numbers = [a for a in self.writer.past_state() if a.name != "ordinal"]
+        return (
+            StateArray("ordinal", "int64", "partition"),
+            *numbers,
+            StateArray("live", "int64", "partition"),
+            StateArray("list_start", "int64", "list"),
+            StateArray("list_mask", "int64", "list"),
+            StateArray("list_floats", "float64", "slots", width=n_floats),
+            StateArray("list_integers", "int64", "slots", width=len(self.carried) - n_floats),
+        )
+
+
+def regex_code_of(program: Program) -> RegexCode | str:
+    """Return ``program`` for interpretation, or why it cannot be interpreted, to complete "it …"."""
+    return program.once("code", partial(_regex_code, program))
+
+
+def _regex_code(program: Program) -> RegexCode | str:
+    if not program.compiled or program.functions:
+        return "calls functions of the user"
+    for term in program.terms():
+        if reason := reading_unsupported(term):
+            return reason
+    plan = without_queues(program.plan)
+    carried = plan.slots
+    writer = InstructionWriter(carried)
+    try:
+        for conjunct in plan.start_conjuncts:
+            writer.require(conjunct.term, conjunct.mask)
+        rows = [_carry(writer, slot) for slot in carried]
+    except NotInterpretedError as error:
+        return str(error)
+    number = writer.numbers()
+    table = [
+        [value if not isinstance(value, Register) else number[value.kind, value.index] for value in row]
+        for row in rows
+    ]
+    constants = [(number["constant", index], *constant) for constant, index in writer.constants.items()]
+    values = sorted(writer.values, key=lambda value: not value.is_float)
+    return RegexCode(
+        program, plan, writer.code(), tuple(values), np.array(table, np.int64).reshape(-1, 7),
+        tuple(constants), max(1, len(number)),
+    )  # fmt: skip
+
+
+def without_queues(plan: Plan) -> Plan:
+    """Return the plan with ordinary positions in place of queues."""
+    if not plan.queues:
+        return plan
+    automaton, dependent = plan.automaton, 0
+    for conjunct in plan.start_conjuncts:
+        dependent |= conjunct.mask
+    dominated = sum(
+        1 << p
+        for p in range(len(automaton.names))
+        if not automaton.reachable_from(1 << p) & dependent and not automaton.accepting >> p & 1
+    )
+    terms = [part for conjunct in plan.start_conjuncts for part in conjunct.term.walk()]
+    slots = tuple(dict.fromkeys(part for part in terms if part.op in SLOTS))
+    return replace(plan, queues=(), dominated=dominated, slots=slots)
+
+
+def _carry(writer: InstructionWriter, slot: Term) -> list[Register | int]:
+    """Return the row of a carried value."""
+    is_float = slot.kind == FLOAT
+    carried = writer.leaf(slot)
+    if slot.op == "count":
+        return [KEEP, 0, carried, writer.event(ROW, None), -1, 0, 0]
+    (arg,) = slot.args
+    assert arg.level < START
+    present = writer.event(ALL_PRESENT, arg) if arg.nullable or arg.kind == FLOAT else -1
+    value = writer.event(STORED, arg, is_float=is_float)
+    if slot.op == "count_of":
+        value = writer.number(1) if present == -1 else present
+    return [
+        _ACTIONS[slot.op], int(is_float), carried, value, present, int(slot.nullable),
+        int(slot.kind == TEXT),
+    ]  # fmt: skip

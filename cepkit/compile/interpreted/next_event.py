@@ -17,9 +17,9 @@ from cepkit.compile.sequences.program import (
     SequenceProgram,
 )
 from cepkit.compile.sequences.search_source import NO_LIMIT, PREFERENCES, test_of, tests_of, without_variable
-from cepkit.compile.shared.bound_query import Term, conjuncts_of
+from cepkit.compile.shared.terms import Term, conjuncts_of
 from cepkit.events import FLOAT
-from cepkit.kernels.opcodes import AT_LAST, SIGNS
+from cepkit.kernels.records import AT_LAST, SIGNS
 
 MOST_TESTS = 31
 _NEW = 1 << 40  # the side of the event that an edge leads to; events of the path have lower numbers
@@ -45,11 +45,9 @@ class Jump:
 
 @dataclass(frozen=True, slots=True)
 class NextTables:
-    """A branch for the kernels of `cepkit.kernels.sequences.next_event`, whose tables these are.
+    """A branch for the kernels of `cepkit.kernels.next_event`, whose tables these are."""
 
-    ``floats`` and ``integers`` are the values of events that tests compare.
-
-    """
+    # ``floats`` and ``integers`` are the values of events that tests compare.
 
     components: np.ndarray
     edges: tuple[Jump, ...]
@@ -82,11 +80,9 @@ class NextTables:
 
 @dataclass(frozen=True, slots=True)
 class InOrder:
-    """Integers in the order of a value of events, or in the reverse order; without a value all are 0.
+    """Integers in the order of a value of events, or in the reverse order; without a value all are 0."""
 
-    Where the value of ``is_known`` is 0, the value is null.
-
-    """
+    # Where the value of ``is_known`` is 0, the value is null.
 
     value: EventValue | None = None
     is_float: bool = False
@@ -96,19 +92,16 @@ class InOrder:
 
 @dataclass(frozen=True, slots=True)
 class NextChain:
-    """A branch for the kernels of `cepkit.kernels.sequences.next_chain`, and the rows of its numbers."""
+    """A branch for the kernels of `cepkit.kernels.next_chain`, and the rows of its numbers."""
 
     components: np.ndarray
     numbers: tuple[InOrder, ...]
 
 
 def chain_of(tables: NextTables) -> NextChain | None:
-    """Return the chain of a branch, or None.
-
-    Its matches have one event of each component. At most one test, with a sign of order, compares it with the
-    event before.
-
-    """
+    """Return the chain of a branch, or None."""
+    # Its matches have one event of each component. At most one test, with a sign of order, compares it with
+    # the event before.
     if len(tables.components) > _MOST_IN_CHAIN:
         return None
     rows, numbers, test = [], {InOrder(): 0}, tables.first_test

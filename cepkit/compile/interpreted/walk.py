@@ -8,7 +8,6 @@ from functools import partial
 
 import numpy as np
 
-from cepkit.compile.interpreted.columns import FLIP, OPPOSITE
 from cepkit.compile.interpreted.instructions import (
     ALL_PRESENT,
     ALL_VALID,
@@ -39,11 +38,20 @@ from cepkit.compile.sequences.search_source import (
     is_decided_at_begin,
     without_variable,
 )
-from cepkit.compile.shared.bound_query import ALWAYS, Term, conjuncts_of
+from cepkit.compile.shared.terms import ALWAYS, Term, conjuncts_of
 from cepkit.events import BOOLEAN, FLOAT, TEXT
-from cepkit.kernels import opcodes
-from cepkit.kernels.opcodes import AT_INNER_LOOP, AT_LAST, AT_LOOP, AT_OTHER, AT_TIME_LIMIT, NOWHERE, REQUIRE
-from cepkit.kernels.records import BranchTables
+from cepkit.kernels import records as opcodes
+from cepkit.kernels.records import (
+    AT_INNER_LOOP,
+    AT_LAST,
+    AT_LOOP,
+    AT_OTHER,
+    AT_TIME_LIMIT,
+    NOWHERE,
+    REQUIRE,
+    BranchTables,
+)
+from cepkit.language.expressions.trees import MIRRORED, NEGATED
 
 # A condition reads the events of a partial match, the *path*. The tables say where they are on the path.
 
@@ -91,12 +99,10 @@ def _walk_code(program: SequenceProgram, bound: BoundBranch) -> WalkCode | str:
 
 
 class PathInstructions(InstructionWriter):
-    """Writes the instructions of one condition. Parts that read one event come from columns.
+    """Writes the instructions of one condition. Parts that read one event come from columns."""
 
-    ``leaf_of_value`` has a leaf for each of these parts. ``carried`` are the leaves that the kernel computes:
-    aggregates, and values of events that may be missing.
-
-    """
+    # ``leaf_of_value`` has a leaf for each of these parts. ``carried`` are the leaves that the kernel
+    # computes: aggregates, and values of events that may be missing.
 
     def __init__(self) -> None:
         super().__init__(())
@@ -113,16 +119,13 @@ class PathInstructions(InstructionWriter):
         return register
 
     def value(self, term: Term) -> Register:
-        """Return the register of a term's value."""
         register = self._of_event(VALUE, term, is_float=term.kind == FLOAT)
         return register or self._once(("value", term), lambda: self._value(term))
 
     def as_float(self, term: Term) -> Register:
-        """Return the register of a term's value as a float."""
         return self._of_event(AS_FLOAT, term, is_float=True) or super(InstructionWriter, self).as_float(term)
 
     def valid(self, term: Term) -> list[Register]:
-        """Return the registers of truths that must hold for a value not to be null."""
         if term.kind == FLOAT or not term.nullable:
             return []
         if term.op == "element" and term.args:
@@ -132,12 +135,10 @@ class PathInstructions(InstructionWriter):
         return [register] if register else super(InstructionWriter, self).valid(term)
 
     def holds(self, term: Term, wanted: bool) -> Register:
-        """Return the register of a truth."""
         register = self._of_event(TRUE if wanted else FALSE, term)
         return register or super(InstructionWriter, self).holds(term, wanted)
 
     def leaf(self, term: Term) -> Register:
-        """Return the register of a leaf that the kernel computes."""
         if term not in self.carried:
             self.carried = (*self.carried, term)
         return super().leaf(term)
@@ -168,7 +169,6 @@ class BranchWriter:
         self.conditions, self.loops, self.loads, self.groups, self.code = ([] for _ in range(5))
 
     def write(self) -> WalkCode:
-        """Return the code."""
         listed: dict[tuple[str, int], list[int]] = {}
         for condition in self.bound.conditions:
             at, each = condition.condition.decided_at, condition.condition.each
@@ -366,7 +366,7 @@ class JointTest:
     # Per constant: its register, whether it is a float, its number in the query or None, its value.
     constants: tuple[tuple[int, bool, int | None, int], ...]
     n_registers: int  # number of registers
-    # int64, (n_instructions, 4): the instructions; see `cepkit.kernels.opcodes`. They require the condition,
+    # int64, (n_instructions, 4): the instructions; see `cepkit.kernels.records`. They require the condition,
     # or compute the result of the comparison.
     code: np.ndarray
     level: int  # the level that binds the last of the events
@@ -375,11 +375,8 @@ class JointTest:
 
 
 def joint_test_of(term: Term, level_of: Callable[[Term], int]) -> JointTest | str:
-    """Return the test of a condition, or why there is none, to complete "it …".
-
-    ``level_of`` returns the level that binds the event of a leaf.
-
-    """
+    """Return the test of a condition, or why there is none, to complete "it …"."""
+    # ``level_of`` returns the level that binds the event of a leaf.
     if reason := reading_unsupported(term):
         return reason
     level = max(_levels([term], level_of))
@@ -421,9 +418,9 @@ def _compared(term: Term, level: int, level_of: Callable[[Term], int]) -> tuple[
     if term.op != "compare":
         return None
     left, right = term.args
-    sign = term.data if wanted else FLIP[term.data]
+    sign = term.data if wanted else NEGATED[term.data]
     if level in _levels([right], level_of):
-        left, right, sign = right, left, OPPOSITE[sign]
+        left, right, sign = right, left, MIRRORED[sign]
     if _levels([left], level_of) != {level} or level in _levels([right], level_of):
         return None
     return left, sign, right
@@ -434,7 +431,6 @@ def _as_floats(one: Term, other: Term) -> bool:
 
 
 def _write_result(writer: PathInstructions, one: Term, sign: str, other: Term) -> tuple[Register, Register]:
-    """Write the instructions for a value, and return the registers of it and of whether it is known."""
     value = writer.value(other)
     if _as_floats(one, other) and other.kind != FLOAT:
         value = writer.apply("to float", value)

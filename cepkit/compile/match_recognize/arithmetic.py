@@ -1,12 +1,12 @@
-"""Arithmetic with the rules of SQL: numbers, times, durations, intervals and their texts."""
+"""Arithmetic, comparisons and tests with the rules of SQL, as functions of a place in a match."""
 
 from __future__ import annotations
 
-import decimal
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -15,16 +15,27 @@ import numpy as np
 
 from cepkit.compile.match_recognize.compiled import (
     Compiled,
+    Place,
     constant,
     refuse_arithmetic,
+    refuse_comparison,
+    refuse_like,
+    refuse_no_truth,
+    refuse_objects,
     refuse_unlike,
     strict,
+    type_of_constant,
 )
 from cepkit.compile.shared.operations import moment_of, nanoseconds_of, zone_on_one_side
+from cepkit.compile.shared.terms import like_test
 from cepkit.errors import PredicateError
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, NUMBERS, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks, parse_duration
+from cepkit.language.expressions.vocabulary import remainder
+from cepkit.language.match_recognize import query as rp
+
+# Arithmetic with the rules of SQL: numbers, times, durations, intervals and their texts.
 
 # Times and durations in MATCH_RECOGNIZE: literals, operands in one unit and one zone, and their texts.
 
@@ -57,10 +68,8 @@ def _in_coarsest(nanoseconds: int) -> tuple[int, str]:
 
 
 def converted(parts: Sequence[Compiled]) -> list[Compiled]:
-    """Return operands in ticks of the finest unit, with texts in ticks next to a time or a duration.
-
-    A time that is written without a zone is in the zone of the other operands.
-    """
+    """Return operands in ticks of the finest unit, with texts in ticks next to a time or a duration."""
+    # A time that is written without a zone is in the zone of the other operands.
     timed = [part.type for part in parts if part.type.kind in TIMED]
     if not timed:
         return list(parts)
@@ -195,52 +204,48 @@ def _text_of_duration(ticks: int, unit: str) -> str:
 
 # Arithmetic with the rules of SQL: remainders, rounding, and sums of times and intervals.
 
-_ENOUGH = decimal.Context(prec=400)  # digits; a float has 309 before the point
+
+EXACT = Context(prec=76)  # twice the digits of the longest decimals
+_OF_DECIMALS = {"+": EXACT.add, "-": EXACT.subtract, "*": EXACT.multiply, "%": EXACT.remainder}
 
 
-def remainder(left: Any, right: Any) -> Any:
-    """Return the remainder of a division that rounds towards zero. It has the sign of ``left``."""
-    if right == 0:
-        raise ZeroDivisionError
-    if isinstance(left, int) and isinstance(right, int):
-        rest = abs(left) % abs(right)
-        return -rest if left < 0 else rest
-    return math.nan if math.isinf(left) else math.fmod(left, right)
+def exact_parts(parts: Sequence[Compiled]) -> list[Compiled]:
+    """Return numbers as decimals if one is a decimal and none a column of floats; else decimals as floats."""
+    if all(part.type.scale is None for part in parts):
+        return list(parts)
+    exact = [_as_decimal(part) for part in parts]
+    if any(part is None for part in exact):
+        return list(map(as_float, parts))
+    scale = max(part.type.scale or 0 for part in exact)
+    return [replace(part, type=replace(part.type, scale=scale)) for part in exact]
 
 
-def rounded(value: Any, n_digits: int = 0) -> Any:
-    """Return a number rounded to ``n_digits`` after the point. Halves go away from zero.
-
-    A negative ``n_digits`` rounds digits before the point. A float counts as the decimal number that
-    it prints.
-    """
-    if isinstance(value, int):
-        if n_digits >= 0:
-            return value
-        size = 10 ** -max(n_digits, -400)
-        whole = (2 * abs(value) + size) // (2 * size) * size
-        return -whole if value < 0 else whole
-    if not math.isfinite(value):
-        return value
-    exact = decimal.Decimal(repr(value))
-    if -int(exact.as_tuple().exponent) <= n_digits:  # it has no more digits
-        return value
-    unit = decimal.Decimal(1).scaleb(-max(n_digits, -400))
-    return float(exact.quantize(unit, decimal.ROUND_HALF_UP, _ENOUGH))
+def _as_decimal(part: Compiled) -> Compiled | None:
+    """Return a decimal, an integer or a constant as decimals; None for other values."""
+    of = ColumnType(FLOAT, scale=0)
+    if part.type.scale is not None:
+        return part
+    value = part.call(None, -1) if part.is_constant else None
+    if part.is_constant and (value is None or (isinstance(value, int | float) and math.isfinite(value))):
+        exact = None if value is None else Decimal(repr(value))
+        return constant(
+            exact, of if exact is None else replace(of, scale=max(0, -int(exact.as_tuple().exponent)))
+        )
+    return strict(Decimal, [part], of) if part.type.kind == INTEGER else None
 
 
-def logarithm(*arguments: Any) -> float:
-    """Return the logarithm of the last argument. The first of two arguments is the base; else it is e."""
-    if len(arguments) == 1:
-        return math.log(arguments[0])
-    base, value = arguments
-    exact = {2: math.log2, 10: math.log10}.get(base)
-    return math.log(value, base) if exact is None else exact(value)
+def as_float(part: Compiled) -> Compiled:
+    """Return a decimal as the nearest float, and any other value unchanged."""
+    return part if part.type.scale is None else strict(float, [part], ColumnType(FLOAT))
 
 
 def compute(tree: ex.Expression, sign: str, parts: list[Compiled]) -> Compiled:
-    """Return ``left sign right`` as a function."""
-    left, right = parts
+    is_number = all(part.type.kind in (*NUMBERS, OTHER) for part in parts)
+    left, right = exact_parts(parts) if is_number and sign in _OF_DECIMALS else list(map(as_float, parts))
+    if left.type.scale is not None:
+        scales = [(_as_decimal(part) or part).type.scale or 0 for part in parts]
+        of = ColumnType(FLOAT, scale=sum(scales) if sign == "*" else max(scales))
+        return strict(_OF_DECIMALS[sign], [left, right], of, tree)
     kinds = {left.type.kind, right.type.kind}
     is_sum = sign in "+-" and bool(kinds & {*TIMED}) and kinds <= {*TIMED, TEXT}
     if is_sum or kinds == {DURATION}:
@@ -279,11 +284,9 @@ def _in_one_unit(left: Compiled, right: Compiled) -> list[Compiled]:
 
 
 def type_of_arithmetic(sign: str, left: ColumnType, right: ColumnType) -> ColumnType | None:
-    """Return the type of ``left sign right``; None if these types do not go together.
-
-    A duration that is multiplied by a fraction, or divided by a number, counts microseconds or a finer unit.
-
-    """
+    """Return the type of ``left sign right``; None if these types do not go together."""
+    # A duration that is multiplied by a fraction, or divided by a number, counts microseconds or a finer
+    # unit.
     kinds = (left.kind, right.kind)
     if TIME not in kinds and DURATION not in kinds:
         if not set(kinds) <= {*NUMBERS, OTHER}:
@@ -330,10 +333,135 @@ def unified(tree: ex.Expression, parts: list[Compiled]) -> list[Compiled]:
     """Return values of one expression, such as those of COALESCE, in one unit."""
     fixed = [part.type for part in parts if part.text is None or part.type.kind != TEXT]
     refuse_unlike(tree, fixed, "gives")
-    return converted(parts)
+    return exact_parts(converted(parts))
 
 
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "%": remainder,
     "//": operator.floordiv,
 }  # fmt: skip
+
+
+# Conditions of MATCH_RECOGNIZE as functions: comparisons, tests, and what joins them.
+
+CONDITIONS = (
+    ex.And, ex.Or, ex.Not, ex.Comparison, ex.In, ex.IsNull, ex.Like, rp.LikeWithEscape, rp.IsTruth,
+    ex.IsDistinct,
+)  # fmt: skip
+
+
+def condition_of(
+    tree: ex.Expression,
+    part: Callable[[ex.Expression], Compiled],
+    condition: Callable[[ex.Expression], Compiled],
+) -> Compiled:
+    match tree:
+        case ex.And(operands=operands):
+            calls = [condition(operand).call for operand in operands]
+            return Compiled(lambda place, row: _all(call(place, row) for call in calls), ColumnType(BOOLEAN))
+        case ex.Or(operands=operands):
+            calls = [condition(operand).call for operand in operands]
+            return Compiled(lambda place, row: _any(call(place, row) for call in calls), ColumnType(BOOLEAN))
+        case ex.IsNull(operand=operand):
+            call = part(operand).call
+            return Compiled(lambda place, row: call(place, row) is None, ColumnType(BOOLEAN))
+        case ex.In(operand=operand, options=options):
+            compiled, constants = part(operand), constants_of(options)
+            if constants is not None and compiled.type.kind in (INTEGER, FLOAT, TEXT, BOOLEAN):
+                refuse_comparison(
+                    tree,
+                    [(operand, compiled.type), *zip(options, map(type_of_constant, constants), strict=True)],
+                )
+                if compiled.type.scale is not None:
+                    constants = [Decimal(repr(value)) for value in constants]
+                return strict(frozenset(constants).__contains__, [compiled], ColumnType(BOOLEAN))
+            return _membership(tree, compiled, [part(node) for node in options])
+        case ex.Like(operand=operand, pattern=pattern) | rp.LikeWithEscape(operand=operand, pattern=pattern):
+            compiled, escape = part(operand), tree.escape if isinstance(tree, rp.LikeWithEscape) else None
+            refuse_like(tree, compiled.type)
+            return strict(like_test(pattern, escape), [compiled], ColumnType(BOOLEAN))
+        case rp.IsTruth(operand=operand):
+            return _is_truth(tree, part(operand))
+        case ex.IsDistinct():
+            return _is_distinct(_sides(tree, part))
+        case ex.Comparison(operator=sign):
+            return strict(ex.COMPARE[sign], _sides(tree, part), ColumnType(BOOLEAN), tree)
+        case ex.Not(operand=operand):
+            return strict(operator.not_, [condition(operand)], ColumnType(BOOLEAN))
+    raise TypeError(f"no condition: {type(tree).__name__}")
+
+
+def _sides(tree: ex.Comparison | ex.IsDistinct, part: Callable[[ex.Expression], Compiled]) -> list[Compiled]:
+    """Return both sides as functions, in one unit and one zone."""
+    left, right = part(tree.left), part(tree.right)
+    typed = [(tree.left, left.type), (tree.right, right.type)]
+    refuse_objects(typed)
+    refuse_comparison(tree, typed)
+    return exact_parts(converted([left, right]))
+
+
+def _all(values: Iterable[Any]) -> bool | None:
+    truth: bool | None = True
+    for value in values:
+        if value is False:
+            return False
+        truth = None if value is None else truth
+    return truth
+
+
+def _any(values: Iterable[Any]) -> bool | None:
+    truth: bool | None = False
+    for value in values:
+        if value is True:
+            return True
+        truth = None if value is None else truth
+    return truth
+
+
+def constants_of(options: Sequence[ex.Expression]) -> list[Any] | None:
+    """Return the values of numbers, texts and truth values; None if anything else is among them."""
+    values: list[Any] = []
+    for option in options:
+        tree = option.operand if isinstance(option, ex.Negative) else option
+        if type(tree) is not ex.Literal or type(tree.value) not in (bool, int, float, str):
+            return None
+        if tree is not option and type(tree.value) not in (int, float):
+            return None
+        values.append(tree.value if tree is option else -tree.value)
+    return values
+
+
+def _is_truth(tree: rp.IsTruth, operand: Compiled) -> Compiled:
+    refuse_no_truth(tree, operand.type)
+    call, wanted = operand.call, tree.truth
+    return Compiled(lambda place, row: call(place, row) is wanted, ColumnType(BOOLEAN))
+
+
+def _is_distinct(sides: list[Compiled]) -> Compiled:
+    left, right = (side.call for side in sides)
+
+    def call(place: Place, row: int) -> bool:
+        left_value, right_value = left(place, row), right(place, row)
+        if left_value is None or right_value is None:
+            return left_value is not right_value
+        return left_value != right_value
+
+    return Compiled(call, ColumnType(BOOLEAN))
+
+
+def _membership(tree: ex.In, operand: Compiled, choices: list[Compiled]) -> Compiled:
+    parts = [operand, *choices]
+    trees = [tree.operand, *tree.options]
+    refuse_comparison(tree, [(node, part.type) for node, part in zip(trees, parts, strict=True)])
+    item, *options = [part.call for part in exact_parts(converted(parts))]
+
+    def call(place: Place, row: int) -> bool | None:
+        value = item(place, row)
+        if value is None:
+            return None
+        others = [option(place, row) for option in options]
+        if any(value == other for other in others if other is not None):
+            return True
+        return None if None in others else False
+
+    return Compiled(call, ColumnType(BOOLEAN))

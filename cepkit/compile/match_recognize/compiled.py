@@ -6,23 +6,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol
 
-from cepkit.compile.match_recognize.automaton import ACCEPT as MATCH
-from cepkit.compile.match_recognize.automaton import RowAutomaton
+from cepkit.compile.shared.row_automaton import ACCEPT as MATCH
+from cepkit.compile.shared.row_automaton import RowAutomaton
 from cepkit.errors import CepError, PredicateError, short_text
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, MAP, NUMBERS, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
-from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.printing import print_sql
 
 # Functions of a place in a match, and what they can ask about it.
 
 
 class Place(Protocol):
-    """What an expression can ask about a match, or a partial one, at its current row.
+    """What an expression can ask about a match, or a partial one, at its current row."""
 
-    PREV and NEXT see the rows from ``low`` to ``n_rows``. A partial match that ran out of time has no number.
-
-    """
+    # PREV and NEXT see the rows from ``low`` to ``n_rows``. A partial match that ran out of time has no
+    # number.
 
     columns: Mapping[str, Sequence[Any]]
     n_rows: int
@@ -30,20 +29,15 @@ class Place(Protocol):
     low: int
 
     def nth(self, variable: str | None, from_first: bool, offset: int, final: bool) -> int:
-        """Return the row ``offset`` rows after the first of a variable, or before the last; -1 if none.
-
-        None stands for all variables.
-
-        """
+        """Return the row ``offset`` rows after the first of a variable, or before the last; -1 if none."""
+        # None stands for all variables.
         ...
 
     def label(self, row: int) -> str | None:
         """Return the variable of a row; None outside the match."""
         ...
 
-    def total(self, aggregate: RowTotal) -> Any:
-        """Return the value of an aggregate."""
-        ...
+    def total(self, aggregate: RowTotal) -> Any: ...
 
 
 # A function of a place. The row counts inside FIRST, LAST, PREV, NEXT and aggregates; elsewhere it is -1.
@@ -61,19 +55,16 @@ class RowTotal:
 
     @property
     def function(self) -> str:
-        """The name of the aggregate."""
         is_mean = self.is_of_times and self.tree.function == "avg"
         return "avg_of_times" if is_mean else self.tree.function
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """An expression as a function, with the type of its values.
+    """An expression as a function, with the type of its values."""
 
-    A constant gives the same value at every place. ``text`` is the text of the query for a constant text or
-    time. A constant text next to a time or an interval becomes one, and a time takes the zone of the other.
-
-    """
+    # A constant gives the same value at every place. ``text`` is the text of the query for a constant text or
+    # time. A constant text next to a time or an interval becomes one, and a time takes the zone of the other.
 
     call: Value
     type: ColumnType
@@ -82,7 +73,6 @@ class Compiled:
 
 
 def constant(value: Any, kind: ColumnType, text: str | None = None) -> Compiled:
-    """Return a constant as a function."""
     return Compiled(lambda place, row: value, kind, True, text)
 
 
@@ -92,7 +82,6 @@ def constant_of(value: Any) -> Compiled:
 
 
 def type_of_constant(value: Any) -> ColumnType:
-    """Return the type of a Python value."""
     kinds = {bool: BOOLEAN, int: INTEGER, float: FLOAT, str: TEXT}
     return ColumnType(kinds.get(type(value), OTHER))
 
@@ -129,12 +118,10 @@ def strict(
 
 @dataclass(frozen=True, slots=True)
 class ReadRow:
-    """The row at which a navigation reads ``operand``: ``distance`` rows after a row of a variable.
+    """The row at which a navigation reads ``operand``: ``distance`` rows after a row of a variable."""
 
-    ``offset`` is the number of rows of the variable between that row and the first or the last one. With
-    ``final`` the last row is that of the whole match.
-
-    """
+    # ``offset`` is the number of rows of the variable between that row and the first or the last one. With
+    # ``final`` the last row is that of the whole match.
 
     operand: ex.Expression
     from_first: bool
@@ -144,7 +131,6 @@ class ReadRow:
 
 
 def row_read_by(tree: rp.Navigation) -> ReadRow:
-    """Return the row that a navigation reads."""
     inner: rp.Navigation | None = tree
     if tree.function in ("prev", "next"):
         inner = tree.operand if isinstance(tree.operand, rp.Navigation) else None
@@ -269,7 +255,6 @@ def _error(tree: ex.Expression, message: str) -> PredicateError:
 
 
 def refuse_non_boolean(tree: ex.Expression, kind: ColumnType, what: str = "a condition") -> None:
-    """Raise if a search condition has no truth values."""
     if kind.kind in _AS_CONDITION:
         sql = sql_of(tree)
         written = _AS_CONDITION[kind.kind].format(sql)
@@ -296,7 +281,6 @@ def refuse_comparison(tree: ex.Expression, sides: Sequence[tuple[ex.Expression, 
 def refuse_unlike(
     tree: ex.Expression, types: Iterable[ColumnType], verb: str, *, texts_are_times: bool = False
 ) -> None:
-    """Raise if the types of some values do not go together."""
     kinds = {_MANY[kind.kind]: kind.kind for kind in types if kind.kind in _MANY}
     if texts_are_times and TEXT in kinds.values() and {TIME, DURATION} & {*kinds.values()}:
         kinds.pop("texts")
@@ -324,7 +308,6 @@ def refuse_objects(sides: Iterable[tuple[ex.Expression, ColumnType]]) -> None:
 
 
 def refuse_arithmetic(tree: ex.Expression, sign: str, left: ColumnType, right: ColumnType) -> NoReturn:
-    """Raise for operands that do not go together."""
     sql, kinds = sql_of(tree), (left.kind, right.kind)
     for kind in kinds:
         if kind in (TEXT, BOOLEAN, LIST, MAP):
@@ -357,14 +340,12 @@ def _interval_of(number: ex.Expression) -> str:
 
 
 def refuse_no_truth(tree: rp.IsTruth, kind: ColumnType) -> None:
-    """Raise for IS TRUE, IS FALSE and IS UNKNOWN after a value that is neither true nor false."""
     if kind.kind not in (BOOLEAN, OTHER):
         sql = sql_of(tree)
         raise _error(tree, f"{sql} needs a truth value, not {_ONE[kind.kind]}; compare it, as in x = 1")
 
 
 def refuse_like(tree: ex.Like | rp.LikeWithEscape, kind: ColumnType) -> None:
-    """Raise for LIKE on a value that is no text."""
     if kind.kind in _ONE and kind.kind != TEXT:
         sql = sql_of(tree.operand)
         cast = rp.Cast(tree.operand, "varchar")
@@ -398,7 +379,6 @@ _OF_SIGNS = ("abs", "sign")
 
 
 def refuse_function_of_ticks(tree: ex.Call, function: str, types: Iterable[ColumnType]) -> None:
-    """Raise for a function of numbers on a time or an interval."""
     for kind in types:
         is_wrong = function in _OF_NUMBERS and kind.kind in (TIME, DURATION)
         if is_wrong or (function in _OF_SIGNS and kind.kind == TIME):

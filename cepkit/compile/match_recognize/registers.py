@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from cepkit.compile.match_recognize.arithmetic import type_of_arithmetic
-from cepkit.compile.match_recognize.automaton import RowAutomaton, Transitions
 from cepkit.compile.match_recognize.compiled import row_read_by
+from cepkit.compile.match_recognize.set_tables import Transitions
 from cepkit.compile.match_recognize.values import compile_value, variable_of
 from cepkit.compile.match_recognize.vectors import (
     EXACT,
@@ -21,9 +21,10 @@ from cepkit.compile.match_recognize.vectors import (
     check_bound,
     converted,
 )
+from cepkit.compile.shared.row_automaton import RowAutomaton
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NULL_INTEGER, TEXT, TIME, ColumnType
-from cepkit.kernels.row_patterns import codes as op
-from cepkit.kernels.row_patterns.codes import (
+from cepkit.kernels import row_codes as op
+from cepkit.kernels.row_codes import (
     FIRST_LABEL,
     FIRST_PLACE,
     HERE,
@@ -34,12 +35,11 @@ from cepkit.kernels.row_patterns.codes import (
 )
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.trees import rebuilt
-from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.printing import print_sql
 
 MOST_REGISTERS = 48
 _SIGNS = ("==", "!=", "<", "<=", ">", ">=")
-_NOT = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _OF_FLOATS = {"+": op.ADD_FLOATS, "-": op.SUBTRACT_FLOATS, "*": op.MULTIPLY_FLOATS, "/": op.DIVIDE_FLOATS,
               "%": op.REMAINDER_OF_FLOATS}  # fmt: skip
 _OF_INTEGERS = {"+": op.ADD_INTEGERS, "-": op.SUBTRACT_INTEGERS, "*": op.MULTIPLY_INTEGERS,
@@ -91,7 +91,6 @@ class TypesOnly:
         return Vector(np.empty(0, dtype), compiled.type, texts=np.empty(0, object))
 
     def holds(self, tree: ex.Expression) -> np.ndarray:
-        """Return no truths."""
         return np.empty(0, bool)
 
 
@@ -116,11 +115,9 @@ class _Register:
 
 @dataclass
 class RegisterWriter:
-    """Writes the conditions of a query as instructions, and collects what they read.
+    """Writes the conditions of a query as instructions, and collects what they read."""
 
-    ``nearby`` has the conditions on nearby rows, whose bits the kernel reads.
-
-    """
+    # ``nearby`` has the conditions on nearby rows, whose bits the kernel reads.
 
     members: Members
     names: tuple[str, ...]  # the variables
@@ -188,8 +185,10 @@ class RegisterWriter:
             case ex.IsNull(operand=operand):
                 return self._unless(wanted, self._is_null(self._value(operand)))
             case ex.Comparison(operator=sign, left=left, right=right):
-                return self._compared(sign if wanted else _NOT[sign], self._value(left), self._value(right))
-            case rp.IsDistinct(left=left, right=right):
+                return self._compared(
+                    sign if wanted else ex.NEGATED[sign], self._value(left), self._value(right)
+                )
+            case ex.IsDistinct(left=left, right=right):
                 first, second = self._value(left), self._value(right)
                 nulls = [self._is_null(side) for side in (first, second)]
                 differs = self._write(op.COMPARE_INTEGERS + 1, *nulls)
@@ -471,7 +470,6 @@ class RegisterWriter:
         return _Slot(self._write(code, left, right), Vector(_bounded(bound, kind), kind))
 
     def _write(self, code: int, left: int, right: int, more: int = 0) -> int:
-        """Write an instruction, and return the slot of its value."""
         key = code, left, right, more
         if key not in self._slots:
             self._slots[key] = self._n_slots
@@ -488,7 +486,6 @@ def _bound_of(vector: Vector) -> float:
 
 
 def _bounded(bound: float, kind: ColumnType) -> np.ndarray:
-    """Return an array whose bound is the bound of a value."""
     return np.array([bound], np.float64 if kind.kind == FLOAT else object)
 
 
@@ -513,7 +510,6 @@ def reason_without_registers(
     schema: Mapping[str, ColumnType],
     params: Mapping[str, Any] | None,
 ) -> str | None:
-    """Return why the conditions of a query have no instructions, or None."""
     try:
         write_rows(automaton, define, members, TypesOnly(schema, params))
     except NoRegistersError as error:
@@ -533,12 +529,9 @@ def write_rows(
     needs_start: bool = False,
     targets: Iterable[str] = (),
 ) -> WrittenRows:
-    """Return the conditions of a query as a machine.
-
-    ``longest`` is the most rows of a partition. With ``needs_start``, partial matches with different first
-    rows never have the same future. ``targets`` are the variables to which AFTER MATCH skips.
-
-    """
+    """Return the conditions of a query as a machine."""
+    # ``longest`` is the most rows of a partition. With ``needs_start``, partial matches with different first
+    # rows never have the same future. ``targets`` are the variables to which AFTER MATCH skips.
     writer = RegisterWriter(members, tuple(dict.fromkeys(automaton.variable_of_state)), rows, longest)
     code: list[tuple] = []
     bits: dict[str, int] = {}

@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from cepkit.compile.match_recognize.arithmetic import (
+    CONDITIONS,
+    EXACT,
     TIMED,
+    as_float,
     as_text,
     compute,
+    condition_of,
     converted,
     literal,
     ticks_of,
@@ -33,29 +38,58 @@ from cepkit.compile.match_recognize.compiled import (
     row_read_by,
     strict,
 )
-from cepkit.compile.match_recognize.conditions import CONDITIONS, condition_of
-from cepkit.compile.match_recognize.functions import (
-    LENIENT_FUNCTIONS,
-    STRICT_FUNCTIONS,
-    TIME_FUNCTIONS,
-    as_decimal,
-    as_truth,
-    check_arguments,
-    function_of_times,
-    whole,
+from cepkit.compile.shared.computing import plain_result, typed_call
+from cepkit.compile.shared.functions import (
+    VARIES,
+    bound_call,
+    common_type,
+    fault_of_argument,
+    places_of_values,
+    word_of_kind,
 )
-from cepkit.errors import CepError, ColumnNotFoundError, PredicateError, column_not_found, nearest, underline
+from cepkit.errors import (
+    CepError,
+    ColumnNotFoundError,
+    PredicateError,
+    column_not_found,
+    nearest,
+    short_text,
+    underline,
+)
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, MAP, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.functions import SIGNATURES, WITH_UNIT
-from cepkit.language.expressions.summaries import SUMMARIES, Summary
-from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.expressions.functions import LIST_OF_FUNCTIONS, RegisteredFunction
+from cepkit.language.expressions.vocabulary import OF_SQL, VOCABULARY, Signature, rounded
+from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.clauses import OF_MATCH_RECOGNIZE
 from cepkit.language.match_recognize.printing import print_sql
 
 # Calls of functions, casts and choices in MATCH_RECOGNIZE, from arguments that are functions of a place.
 
 _TIME_OF_TEXT = ColumnType(TIME, "us")  # the type of constant texts that are times
+
+
+def _as_decimal(precision: int = 38, scale: int = 0) -> Callable[[Any], float]:
+    """Return a function that makes a DECIMAL of a number or a text, as a float."""
+    # It rounds to ``scale`` digits, and halves away from zero. Numbers that need more than ``precision``
+    # digits have no value.
+
+    def cast(item: Any) -> float:
+        number = rounded(float(item), scale)
+        if not abs(number) < 10 ** (precision - scale):
+            raise ValueError(f"{item!r} does not fit into DECIMAL({precision},{scale})")
+        return number
+
+    return cast
+
+
+def _as_truth(item: Any) -> bool:
+    if not isinstance(item, str):
+        return bool(item)
+    words = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+    if item.strip().lower() not in words:
+        raise ValueError(f"{item!r} is no truth value")
+    return words[item.strip().lower()]
 
 
 def cast_of(tree: rp.Cast, part: Compiled, kind: str) -> Compiled:
@@ -67,7 +101,7 @@ def cast_of(tree: rp.Cast, part: Compiled, kind: str) -> Compiled:
             return strict(lambda item: str(item)[:end], [part], ColumnType(TEXT))
         return strict(lambda text: text[:end], [as_text(part)], ColumnType(TEXT))
     if name in ("boolean", "bool"):
-        return strict(as_truth, [part], ColumnType(BOOLEAN))
+        return strict(_as_truth, [part], ColumnType(BOOLEAN))
     refuse_cast(tree, part.type)
     if name in ("bigint", "integer", "int", "smallint", "tinyint"):
         return strict(int, [part], ColumnType(INTEGER))
@@ -75,16 +109,12 @@ def cast_of(tree: rp.Cast, part: Compiled, kind: str) -> Compiled:
         return strict(float, [part], ColumnType(FLOAT))
     if name in ("decimal", "dec", "numeric"):
         digits = map(int, length.split(",")) if length else ()
-        return strict(as_decimal(*digits), [part], ColumnType(FLOAT))
+        return strict(_as_decimal(*digits), [part], ColumnType(FLOAT))
     raise PredicateError(f"CAST: no type {kind.upper()}; types: VARCHAR, BOOLEAN, BIGINT, DOUBLE, DECIMAL")
 
 
-def common_type(parts: Iterable[Compiled]) -> ColumnType:
-    """Return one type for the values of several expressions: the first type, or float for mixed numbers."""
-    types = [part.type for part in parts if part.type.kind != OTHER]
-    if {column_type.kind for column_type in types} == {INTEGER, FLOAT}:
-        return ColumnType(FLOAT)
-    return types[0] if types else ColumnType(OTHER)
+def _common_type(parts: Iterable[Compiled]) -> ColumnType:
+    return common_type([part.type for part in parts])
 
 
 def case_of(conditions: list[Compiled], values: list[Compiled]) -> Compiled:
@@ -97,53 +127,82 @@ def case_of(conditions: list[Compiled], values: list[Compiled]) -> Compiled:
                 return value.call(place, row)
         return None if default is None else default.call(place, row)
 
-    return Compiled(call, common_type(values))
+    return Compiled(call, _common_type(values))
+
+
+_KEEPING_DECIMALS = (
+    "coalesce",
+    "nvl",
+    "ifnull",
+    "if",
+    "mod",
+    "least",
+    "greatest",
+    "nullif",
+    "concat",
+    "concat_ws",
+)
 
 
 def call_of(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
-    """Return a call of a function."""
+    if function == "abs" and parts and parts[0].type.scale is not None:
+        return strict(Decimal.copy_abs, parts, parts[0].type)
+    if function not in _KEEPING_DECIMALS:
+        parts = list(map(as_float, parts))
     refuse_function_of_ticks(tree, function, [part.type for part in parts])
-    check_arguments(tree, [part.type for part in parts])
-    if function in TIME_FUNCTIONS:
-        return _of_times(tree, function, parts)
-    parts = _as_integers(function, parts)
-    if function in ("coalesce", "nvl", "ifnull"):
-        parts = unified(tree, parts)
-        calls = [part.call for part in parts]
-        kind = common_type(parts)
-        return Compiled(
-            lambda place, row: next((v for call in calls if (v := call(place, row)) is not None), None), kind
-        )
-    if function == "if" and len(parts) in (2, 3):
-        refuse_non_boolean(tree.arguments[0], parts[0].type)
-        return case_of(parts[:1], unified(tree, parts[1:]))
-    if function == "mod" and len(parts) == 2:
-        return compute(tree, "%", parts)
-    if function in ("least", "greatest", "nullif"):
-        parts = unified(tree, parts)
-    if function in ("least", "greatest"):
-        refuse_unlike(tree, [part.type for part in parts], "compares")
-    if function in ("concat", "concat_ws", "array_join"):
-        parts = [as_text(part) for part in parts]
-    if function in LENIENT_FUNCTIONS:
-        compute_value, kind = LENIENT_FUNCTIONS[function]
-        calls = [part.call for part in parts]
-        type_of = parts[0].type if kind is None and parts else ColumnType(kind or OTHER)
-        return Compiled(lambda place, row: compute_value(*(call(place, row) for call in calls)), type_of)
-    if function not in STRICT_FUNCTIONS:
-        names = [*STRICT_FUNCTIONS, *LENIENT_FUNCTIONS, *rp.AGGREGATES_OF_ROWS, *_OTHER_FUNCTIONS]
+    if function in _OF_LISTS:
+        return _of_lists(tree, function, parts)
+    if function not in VOCABULARY:
+        names = [*VOCABULARY, *_OF_LISTS, *rp.AGGREGATES_OF_ROWS, *_OTHER_FUNCTIONS]
         hint = nearest(function, map(str.upper, names))
-        raise PredicateError(f"no function {function.upper()!r} in {print_sql(tree)}{hint and '.' + hint}")
-    compute_value, kind = STRICT_FUNCTIONS[function]
-    result_type = common_type(parts) if kind is None else ColumnType(kind)
-    if function == "element_at" and parts:
-        result_type = parts[0].type.item or ColumnType(OTHER)
-    return strict(compute_value, parts, result_type, tree)
+        text = f"no function {function.upper()!r} in {print_sql(tree)}.{hint}"
+        raise PredicateError(text + LIST_OF_FUNCTIONS)
+    signature, name = VOCABULARY[function].takes, VOCABULARY[function].name
+    if name in ("if", "case"):
+        for i in range(0, len(parts) - 1, 2):
+            refuse_non_boolean(tree.arguments[i], parts[i].type)
+    _check_arguments(tree, signature, [part.type for part in parts])
+    if name == "mod":
+        return compute(tree, "%", parts)
+    parts = _with_times(signature, parts)
+    places = places_of_values(name, len(parts))
+    if VOCABULARY[name].gives is None and len(places) > 1:
+        for place, part in zip(places, unified(tree, [parts[place] for place in places]), strict=True):
+            parts[place] = part
+        if name in ("least", "greatest"):
+            refuse_unlike(tree, [part.type for part in parts], "compares")
+    if name in ("concat", "concat_ws") or (name == "to_char" and parts[0].type.kind != TIME):
+        parts = [as_text(part) for part in parts]
+    constants = [part.call(None, -1) if part.is_constant else VARIES for part in parts]
+    bound = bound_call(function, [part.type for part in parts], constants)
+    if not bound.is_lenient:
+        return strict(bound.call, parts, bound.type, tree)
+    calls = [part.call for part in parts]
+    return Compiled(lambda place, row: bound.call(*(call(place, row) for call in calls)), bound.type)
 
 
-def _of_times(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
-    unit = getattr(tree.arguments[0], "value", None) if function in WITH_UNIT else None
-    timed = parts[1:] if function in WITH_UNIT else parts
+def _check_arguments(tree: ex.Call, signature: Signature, types: Sequence[ColumnType]) -> None:
+    """Raise for a wrong number of arguments, and for a type that the function does not take."""
+    if not signature.accepts(len(types)):
+        raise PredicateError(f"{tree.function.upper()}() takes {signature}; {len(types)} given")
+    for place, (argument, column_type) in enumerate(zip(tree.arguments, types, strict=True)):
+        fault = fault_of_argument(
+            signature, place, len(types), column_type,
+            is_column=isinstance(argument, ex.Attribute | ex.Reference),
+            is_constant=isinstance(argument, ex.Literal | ex.Parameter),
+        )  # fmt: skip
+        if fault is not None:
+            raise PredicateError(
+                f"{tree.function.upper()}() takes {fault}, but {short_text(print_sql(argument))} is "
+                f"{word_of_kind(column_type.kind)}"
+            )
+
+
+def _with_times(signature: Signature, parts: list[Compiled]) -> list[Compiled]:
+    """Return the arguments, with those that must be times in one unit, and texts among them as times."""
+    types = [signature.types_of(place) for place in range(len(parts))] if parts else []
+    places = [place for place, kinds in enumerate(types) if TIME in kinds and TEXT not in kinds]
+    timed = [parts[place] for place in places]
     if not any(part.type.kind in TIMED for part in timed):  # texts alone
         timed = [
             strict(lambda text: ticks_of(text, _TIME_OF_TEXT), [part], _TIME_OF_TEXT)
@@ -151,31 +210,48 @@ def _of_times(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
             else part
             for part in timed
         ]
-    timed = converted(timed)
-    time_type = next((part.type for part in timed if part.type.kind in TIMED), _TIME_OF_TEXT)
-    compute_time, kind = function_of_times(function, unit, time_type)
-    return strict(compute_time, timed, kind, tree)
+    parts = [*parts]
+    for place, part in zip(places, converted(timed), strict=True):
+        parts[place] = part
+    return parts
 
 
-def _as_integers(function: str, parts: list[Compiled]) -> list[Compiled]:
-    """Return the arguments, with whole floats as integers where the function needs integers.
+# --- lists, which only SQL has
 
-    Integer columns with missing values are often floats.
 
-    """
-    if (signature := SIGNATURES.get(function)) is None:
-        return parts
-    return [
-        strict(whole, [part], ColumnType(INTEGER))
-        if part.type.kind == FLOAT and signature.types_of(place) == (INTEGER,)
-        else part
-        for place, part in enumerate(parts)
-    ]
+def _element_at(items: Sequence[Any] | Mapping[Any, Any], key: Any) -> Any:
+    """Return the value of a key, or the item of a list, counted from 1, or from its end below 0."""
+    if isinstance(items, Mapping):
+        return items.get(key)
+    if key == 0:
+        raise ValueError("lists begin at 1")
+    place = key - 1 if key > 0 else len(items) + key
+    return items[place] if 0 <= place < len(items) else None
+
+
+def _joined(items: Sequence[Any], separator: str, instead_of_null: str | None = None) -> str:
+    texts = (instead_of_null if item is None else str(item) for item in items)
+    return separator.join(text for text in texts if text is not None)
+
+
+_OF_LISTS: dict[str, tuple[Callable[..., Any], str]] = {
+    "cardinality": (len, INTEGER), "array_size": (len, INTEGER), "element_at": (_element_at, OTHER),
+    "array_join": (_joined, TEXT), "array_to_string": (_joined, TEXT),
+}  # fmt: skip
+
+
+def _of_lists(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
+    compute_value, kind = _OF_LISTS[function]
+    if kind == TEXT:
+        parts = [as_text(part) for part in parts]
+    result_type = ColumnType(kind)
+    if function == "element_at" and parts:
+        result_type = parts[0].type.item or ColumnType(OTHER)
+    return strict(compute_value, parts, result_type, tree)
 
 
 _OTHER_FUNCTIONS = (
-    *sorted(TIME_FUNCTIONS), "extract", "position",
-    "coalesce", "if", "prev", "next", "first", "last", "classifier", "match_number", "match_rowtime",
+    "extract", "position", "prev", "next", "first", "last", "classifier", "match_number", "match_rowtime",
 )  # fmt: skip
 
 
@@ -214,6 +290,16 @@ def _deviation(state: tuple, n_less: int) -> float | None:
     return None if variance is None else math.sqrt(variance)
 
 
+def _plus(total: Any, item: Any) -> Any:
+    return EXACT.add(total, item) if isinstance(item, Decimal) else total + item
+
+
+def _mean(total: Any, n: int) -> float | None:
+    if isinstance(total, Decimal):
+        return float(Fraction(total) / n)
+    return total / n if n else None
+
+
 def _with_entry(state: tuple, pair: tuple) -> tuple:
     """Return the entries with one more; the first entry of a key stays."""
     return state if pair[0] is None or any(pair[0] == key for key, _ in state) else (*state, pair)
@@ -229,8 +315,8 @@ _FIRST = Steps(None, lambda state, item: item if state is None else state, _unch
 AGGREGATES: dict[str, Steps] = {
     "count": Steps(0, lambda state, item: state + 1, _unchanged),
     "count_if": Steps(0, lambda state, item: state + (item is True), _unchanged),
-    "sum": Steps(None, lambda state, item: item if state is None else state + item, _unchanged),
-    "avg": Steps((0, 0), lambda s, item: (s[0] + item, s[1] + 1), lambda s: s[0] / s[1] if s[1] else None),
+    "sum": Steps(None, lambda state, item: item if state is None else _plus(state, item), _unchanged),
+    "avg": Steps((0, 0), lambda s, item: (_plus(s[0], item), s[1] + 1), lambda s: _mean(*s)),
     "avg_of_times": Steps(
         (0, 0), lambda s, item: (s[0] + item, s[1] + 1), lambda s: round(Fraction(*s)) if s[1] else None
     ),  # a float has too few digits for nanoseconds
@@ -258,28 +344,16 @@ AGGREGATES: dict[str, Steps] = {
 }
 
 
-def _of_all(summary: Summary) -> Steps:
-    """Return a summary of all values; its state is a chain, from the last value to the first."""
-
-    def result(state: tuple | None) -> Any:
-        values = []
-        while state:
-            state, item = state
-            values.append(item)
-        return summary.compute(values[::-1]) if values else summary.of_nothing
-
-    return Steps(None, lambda state, item: (state, item), result)
-
-
-OF_SUMMARIES = {summary.sql: _of_all(summary) for summary in SUMMARIES.values() if summary.sql}
-AGGREGATES |= OF_SUMMARIES
+AGGREGATES |= {
+    name: Steps(None, lambda chain, item: (chain, item), summary.of_chain) for name, summary in OF_SQL.items()
+}
 # Aggregates whose result has the type of the first argument.
 OF_FIRST_ARGUMENT = ("sum", "min", "max", "max_by", "min_by", "any_value", "arbitrary")
 
 
 # Turn expressions of MATCH_RECOGNIZE into Python functions of a place in a match.
 
-_FLOATS = ("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop", *OF_SUMMARIES)
+_FLOATS = ("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop", *OF_SQL)
 _OF_NUMBERS = ("sum", "avg", *_FLOATS)
 
 
@@ -290,7 +364,6 @@ def compile_condition(
     *,
     inside: bool = False,
 ) -> Compiled:
-    """Return a search condition as a function, as `compile_value` does."""
     compiled = compile_value(tree, schema, params, inside=inside)
     refuse_non_boolean(tree, compiled.type)
     return compiled
@@ -303,8 +376,6 @@ def compile_value(
     *,
     inside: bool = False,
 ) -> Compiled:
-    """Return an expression as a function."""
-
     def part(node: ex.Expression) -> Compiled:
         return compile_value(node, schema, params, inside=inside)
 
@@ -347,7 +418,8 @@ def compile_value(
             refuse_opposite(tree, compiled.type)
             if compiled.is_constant and compiled.type.kind == DURATION:
                 return constant(-compiled.call(None, -1), compiled.type)
-            return strict(operator.neg, [compiled], compiled.type, tree)
+            negate = operator.neg if compiled.type.scale is None else Decimal.copy_negate
+            return strict(negate, [compiled], compiled.type, tree)
         case rp.Joined(left=left, right=right):
             return strict(
                 lambda text, more: f"{text}{more}",
@@ -359,19 +431,34 @@ def compile_value(
         case rp.ArrayOf(items=items):
             unified_items = unified(tree, [part(item) for item in items])
             calls = [item.call for item in unified_items]
-            kind = ColumnType(LIST, item=common_type(unified_items))
+            kind = ColumnType(LIST, item=_common_type(unified_items))
             return Compiled(lambda place, row: [call(place, row) for call in calls], kind)
         case rp.CaseWhen(branches=branches, default=default):
             conditions = [condition(node) for node in branches[::2]]
             values = [*branches[1::2], *([] if default is None else [default])]
             return case_of(conditions, unified(tree, [part(node) for node in values]))
+        case rp.UserCall(registered=registered, arguments=arguments):
+            return _user_call(registered, [as_float(part(node)) for node in arguments])
         case ex.Call(function=function, arguments=arguments):
             return call_of(tree, function, [part(node) for node in arguments])
     raise PredicateError(f"MATCH_RECOGNIZE cannot compute {type(tree).__name__}")
 
 
+def _user_call(registered: RegisteredFunction, parts: list[Compiled]) -> Compiled:
+    """Return a call of a registered function, null if an argument is null; its errors are the user's."""
+    function, calls = typed_call(registered, [part.type for part in parts]), [part.call for part in parts]
+
+    def call(place: Place, row: int) -> Any:
+        arguments = [argument(place, row) for argument in calls]
+        return None if any(item is None for item in arguments) else plain_result(function(*arguments))
+
+    return Compiled(call, ColumnType(OTHER))
+
+
 def column_of(name: str, schema: Iterable[str]) -> str:
     """Return the column that a name means: the same name, or the only one that differs in case alone."""
+    if isinstance(schema, Container) and name in schema:  # also a field of structs, which is not listed
+        return name
     schema = list(schema)
     if name in schema:
         return name
@@ -448,6 +535,30 @@ def _aggregate(
     return Compiled(lambda place, row: place.total(total), kind)
 
 
+def numbers_of_truths(
+    trees: tuple[tuple[str, ex.Expression], ...],
+    schema: Mapping[str, ColumnType],
+    params: Mapping[str, Any] | None = None,
+) -> tuple[tuple[str, ex.Expression], ...]:
+    """Return trees with 1 for true and 0 for false where an aggregate needs numbers; ``SHARE`` is ``AVG``."""
+
+    def change(node: ex.Expression) -> ex.Expression:
+        if not isinstance(node, rp.RowAggregate) or node.function not in _OF_NUMBERS or not node.arguments:
+            return node
+        try:
+            kind = compile_value(node.arguments[0], schema, params, inside=True).type.kind
+        except CepError:  # it is raised again, with its place in the text
+            return node
+        if kind != BOOLEAN:
+            return node
+        argument, one, zero = node.arguments[0], ex.Literal(1), ex.Literal(0)
+        number = rp.CaseWhen((argument, one, ex.Not(argument), zero), span=argument.span)
+        function = {"share": "avg"}.get(node.function, node.function)
+        return replace(node, function=function, arguments=(number, *node.arguments[1:]))
+
+    return tuple((name, ex.rebuilt(tree, ex.Expression, change)) for name, tree in trees)
+
+
 def compile_total(
     tree: rp.RowAggregate, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None = None
 ) -> RowTotal:
@@ -455,7 +566,7 @@ def compile_total(
     if tree.function not in AGGREGATES:
         raise PredicateError(f"MATCH_RECOGNIZE does not compute {tree.function.upper()}")
     compiled = [compile_value(node, schema, params, inside=True) for node in tree.arguments]
-    if tree.function in ("count_if", "bool_and", "bool_or", "every"):
+    if tree.function in ("count_if", "share", "bool_and", "bool_or", "every"):
         for node, argument in zip(tree.arguments, compiled, strict=True):
             refuse_non_boolean(node, argument.type, f"the argument of {tree.function.upper()}")
     kinds = {TEXT: "texts", BOOLEAN: "truth values", LIST: "lists"}
@@ -488,10 +599,8 @@ class ColumnScope:
     more: Mapping[str, str] = field(default_factory=dict)
 
     def compiled(self, tree: ex.Expression, role: str, *, is_condition: bool = False) -> Compiled:
-        """Return an expression as a function; ``role`` names the clause in errors, as in ``"DEFINE B"``.
-
-        The values of a condition must be true or false.
-        """
+        """Return an expression as a function; ``role`` names the clause in errors, as in ``"DEFINE B"``."""
+        # The values of a condition must be true or false.
         compiles = compile_condition if is_condition else compile_value
         try:
             return compiles(tree, self.schema, self.params, inside=self.inside)
@@ -546,10 +655,6 @@ class ColumnScope:
         if isinstance(node, ex.Attribute) and text.startswith('"'):
             quoted = name.replace("'", "''")
             message = message.replace(" Columns:", f" A text has single quotes: '{quoted}'. Columns:")
-        if not self.schema:
-            message = message.replace(
-                "Columns: []", "The result has no columns; write MEASURES or ALL ROWS PER MATCH"
-            )
         more = self.more.get(name.lower(), "")
         return f"{role}: {message}{more and '. ' + more}"
 

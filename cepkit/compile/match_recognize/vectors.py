@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.arithmetic import TIMED, ticks_of, type_of_arithmetic
-from cepkit.compile.match_recognize.conditions import constants_of
-from cepkit.compile.match_recognize.functions import POWERS, TIME_FUNCTIONS, function_of_times, powers
+from cepkit.compile.match_recognize.arithmetic import TIMED, constants_of, ticks_of, type_of_arithmetic
 from cepkit.compile.match_recognize.values import column_of, compile_value
+from cepkit.compile.shared.functions import POWERS, VARIES, apply, bound_call, null_of, powers
+from cepkit.compile.shared.times import TIME_FUNCTIONS, function_of_times
 from cepkit.errors import PredicateError
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NULL_INTEGER, TEXT, TIME, Column, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS
-from cepkit.language.expressions.functions import WITH_UNIT
-from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.expressions.vocabulary import VOCABULARY, WITH_UNIT
+from cepkit.language.match_recognize import query as rp
 
 # `Vector`: the values of an expression at many places, made from columns, constants and texts.
 
@@ -34,8 +34,6 @@ class NotVectorizedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """The values of an expression at many places."""
-
     values: Any  # bool, int64 or float64, with ``texts`` codes; or one value for all places
     type: ColumnType  # A time or a duration has ticks
     missing: tuple[np.ndarray, ...] = ()  # where the value is null: truths by place, or numbers of places
@@ -54,7 +52,6 @@ class Vector:
 
     @property
     def is_number(self) -> bool:
-        """Whether the values are numbers or ticks."""
         return self.is_whole or self.type.kind == FLOAT
 
     def bound(self) -> int:
@@ -64,14 +61,12 @@ class Vector:
         return max(abs(int(self.values.min())), abs(int(self.values.max()))) if len(self.values) else 0
 
     def is_null(self, n: int) -> np.ndarray:
-        """Return whether the value at each of ``n`` places is null."""
         is_missing = np.zeros(n, bool)
         for places in self.missing:
             is_missing[places] = True
         return is_missing
 
     def with_missing(self, *more: np.ndarray) -> Vector:
-        """Return the vector with more nulls."""
         return replace(self, missing=join_missing(self.missing, more))
 
 
@@ -101,9 +96,14 @@ def vector_of_column(
 
 
 def column_parts(column: Column) -> tuple[ColumnType, np.ndarray, np.ndarray | None]:
-    """Return type, values and texts of a column that has vectors."""
     kinds = (*WHOLE, FLOAT, BOOLEAN, TEXT)
-    if column.type.kind not in kinds or column.values.ndim != 1 or column.values.dtype == object:
+    is_decimal = column.type.scale is not None  # floats are not exact
+    if (
+        is_decimal
+        or column.type.kind not in kinds
+        or column.values.ndim != 1
+        or column.values.dtype == object
+    ):
         raise NotVectorizedError
     return column.type, column.values, column.categories
 
@@ -152,13 +152,11 @@ def join_missing(*groups: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
 
 
 def check_numbers(*vectors: Vector) -> None:
-    """Raise `NotVectorizedError` unless all values are numbers or ticks."""
     if not all(vector.is_number for vector in vectors):
         raise NotVectorizedError
 
 
 def check_bound(bound: int, most: int = LARGEST) -> None:
-    """Raise `NotVectorizedError` for a bound beyond ``most``."""
     if bound > most:
         raise NotVectorizedError
 
@@ -167,11 +165,8 @@ def check_bound(bound: int, most: int = LARGEST) -> None:
 
 
 def converted(parts: list[Vector]) -> list[Vector]:
-    """Return operands in the finest unit of the columns, with texts in ticks next to a time or a duration.
-
-    Python converts times with and without zones, and constants between two ticks.
-
-    """
+    """Return operands in the finest unit of the columns, with texts in ticks next to a time or a duration."""
+    # Python converts times with and without zones, and constants between two ticks.
     timed = [part for part in parts if part.type.kind in TIMED]
     if not timed:
         return parts
@@ -255,29 +250,23 @@ _COMPARISONS: dict[str, Callable[..., Any]] = {
 
 
 def compare(sign: str, left: Vector, right: Vector) -> Vector:
-    """Return ``left sign right`` for operands in one unit."""
-    values = comparing(sign, left, right)(left.values, right.values)
-    missing = join_missing(left.missing, right.missing)
-    return Vector(values if isinstance(values, np.ndarray) else bool(values), ColumnType(BOOLEAN), missing)
-
-
-def comparing(sign: str, left: Vector, right: Vector) -> Callable[..., Any]:
-    """Return the function of numpy that compares the values of two operands in one unit."""
     kinds = {left.type.kind, right.type.kind}
-    if kinds == {TEXT}:
-        texts = left.texts
-        if texts is None or texts is not right.texts or sign not in ("==", "!="):
+    if kinds & {TEXT, BOOLEAN}:
+        if len(kinds) > 1 or sign not in ("==", "!="):
             raise NotVectorizedError
-        if len(set(texts)) < len(texts):
-            raise NotVectorizedError
-    elif kinds == {BOOLEAN}:
-        if sign not in ("==", "!="):
+        if TEXT in kinds and (left.texts is not right.texts or not _are_distinct(left.texts)):
             raise NotVectorizedError
     else:
         check_numbers(left, right)
         if left.is_whole is not right.is_whole:  # Python compares them exactly
             check_bound((left if left.is_whole else right).bound(), EXACT)
-    return _COMPARISONS[sign]
+    values = _COMPARISONS[sign](left.values, right.values)
+    missing = join_missing(left.missing, right.missing)
+    return Vector(values if isinstance(values, np.ndarray) else bool(values), ColumnType(BOOLEAN), missing)
+
+
+def _are_distinct(texts: np.ndarray | None) -> bool:
+    return texts is not None and len(set(texts)) == len(texts)
 
 
 def is_in(item: Vector, *options: Vector) -> Vector:
@@ -328,7 +317,6 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 
 
 def compute(sign: str, left: Vector, right: Vector, n: int) -> Vector:
-    """Return ``left sign right`` at ``n`` places."""
     kinds = {left.type.kind, right.type.kind}
     if TEXT in kinds and kinds & {*TIMED}:
         timed = left if right.type.kind == TEXT else right
@@ -367,44 +355,64 @@ def _compute_numbers(sign: str, left: Vector, right: Vector, kind: ColumnType, n
 
 
 def negative(one: Vector) -> Vector:
-    """Return numbers with the other sign."""
     check_numbers(one)
     return replace(one, values=-one.values)
 
 
 def call_function(function: str, parts: list[Vector], n: int) -> Vector:
-    """Return a function of numbers at ``n`` places."""
     if function == "mod" and len(parts) == 2:
         return compute("%", parts[0], parts[1], n)
-    if function in ("coalesce", "least", "greatest"):
-        parts = converted(parts)
-    check_numbers(*parts)
-    if function == "coalesce" and len({(part.type.kind, part.type.unit) for part in parts}) == 1:
-        return _first_value(parts, n)
+    takes = VOCABULARY[function].takes if function in VOCABULARY else None
+    places = [i for i in range(len(parts)) if takes is None or TEXT not in takes.types_of(i)]
+    for i, part in zip(places, converted([parts[i] for i in places]), strict=True):
+        parts[i] = part
     if function in ("least", "greatest") and len({part.is_whole for part in parts}) == 1:
+        check_numbers(*parts)
         return _extreme(function, parts)
-    if all(part.is_one for part in parts):
+    if function not in VOCABULARY or all(part.is_one for part in parts):
         raise NotVectorizedError
+    if len(parts) == 1 and parts[0].is_number and function in (*_CUTS, "abs", "sign", "sqrt"):
+        return _call_of_one(function, parts[0])
     if function in POWERS and all(part.type.kind in (INTEGER, FLOAT) for part in parts):
         values, undefined = powers(function, [part.values for part in parts])
         missing = join_missing(*(part.missing for part in parts), (undefined,) if undefined.any() else ())
         return Vector(values, ColumnType(FLOAT), missing)
-    if len(parts) != 1:
+    if any(part.type.kind == FLOAT and _has_nan(part, n) for part in parts):
+        raise NotVectorizedError  # a column has no NaN beside its nulls
+    return _applied(function, parts, n)
+
+
+def _applied(function: str, parts: list[Vector], n: int) -> Vector:
+    is_joining = VOCABULARY[function].name in ("concat", "concat_ws", "to_char")
+    if is_joining and not all(part.type.kind == TEXT for part in parts):
+        raise NotVectorizedError  # values become texts first
+    arguments = [part.values if part.is_one and not part.missing else _column_of(part, n) for part in parts]
+    constants = [VARIES if isinstance(argument, Column) else argument for argument in arguments]
+    try:
+        bound = bound_call(function, [part.type for part in parts], constants)
+    except PredicateError:
+        raise NotVectorizedError from None
+    if bound.type.kind not in (*WHOLE, FLOAT, BOOLEAN, TEXT):
         raise NotVectorizedError
-    return _call_of_one(function, parts[0])
+    column = apply(bound, arguments, n)
+    return vector_of_column(column.type, column.values, column.categories)
 
 
-def _first_value(parts: list[Vector], n: int) -> Vector:
-    """Return COALESCE of vectors of one type."""
-    values, missing = np.broadcast_to(parts[-1].values, (n,)), parts[-1].is_null(n)
-    for part in parts[-2::-1]:
-        is_null = part.is_null(n)
-        values, missing = np.where(is_null, values, part.values), is_null & missing
-    return Vector(values, parts[0].type, (missing,) if missing.any() else ())
+def _has_nan(part: Vector, n: int) -> bool:
+    return bool(np.any(np.isnan(part.values) & ~part.is_null(n)))
+
+
+def _column_of(part: Vector, n: int) -> Column:
+    null = null_of(part.type)
+    values = np.where(part.is_null(n), null, part.values) if part.missing else part.values
+    return Column(
+        part.type,
+        np.asarray(values).astype(np.int8 if part.type.kind == BOOLEAN else values.dtype),
+        part.texts,
+    )
 
 
 def _extreme(function: str, parts: list[Vector]) -> Vector:
-    """Return LEAST or GREATEST."""
     extreme = parts[0].values
     for part in parts[1:]:
         is_next = part.values < extreme if function == "least" else part.values > extreme
@@ -470,7 +478,7 @@ class VectorReader(ABC):
             case rp.IsTruth(operand=operand, truth=truth):
                 truths = self.holds(operand, truth, at)
                 return truths if wanted else ~truths
-            case rp.IsDistinct(left=left, right=right):
+            case ex.IsDistinct(left=left, right=right):
                 left_vector, right_vector = converted([self.value(left, at), self.value(right, at)])
                 truths = is_distinct(left_vector, right_vector, self.n)
                 return truths if wanted else ~truths
@@ -500,7 +508,6 @@ class VectorReader(ABC):
         return truths
 
     def value(self, tree: ex.Expression, at: Any = None) -> Vector:
-        """Return the values of an expression."""
         if isinstance(tree, ex.Attribute | ex.Reference):
             name = column_of(tree.name or "", self.schema)
             variable = tree.variable if isinstance(tree, ex.Reference) else None
@@ -518,7 +525,7 @@ class VectorReader(ABC):
                 if self.params is None or name not in self.params:
                     raise NotVectorizedError
                 return constant_vector(self.params[name])
-            case ex.And() | ex.Or() | ex.Not() | ex.IsNull() | rp.IsTruth() | rp.IsDistinct():
+            case ex.And() | ex.Or() | ex.Not() | ex.IsNull() | rp.IsTruth() | ex.IsDistinct():
                 true = self.holds(tree, True, at)
                 missing = ~(true | self.holds(tree, False, at))
                 return Vector(true, ColumnType(BOOLEAN), (missing,) if missing.any() else ())

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from cepkit.compile.regex.plan import Plan, Queue, Target
-from cepkit.compile.shared.bound_query import Term
 from cepkit.compile.shared.term_writing import (
     KernelSource,
     StateArray,
     TermWriter,
     decorator,
     module_header,
+    shared_text,
     stored_dtype,
 )
+from cepkit.compile.shared.terms import Term
+from cepkit.kernels.records import PAST_LAST, TO_FIRST_OF, TO_LAST, TO_NEXT
 
+_KERNELS = "cepkit.kernels.interpreting"
 _FEW = 32  # live starts, up to which the capacity is not checked
 _WIDTHS = ((8, "uint8"), (16, "uint16"), (32, "uint32"), (62, "int64"))
 
@@ -22,11 +25,9 @@ _WIDTHS = ((8, "uint8"), (16, "uint16"), (32, "uint32"), (62, "int64"))
 def write_matching(
     plan: Plan, dtypes: Mapping[str, str], *, functions: tuple[str, ...] = (), compiled: bool = True
 ) -> KernelSource:
-    """Write the kernel that advances the state of all partitions by a run of events.
-
-    A call ends early if a state array is full (the caller grows it and calls again) or once it has checked
-    ``work_limit`` partial matches (so a run can be interrupted).
-    """
+    """Write the kernel that advances the state of all partitions by a run of events."""
+    # A call ends early if a state array is full (the caller grows it and calls again) or once it has checked
+    # ``work_limit`` partial matches (so a run can be interrupted).
     return _MatchingWriter(plan, dtypes, functions, compiled).write()
 
 
@@ -339,50 +340,72 @@ class _MatchingWriter:
                 lines.add(depth, f"q{number}_b{i}[k] = {_unbeatable(queue, i)!r}".replace("inf", "np.inf"))
 
 
-def write_labelling(
-    plan: Plan, dtypes: Mapping[str, str], *, functions: tuple[str, ...] = (), compiled: bool = True
+def write_rows(
+    plan: Plan,
+    dtypes: Mapping[str, str],
+    name: str,
+    *,
+    functions: tuple[str, ...] = (),
+    compiled: bool = True,
 ) -> KernelSource:
-    """Write the kernel that finds the positions that each row of given matches can have.
-
-    The mask of a row holds the positions reachable from the start of its match. A backward pass decides
-    which of them lead to the end (kernels/lineage.py).
-    """
+    """Write ``prepare``, and ``search`` or ``reach`` with the text of the kernel that interprets."""
+    # ``prepare`` computes what depends on single rows. The others take the rows by partition.
     terms = TermWriter(plan.terms(), dtypes, functions, slots=plan.slots, python=not compiled)
-    automaton, slots = plan.automaton, plan.slots
-    n = len(automaton.names)
+    slots, n, past = plan.slots, len(plan.automaton.names), terms.past_state()
     every = (1 << n) - 1
-    mask_dtype = next(dtype for width, dtype in _WIDTHS if n <= width)
-    state = [
-        *terms.past_state(),
-        StateArray("mask_now", "int64", "partition"),
-        StateArray("item_now", "int64", "partition"),
-    ]
-    state += [StateArray(f"slot{i}", stored_dtype(s), "partition") for i, s in enumerate(slots)]
+    rows = [("fulfilled", "int64"), *[("number", "int64")] * terms.uses_ordinal]
+    rows += [(f"earlier{i}", stored_dtype(arg)) for i, (arg, _) in enumerate(terms.pasts)]
+    kept = [*rows, *((f"slot{i}", stored_dtype(slot)) for i, slot in enumerate(slots))]
     lines = _Lines([*module_header().splitlines(), *terms.helpers])
-    lines.extend(follow_tables(automaton.follow, mask_dtype))
-    arguments = ["partition", *terms.arguments(), *(a.name for a in state)]
-    types = ["read_only(T.int32)", *terms.argument_types(), *map(_state_type, state)]
-    arguments += ["current", "first", "last", "next_match", "first_item", "item_mask"]
-    types += ["I1"] * 6
-    if compiled:
-        lines.extend(decorator(types, user_functions=bool(functions)))
-    lines.add(0, f"def reach({', '.join(arguments)}):")
-    lines.add(1, "for j in range(len(partition)):")
-    lines.add(2, "k = np.uint32(partition[j])", *terms.event_lines())
-    lines.add(2, "m = current[k]", "if m < 0 or j < first[m]:", "    continue")
+
+    def function(text: Iterable[str], types: list[str] | None = None) -> None:
+        if compiled and types is not None:
+            lines.extend(decorator(types, user_functions=bool(terms.functions)))
+        elif compiled:
+            options = "no_cpython_wrapper=True, no_cfunc_wrapper=True"
+            lines.append(f'@njit(nogil=True, error_model="numpy", {options})')
+        lines.extend([*text, "", ""])
+
+    types = ["read_only(T.int32)", *terms.argument_types()]
+    arguments = [*terms.arguments(), *(array.name for array in past), *(name for name, _ in rows)]
     bits = [_bits(c.mask, every, terms.true(c.term)) for c in plan.event_conjuncts]
-    lines.add(2, f"e = {' & '.join(bits) if bits else every}")
-    lines.add(2, "if j == first[m]:")
-    lines.add(3, f"f = {automaton.first} & e", "item_now[k] = first_item[m]")
-    lines.add(3, *(f"slot{i}[k] = {terms.slot_first(s)}" for i, s in enumerate(slots)))
-    lines.add(2, "else:")
-    lines.add(3, *(f"s{i} = slot{i}[k]" for i in range(len(slots))))
+    body = _Lines([f"def prepare(partition, {', '.join(arguments)}):"])
+    body.add(1, "for j in range(len(partition)):")
+    body.add(2, "k = np.uint32(partition[j])", *terms.event_lines())
+    body.add(2, f"fulfilled[j] = {' & '.join(bits) if bits else every}")
+    body.add(2, *["number[j] = n"] * terms.uses_ordinal)
+    body.add(2, *(f"earlier{i}[j] = y{i}" for i in range(len(terms.pasts))))
+    rows_types = [f'T.Array(T.{dtype}, 1, "C")' for _, dtype in rows]
+    function(body, [*types, *map(_state_type, past), *rows_types])
+    values = ", ".join(["follow", "masks", *terms.arguments(), *(name for name, _ in kept)])
+    body = _Lines([f"def take_row(j, f, is_first, {values}):"])
+    body.add(1, *terms.column_lines(), *["n = number[j]"] * terms.uses_ordinal)
+    body.add(1, *(f"y{i} = earlier{i}[j]" for i in range(len(terms.pasts))))
+    body.add(1, "if is_first:", *(f"    slot{i}[0] = {terms.slot_first(s)}" for i, s in enumerate(slots)))
+    body.add(2, "return masks[1] & fulfilled[j]")
+    body.add(1, *(f"s{i} = slot{i}[0]" for i in range(len(slots))))
     bits = [_bits(c.mask, every, terms.true(c.term)) for c in plan.start_conjuncts]
-    lines.add(3, f"f = {' & '.join([follow_of('mask_now[k]', n), 'e', *bits])}")
-    lines.add(3, *(f"slot{i}[k] = {terms.slot_next(s, f's{i}')}" for i, s in enumerate(slots)))
-    lines.add(2, "mask_now[k] = f", "item_mask[item_now[k]] = f", "item_now[k] += 1")
-    lines.add(2, "if j == last[m]:", "    current[k] = next_match[m]")
-    return KernelSource("\n".join(lines) + "\n", tuple(state))
+    body.add(1, f"f = {' & '.join(['follow_of(follow, f)', 'fulfilled[j]', *bits])}")
+    body.add(1, *(f"slot{i}[0] = {terms.slot_next(s, f's{i}')}" for i, s in enumerate(slots)), "return f")
+    function(shared_text(_KERNELS, "def follow_of(").splitlines())
+    function(body)
+    types = ["I2", "I1", *terms.argument_types()] + [f'T.Array(T.{dtype}, 1, "C")' for _, dtype in kept]
+    given = "fulfilled, floats, integers, automaton, of_floats, of_integers"
+    head, begin, out = "reach(begin, first_item", "    f = 0\n    for m in", ["item_mask"]
+    if name == "search":
+        function(shared_text(_KERNELS, "def row_of_name(").splitlines())
+        head, begin, out = (
+            "search(bounds, rule",
+            "    skip, named",
+            ["reached", "at", "out_first", "out_last"],
+        )
+    text = shared_text(_KERNELS, begin).replace(given, values)
+    whole = [f"def {head}, {values}, {', '.join(out)}):", *text.splitlines()]
+    function(whole, ["I1", "I1", *types, *["I1"] * len(out)])
+    codes = f"PAST_LAST, TO_LAST, TO_NEXT, TO_FIRST_OF = {PAST_LAST}, {TO_LAST}, {TO_NEXT}, {TO_FIRST_OF}"
+    place = next(i for i, line in enumerate(lines) if line.startswith("NULL ="))
+    lines.insert(place, codes)
+    return KernelSource("\n".join(lines).rstrip() + "\n", tuple(past), tuple(kept))
 
 
 def follow_tables(follow: Iterable[int], dtype: str) -> list[str]:

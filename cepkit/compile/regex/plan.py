@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from cepkit.compile.regex.automaton import Positions
-from cepkit.compile.shared.bound_query import EVENT, START, Term, conjuncts_of
+import numpy as np
+
+from cepkit.compile.shared.row_automaton import Positions
+from cepkit.compile.shared.terms import EVENT, START, Term, conjuncts_of
+from cepkit.language.expressions.trees import MIRRORED
 
 # Values that a partial match takes from its start or accumulates on the way; other start terms are
 # computed from them.
-SLOTS = ("first", "count", "count_of", "sum", "max", "min")
+SLOTS = ("first", "count", "count_of", "sum", "max", "min", "values")
 _FIXED = ("first", "count")  # slots that never change after the start
 
 
@@ -42,14 +45,12 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A position whose partial matches are ordered by start and wait together.
+    """A position whose partial matches are ordered by start and wait together."""
 
-    The position loops to itself as long as conditions hold that depend only on the event, on a window, or on
-    a bound of the start. All other positions that follow it are accepting. So a waiting start costs nothing
-    per event: old starts are dropped from the front, and the others are checked only if an event can beat the
-    bound of a target, or can break the condition of the loop for some of them.
-
-    """
+    # The position loops to itself as long as conditions hold that depend only on the event, on a window, or
+    # on a bound of the start. All other positions that follow it are accepting. So a waiting start costs
+    # nothing per event: old starts are dropped from the front, and the others are checked only if an event
+    # can beat the bound of a target, or can break the condition of the loop for some of them.
 
     position: int
     windows: tuple[Term, ...]
@@ -70,12 +71,10 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that determines the source of the kernels.
+    """Everything that determines the source of the kernels."""
 
-    ``dominated`` is the mask of positions where only the earliest start matters, because nothing after them
-    depends on the start. ``slots`` are the values that each partial match carries.
-
-    """
+    # ``dominated`` is the mask of positions where only the earliest start matters, because nothing after them
+    # depends on the start. ``slots`` are the values that each partial match carries.
 
     automaton: Positions
     event_conjuncts: tuple[Conjunct, ...]
@@ -85,7 +84,6 @@ class Plan:
     queues: tuple[Queue, ...]
 
     def terms(self) -> Iterator[Term]:
-        """Yield every condition."""
         for conjunct in (*self.event_conjuncts, *self.start_conjuncts):
             yield conjunct.term
 
@@ -93,12 +91,10 @@ class Plan:
 def plan_matching(
     automaton: Positions, truths: Iterable[tuple[str, Term]], window: Term | None, clock: Term | None
 ) -> Plan:
-    """Lay out the matching of a bound regex query.
-
-    Source: Hirzel, "Partition and Compose", DEBS 2012, section 3.2 (incremental aggregation).
-    Differs: one record per start with a set of positions instead of one per (start, state); starts that
-    can no longer be distinguished are dropped; queues.
-    """
+    """Lay out the matching of a bound regex query."""
+    # Source: Hirzel, "Partition and Compose", DEBS 2012, section 3.2 (incremental aggregation).
+    # Differs: one record per start with a set of positions instead of one per (start, state); starts that can
+    # no longer be distinguished are dropped; queues.
     masks: dict[Term, int] = {}
     for name, truth in truths:
         mask = automaton.mask_of_name(name)
@@ -137,6 +133,19 @@ def plan_matching(
     if queues:
         dominated = 0  # queue and list share the order of starts, so little can be gained
     return Plan(automaton, event, start, dominated, slots, queues)
+
+
+def tables_of(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    """Return successors of every byte of a mask, int64, (n_bytes, 256), and masks as kernels read them."""
+    # They are those of all positions, of the first, the accepting and the dominated ones.
+    follow = plan.automaton.follow
+    table = np.zeros((-(-len(follow) // 8), 256), np.int64)
+    byte = np.arange(256)
+    for p, successors in enumerate(follow):
+        table[p // 8] |= np.where(byte >> (p % 8) & 1, successors, 0)
+    every = (1 << len(follow)) - 1
+    masks = every, plan.automaton.first, plan.automaton.accepting, plan.dominated
+    return table, np.array(masks, np.int64)
 
 
 def _with_past(term: Term) -> Term:
@@ -232,7 +241,7 @@ def _bound(term: Term) -> StartBound | None:
     if left.level <= EVENT and right.level == START and _of_start_alone(right) and _never_null(right):
         return StartBound(left, term.data, right)
     if right.level <= EVENT and left.level == START and _of_start_alone(left) and _never_null(left):
-        return StartBound(right, {"<": ">", "<=": ">=", ">": "<", ">=": "<="}[term.data], left)
+        return StartBound(right, MIRRORED[term.data], left)
     return None
 
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cepkit.compile.regex.automaton import ANY, Positions, positions
-from cepkit.compile.regex.matching_source import write_labelling, write_matching
+from cepkit.compile.regex.matching_source import write_matching, write_rows
 from cepkit.compile.regex.plan import Plan, plan_matching
 from cepkit.compile.shared.binding import Binder
-from cepkit.compile.shared.bound_query import EVENT, START, BoundQuery, Constant, Inputs, Term
+from cepkit.compile.shared.bound_query import BoundQuery, Inputs
 from cepkit.compile.shared.loading import load
+from cepkit.compile.shared.row_automaton import ANY, Positions, positions
 from cepkit.compile.shared.term_writing import KernelSource, StateArray
+from cepkit.compile.shared.terms import EVENT, START, Constant, Term
 from cepkit.errors import CepError, PredicateError
 from cepkit.events import DURATION, FLOAT, INTEGER, TIME, ColumnType
 from cepkit.language.expressions.durations import duration_ticks, unit_missing
@@ -38,34 +39,31 @@ class Program(BoundQuery):
 
     @property
     def automaton(self) -> Positions:
-        """The position automaton."""
         return self.plan.automaton
 
     def matching(self, inputs: Inputs) -> Kernel:
         """Return the kernel that advances a state by events with these inputs."""
-        return self._kernel("advance", write_matching, inputs)
+        return self._kernel("advance", self.matching_source(inputs))
 
-    def labelling(self, inputs: Inputs) -> Kernel:
-        """Return the kernel that finds the positions of the rows of matches."""
-        return self._kernel("reach", write_labelling, inputs)
+    def on_rows(self, name: str, inputs: Inputs) -> tuple[Kernel, Kernel]:
+        """Return the kernels that prepare rows, and ``search`` them in turn or ``reach`` their positions."""
+        source = self.source_on_rows(name, inputs)
+        return self._kernel("prepare", source), self._kernel(name, source)
+
+    def source_on_rows(self, name: str, inputs: Inputs) -> KernelSource:
+        return self._source(write_rows, inputs, name)
 
     def matching_source(self, inputs: Inputs) -> KernelSource:
-        """Return the text of the matching kernel for these inputs."""
         return self._source(write_matching, inputs)
 
-    def labelling_source(self, inputs: Inputs) -> KernelSource:
-        """Return the text of the labelling kernel for these inputs."""
-        return self._source(write_labelling, inputs)
-
-    def _source(self, write, inputs: Inputs) -> KernelSource:
+    def _source(self, write, inputs: Inputs, *given: str) -> KernelSource:
         dtypes = {column: array.dtype.name for column, array in inputs.columns.items()}
         return self.once(
-            (write, *dtypes.items()),
-            lambda: write(self.plan, dtypes, functions=tuple(self.functions), compiled=self.compiled),
+            (write, *given, *dtypes.items()),
+            lambda: write(self.plan, dtypes, *given, functions=tuple(self.functions), compiled=self.compiled),
         )
 
-    def _kernel(self, name: str, write, inputs: Inputs) -> Kernel:
-        source = self._source(write, inputs)
+    def _kernel(self, name: str, source: KernelSource) -> Kernel:
         user = {f"u{i}": function.in_kernel for i, function in enumerate(self.functions.values())}
         function = getattr(load(source.text, user), name)
         # numba's own switch (NUMBA_DISABLE_JIT) makes all of them Python functions.
@@ -74,14 +72,11 @@ class Program(BoundQuery):
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A loaded kernel and its source."""
-
     run: Callable
     source: KernelSource
     is_compiled: bool = True
 
     def new_state(self, n_partitions: int, capacity: int = 8) -> State:
-        """Return the initial state."""
         return new_state(self.source.state, n_partitions, capacity)
 
 
@@ -96,18 +91,16 @@ class State:
         return [self.arrays[array.name] for array in self.layout]
 
     def grow(self, per: str) -> None:
-        """Double the room for waiting starts; ``per`` is ``list`` or ``queue``.
-
-        Rows stay an odd number of cache lines long. Rows with a power of two would all compete for the same
-        cache sets (measured: a factor of two).
-
-        """
+        """Double the room for waiting starts; ``per`` is ``list`` or ``queue``."""
+        # Rows stay an odd number of cache lines long. Rows with a power of two would all compete for the same
+        # cache sets (measured: a factor of two).
+        grown = {}
         for array in self.layout:
             if array.per == per or (array.per, per) == ("slots", "list"):
                 old = self.arrays[array.name]
-                new = np.zeros((*old.shape[:-1], 2 * old.shape[-1] + 8), old.dtype)
+                new = grown[array.name] = np.zeros((*old.shape[:-1], 2 * old.shape[-1] + 8), old.dtype)
                 new[..., : old.shape[-1]] = old
-                self.arrays[array.name] = new
+        self.arrays.update(grown)
 
     def add_partitions(self, n_partitions: int) -> None:
         """Make room for partition codes up to ``n_partitions``."""
@@ -146,8 +139,7 @@ def new_state(layout: tuple[StateArray, ...], n_partitions: int, capacity: int =
 
 
 def compile_regex(query: RegexQuery, schema: Mapping[str, ColumnType]) -> Program:
-    """Bind ``query`` to ``schema`` and plan its matching."""
-    automaton = positions(query.pattern)
+    automaton = positions(query.pattern, longest=query.keep == "longest")
     binder = Binder(schema, query)
     defined = dict(query.define)
     truths = []

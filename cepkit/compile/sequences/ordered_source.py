@@ -14,21 +14,19 @@ from cepkit.compile.sequences.program import (
     BoundCondition,
     SequenceProgram,
 )
-from cepkit.compile.shared.bound_query import Term
 from cepkit.compile.shared.term_writing import VECTOR, TermWriter, decorator, module_header
+from cepkit.compile.shared.terms import Term
 from cepkit.events import BOOLEAN, FLOAT, NULL_CODE, TEXT
 
 # Write conditions on a partial match as functions of its path: the places of its events, in order.
 
 
 class PathWriter(TermWriter):
-    """Writes functions ``name(path, first, last, y, …)`` that test whether a condition holds on a path.
+    """Writes functions ``name(path, first, last, y, …)`` that test whether a condition holds on a path."""
 
-    ``path[d]`` is the place of the d-th event, and component c begins at ``first[c]``. ``last`` is the index
-    of the last event in ``path``. ``y`` is the place of an event outside the path: an absent event, or one
-    that may end a loop.
-
-    """
+    # ``path[d]`` is the place of the d-th event, and component c begins at ``first[c]``. ``last`` is the
+    # index of the last event in ``path``. ``y`` is the place of an event outside the path: an absent event,
+    # or one that may end a loop.
 
     def __init__(
         self,
@@ -45,15 +43,10 @@ class PathWriter(TermWriter):
         self.parameters = ", ".join(["path", "first", "last", "y", *self.arguments()])
 
     def leaf(self, term: Term) -> str:
-        """Return the name of the element or aggregate in the current function."""
-        return self.names[term]
-
-    def value(self, term: Term) -> str:
-        """Return the code of the value; a plain column is that of the event at ``y``."""
-        return self.load(term.data, "y") if term.op == "column" else super().value(term)
+        """Return the name of the element or aggregate in the current function; a column is that at ``y``."""
+        return self.load(term.data, "y") if term.op == "column" else self.names[term]
 
     def valid(self, term: Term) -> list[str]:
-        """Return the conditions for a value that is not null."""
         if term.op == "element" and term.args:
             return [f"{self.value(term)}_there"]
         return super().valid(term)
@@ -67,11 +60,8 @@ class PathWriter(TermWriter):
         return f"({code} if {' and '.join(f'{self.value(arg)} >= 0' for arg in optional)} else NAN)"
 
     def load(self, column: str, place: str) -> str:
-        """Return the code that reads ``column`` at ``place``, in the width used for computation.
-
-        For an array column, the code is the place itself.
-
-        """
+        """Return the code that reads ``column`` at ``place``, in the width used for computation."""
+        # For an array column, the code is the place itself.
         i = self.columns.index(column)
         dtype = self.dtypes[column]
         if dtype == VECTOR:
@@ -167,7 +157,10 @@ class PathWriter(TermWriter):
         if function in ("first", "last"):
             d = low if function == "first" else high
             return [f"d = {d}", *reads, f"{v} = {self.stored(arg)}"]
-        value_test = " and ".join(dict.fromkeys(self.valid(arg) + self._not_nan(arg))) or "True"
+        if function == "values":
+            add = [*reads, f"{v} = {self.longer(v, arg)}"]
+            return [f"{v} = None", f"for d in range({low}, {high} + 1):", *("    " + line for line in add)]
+        value_test = self.all(self.present(arg))
         x = self.value(arg)
         new = {
             "count_of": f"{v} + 1", "sum": f"{v} + {x}", "min": f"min({v}, {x})", "max": f"max({v}, {x})",
@@ -249,13 +242,11 @@ def components_of_absence(bound: BoundBranch, a: int) -> frozenset[int]:
 def write_ordered(
     program: SequenceProgram, bound: BoundBranch, order: tuple[int, ...], dtypes: Mapping[str, str]
 ) -> OrderedKernel:
-    """Write the kernel that finds the matches of a branch by binding its components in a given order.
-
-    Source: Kolchinsky, Schuster, "Join Query Optimization Techniques for Complex Event Processing
-    Applications", PVLDB 11(11), 2018: evaluation in another order than that of the pattern.
-    Differs: all events are available from the start, so earlier events are found in lists of their type;
-    nothing is buffered until the rarer event arrives.
-    """
+    """Write the kernel that finds the matches of a branch by binding its components in a given order."""
+    # Source: Kolchinsky, Schuster, "Join Query Optimization Techniques for Complex Event Processing
+    # Applications", PVLDB 11(11), 2018: evaluation in another order than that of the pattern.
+    # Differs: all events are available from the start, so earlier events are found in lists of their type;
+    # nothing is buffered until the rarer event arrives.
     return _OrderedWriter(program, bound, order, dtypes).write()
 
 

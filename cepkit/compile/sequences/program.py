@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from cepkit.compile.shared.binding import Binder, holds_lists
-from cepkit.compile.shared.bound_query import ALWAYS, EVENT, BoundQuery, Prepared, Term
-from cepkit.compile.shared.operations import mean, refuse_for_measures_only
+from cepkit.compile.shared.bound_query import BoundQuery
+from cepkit.compile.shared.operations import as_numbers, as_truth, end_in_ticks, mean, refuse_list, summarised
+from cepkit.compile.shared.terms import ALWAYS, EVENT, NEVER, Constant, Prepared, Term, comparison
 from cepkit.errors import CepError
-from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, NUMBERS, TEXT, TIME, WHOLE, ColumnType
+from cepkit.events import DURATION, FLOAT, INTEGER, LIST, NUMBERS, TEXT, TIME, WHOLE, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks, unit_missing
+from cepkit.language.expressions.vocabulary import SUMMARIES, SUMMED
 from cepkit.language.sequences.branches import Branch, Condition, branches, referenced_variables
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 
 # Bind conditions on several events: ``b[i-1].price`` becomes a leaf, one event and one column.
 
@@ -25,13 +28,11 @@ ALL, EARLIER = "all", "earlier"
 
 
 class ElementBinder(Binder):
-    """A binder that also binds values of the events of a match.
+    """A binder that also binds values of the events of a match."""
 
-    Its leaves are ``element`` terms with data (variable, which event, column), and ``group`` terms with
-    data (aggregate, variable, which events). The argument of a group is computed for each of its events.
-    An element with the argument ``ALWAYS`` is null only where its event is missing.
-
-    """
+    # Its leaves are ``element`` terms with data (variable, which event, column), and ``group`` terms with
+    # data (aggregate, variable, which events). The argument of a group is computed for each of its events. An
+    # element with the argument ``ALWAYS`` is null only where its event is missing.
 
     range_of_aggregate: str | None = None  # while binding an aggregate's argument
 
@@ -48,6 +49,8 @@ class ElementBinder(Binder):
                 raise self.wrong(
                     expression, "prev() belongs to regex patterns; write b[i-1].x, or name the event"
                 )
+            case ex.Call(function="next"):
+                raise self.wrong(expression, "next() belongs to regex patterns; name the later event")
         return super()._bind(expression)
 
     def _reference(self, e: ex.Reference) -> Term:
@@ -55,10 +58,7 @@ class ElementBinder(Binder):
             raise self.wrong(
                 e, f"{e.variable!r} is an event; name one of its columns, as in {e.variable}.price"
             )
-        column_type = self.schema.get(e.name)
-        if column_type is None:
-            raise self.missing(e, e.name)
-        return self._element(e, self._column_of(e, column_type))
+        return self._element(e, self._column_of(e, self.column_type(e, e.name)))
 
     def _column_of(self, e: ex.Reference, of: ColumnType) -> Term:
         if of.kind == LIST:
@@ -118,7 +118,7 @@ class ElementBinder(Binder):
             raise self.wrong(e, f"an aggregate ranges over the events of one variable, not of {variables}")
         variable, over = variables[0], EARLIER if ranges == {ex.ALL_BEFORE} else ALL
         function = e.function
-        refuse_for_measures_only(self, e)
+        refuse_list(self, e)
         if isinstance(e.operand, ex.Reference) and e.operand.name is None:
             if function != "count":
                 raise self.wrong(e, f"{function}() names no column; write {function}({variable}.price)")
@@ -129,7 +129,7 @@ class ElementBinder(Binder):
             arg = self._reference(e.operand) if is_plain else super()._bind(e.operand)
         finally:
             self.range_of_aggregate = outer
-        return self._finish_aggregate(e, function, variable, over, arg)
+        return self._finish_aggregate(e, variable, over, arg)
 
     def bind(self, expression: ex.Expression) -> Term:
         """Return the term of ``expression``; inside an aggregate the same text means another event."""
@@ -137,7 +137,9 @@ class ElementBinder(Binder):
             return self._bind(expression)
         return super().bind(expression)
 
-    def _finish_aggregate(self, e: ex.Aggregate, function: str, variable: str, over: str, arg: Term) -> Term:
+    def _finish_aggregate(self, e: ex.Aggregate, variable: str, over: str, arg: Term) -> Term:
+        function, arg = as_numbers(self, e, arg)
+
         def group(name: str, kind: str = arg.kind, nullable: bool = arg.nullable, of: Term = arg) -> Term:
             return Term("group", (of,), kind, of.unit, nullable, (name, variable, over), EVENT)
 
@@ -152,16 +154,16 @@ class ElementBinder(Binder):
             ends = group("last"), group("first")
             return Term("-", ends, kind, arg.unit, arg.nullable, None, EVENT)
         if function in ("min", "max"):
-            if arg.kind == BOOLEAN:
-                raise self.wrong(e, f"{function}() needs an ordered value, but this is a truth value")
             if arg.kind == TEXT:
                 self.share_categories(arg.unit, arg.unit, ordered=True)
-            return group(function)
-        if arg.kind not in NUMBERS and (function, arg.kind) != ("sum", DURATION):
+            return as_truth(self, arg, group(function))
+        if function in SUMMED and arg.kind not in NUMBERS and (function, arg.kind) != ("sum", DURATION):
             raise self.wrong(e, f"{function}() needs numbers")
+        if function in SUMMARIES:
+            return summarised(self, function, group("values", LIST, False))
         if function == "sum":
             return group("sum")
-        return mean(arg, lambda term: group("sum", of=term), group("count_of", INTEGER, False))
+        return mean(self, arg, lambda term: group("sum", of=term), group("count_of", INTEGER, False))
 
 
 CLOCKS = (INTEGER, FLOAT, TIME, DURATION)
@@ -176,7 +178,6 @@ class BoundCondition:
 
     @property
     def component_of_variable(self) -> dict[str, int]:
-        """Component of each variable in the term."""
         return dict(self.condition.components)
 
 
@@ -194,7 +195,6 @@ class BoundBranch:
     untils: tuple[Term | None, ...]
 
     def terms(self) -> Iterator[Term]:
-        """Yield every term."""
         for terms in (*self.accepts, *self.absent_accepts):
             yield from terms
         yield from (bound.term for bound in self.conditions)
@@ -214,8 +214,15 @@ class MatchWindow:
     @property
     def is_empty(self) -> bool:
         """Return whether nothing fits: the window ends before it begins."""
-        within = self.within
-        return within is not None and (within < 0 or (within == 0 and not self.closed))
+        return self._nothing_fits(self.within)
+
+    @property
+    def gap_is_empty(self) -> bool:
+        """Return whether no event can follow another one."""
+        return self._nothing_fits(self.gap_within)
+
+    def _nothing_fits(self, limit: int | float | None) -> bool:
+        return limit is not None and (limit < 0 or (limit == 0 and not self.closed))
 
 
 _ALL_EVENTS = 2**62  # a window of more events is no limit; sums with a place fit into 64 bits
@@ -228,6 +235,7 @@ class SequenceProgram(BoundQuery):
     query: SequenceQuery
     branches: tuple[BoundBranch, ...]
     window: MatchWindow = field(default_factory=MatchWindow)
+    complete_until: int | float | None = None  # the user's, in ticks
 
     def terms(self) -> Iterator[Term]:
         """Yield every term of every branch."""
@@ -241,6 +249,11 @@ class SequenceProgram(BoundQuery):
         timed = window.within is not None or window.gap_within is not None or window.strict_time
         clock = (self.clock,) if timed and self.clock else ()
         return tuple(dict.fromkeys((*self.columns, *clock)))
+
+    @cached_property
+    def clock_of_waits(self) -> str | None:
+        """Column of the clock if a match must wait for the end of an absence."""
+        return next((constant.column for constant in self.constants if constant.is_start), None)
 
     @property
     def can_be_forbidden_later(self) -> bool:
@@ -263,12 +276,10 @@ class SequenceProgram(BoundQuery):
 
 
 def compile_sequence(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> SequenceProgram:
-    """Bind ``query`` to ``schema``.
-
-    The branches share terms and constants, so equal conditions are computed once.
-    """
+    # The branches share terms and constants, so equal conditions are computed once.
     binder = ElementBinder(schema, query)
-    bound = tuple(_bound(binder, branch) for branch in branches(query))
+    window = _window(query, schema)
+    bound = tuple(_bound(binder, branch, window) for branch in branches(query))
     leaves = [leaf for bound_branch in bound for root in bound_branch.terms() for leaf in root.walk()]
     every = {leaf.data for leaf in leaves if leaf.op == "column"}
     every |= {leaf.data[-1] for leaf in leaves if leaf.op == "element"}
@@ -277,23 +288,72 @@ def compile_sequence(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> 
         schema=schema,
         **binder.collected(every),
         branches=bound,
-        window=_window(query, schema),
+        window=window,
+        complete_until=_end_of_data(query, schema, window),
     )
 
 
-def _bound(binder: ElementBinder, branch: Branch) -> BoundBranch:
+def _end_of_data(
+    query: SequenceQuery, schema: Mapping[str, ColumnType], window: MatchWindow
+) -> int | float | None:
+    """Return until when the data are complete, in ticks; None: until the last time, or for ever."""
+    if query.complete_until is None or query.is_finished:
+        return None
+    clock = schema.get(query.order_by[0]) if query.order_by else None
+    if clock is None or clock.kind not in CLOCKS:
+        raise CepError(
+            f"complete_until={query.complete_until!r} needs a clock: give order_by, a column of times or "
+            "numbers"
+        )
+    return end_in_ticks(query.complete_until, clock)
+
+
+def _decided(binder: ElementBinder, branch: Branch, window: MatchWindow) -> BoundCondition | None:
+    """Return the condition that the wait for an absent event at the end of a branch ends in time."""
+    query, first, last = binder.query, branch.components[0], branch.components[-1]
+    waits = any(absence.before >= len(branch.components) for absence in branch.absences)
+    if query.is_finished or not waits or window.within is None:
+        if not query.undecided:
+            return None
+        expression, term = ex.Literal(False), NEVER
+    else:
+        clock = query.order_by[0]
+        time = ex.Reference(first.variable, clock, 1 if first.is_group else None)
+        sign, start = ">" if query.undecided else "<=", binder.bind(time)
+        kind = FLOAT if start.kind == FLOAT else INTEGER
+        limit = binder.constant(Constant(kind, window.within, column=clock, is_start=True))
+        term = comparison(sign, start, replace(limit, kind=start.kind, unit=start.unit))
+        until = ex.Arithmetic("-", ex.Parameter("complete_until"), ex.Literal(query.within))
+        expression = ex.Comparison(sign, time, until)
+    # The number is that of no conjunct, and another one for each first variable.
+    number = len(query.where) + query.variables.index(first.variable)
+    at = len(branch.components) - 1
+    return BoundCondition(
+        Condition(expression, ((first.variable, 0),), at, not last.is_group, None, number), term
+    )
+
+
+def _bound(binder: ElementBinder, branch: Branch, window: MatchWindow) -> BoundBranch:
     accepts = [_type_terms(binder, c.variable, c.event_type) for c in branch.components]
     absent = [_type_terms(binder, a.variable, a.event_type) for a in branch.absences]
+    bound = [
+        BoundCondition(c, binder.predicate(f"condition {c.conjunct + 1}", c.expression))
+        for c in branch.conditions
+    ]
+    decided = _decided(binder, branch, window)
+    if decided is not None:
+        bound.append(decided)
+        branch = replace(branch, conditions=(*branch.conditions, decided.condition))
     conditions = []
-    for condition in branch.conditions:
-        term = binder.predicate(f"condition {condition.conjunct + 1}", condition.expression)
-        names = referenced_variables(condition.expression)
-        if len(names) == 1 and _looks_at_each_alone(term):
+    for bound_condition in bound:
+        condition, term = bound_condition.condition, bound_condition.term
+        looks_at_one = len(referenced_variables(condition.expression)) == 1 and _looks_at_each_alone(term)
+        if looks_at_one and (bound_condition is not decided or len(branch.components) == 1):
             (absent if condition.absence is not None else accepts)[
                 condition.decided_at if condition.absence is None else condition.absence
             ].append(term)
         else:
-            conditions.append(BoundCondition(condition, term))
+            conditions.append(bound_condition)
     untils = [
         None if c.until is None else binder.predicate(f"until of {c.variable!r}", c.until)
         for c in branch.components

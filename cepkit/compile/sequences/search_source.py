@@ -1,20 +1,22 @@
-"""Write the Python source of a branch's kernels: the tests of single events, and the search.
+"""Write the Python source of a branch's kernels: the tests of single events, and the search."""
 
-The search supports every strategy and condition. It walks depth first over partial matches, event by event,
-and can pause and continue at any event.
-"""
+# The search supports every strategy and condition. It walks depth first over partial matches, event by event,
+# and can pause and continue at any event.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
-from functools import cache
-from pathlib import Path
 
 from cepkit.compile.sequences.ordered_source import PathWriter
 from cepkit.compile.sequences.program import BoundBranch, BoundCondition, SequenceProgram
-from cepkit.compile.shared.bound_query import Term
-from cepkit.compile.shared.term_writing import KernelSource, decorator, helper_lines, module_header
+from cepkit.compile.shared.term_writing import (
+    KernelSource,
+    decorator,
+    helper_lines,
+    module_header,
+    shared_text,
+)
+from cepkit.compile.shared.terms import Term
 
 # Only kernels call these functions; without wrappers for Python they compile in half the time (measured).
 HELPER = '@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)'
@@ -27,11 +29,8 @@ START, DEPTH, ENTERING, N_MATCHES, N_ITEMS, WORK, DONE = range(7)
 
 
 def tests_of(program: SequenceProgram) -> tuple[tuple[Term, ...], ...]:
-    """Return the distinct conditions on single events; each is a row of ``accept``.
-
-    Leaves of equal conditions on different variables differ only in the variable, so it is left out.
-
-    """
+    """Return the distinct conditions on single events; each is a row of ``accept``."""
+    # Leaves of equal conditions on different variables differ only in the variable, so it is left out.
     return tuple(_row_of_test(program))
 
 
@@ -86,11 +85,9 @@ def write_accepting(program: SequenceProgram, dtypes: Mapping[str, str]) -> Kern
 
 
 def write_search(program: SequenceProgram, bound: BoundBranch, dtypes: Mapping[str, str]) -> KernelSource:
-    """Write the kernel that finds the matches of a branch.
-
-    The search ends early if an output is full or once it has visited ``work_limit`` events; the next call
-    continues at that event.
-    """
+    """Write the kernel that finds the matches of a branch."""
+    # The search ends early if an output is full or once it has visited ``work_limit`` events; the next call
+    # continues at that event.
     key = ("search", *dtypes.items())
     return program.once(key, lambda: SearchWriter(program, bound, dtypes).write(), of=bound)
 
@@ -120,7 +117,6 @@ class SearchWriter:
         self.lines: list[str] = []
 
     def write(self) -> KernelSource:
-        """Return the kernel of `write_search`."""
         self.lines = [*module_header().splitlines(), *self.writer.helpers]
         self._tables()
         self._conditions()
@@ -246,13 +242,6 @@ class SearchWriter:
         values = "".join(f", {name}" for name in self.writer.arguments())
         text = shared_text(_KERNELS, "    absent =").replace(", branch, query)", f"{values})")
         self.lines += [f"def search({', '.join(arguments)}):", *text.splitlines()]
-
-
-@cache
-def shared_text(module: str, begin: str) -> str:
-    """Return the text of an interpreting kernel from the last line that begins so to the function's end."""
-    text = Path(importlib.util.find_spec(module).origin).read_text("utf-8")
-    return begin + text.rpartition(begin)[2].partition("\n\n\n")[0]
 
 
 # Write the Python source of the kernel that tests given matches against each condition of a branch.

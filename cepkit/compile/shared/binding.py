@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from decimal import Decimal
 from functools import singledispatchmethod
 from typing import Any
 
 import numpy as np
 
-from cepkit.compile.shared.bound_query import (
-    ANY_KIND,
-    EVENT,
-    NEVER,
-    Constant,
-    Derived,
-    Members,
-    Prepared,
-    Table,
-    Term,
-    clipped,
-    described,
-    level_of,
-    text_tests,
-)
+from cepkit.compile.shared.computing import bind_call, bind_next, call_term, without_choices
+from cepkit.compile.shared.decimals import degree_of
 from cepkit.compile.shared.operations import (
     MATH,
+    Binding,
     aggregate,
     arithmetic,
     compare,
     event_level,
     mathematics,
     number,
+)
+from cepkit.compile.shared.terms import (
+    ANY_KIND,
+    EVENT,
+    NEVER,
+    Constant,
+    Derived,
+    Exact,
+    Members,
+    Table,
+    Term,
+    described,
+    level_of,
+    text_tests,
+    type_of_column,
 )
 from cepkit.errors import ColumnNotFoundError, PredicateError, column_not_found, nearest
 from cepkit.events import (
@@ -42,34 +45,21 @@ from cepkit.events import (
     LIST,
     NULL_INTEGER,
     NUMBERS,
-    OTHER,
     TEXT,
     ColumnType,
 )
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.functions import VECTOR_FUNCTIONS, registered_function
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.expressions.functions import FUNCTIONS, VECTOR_FUNCTIONS, registered_function
+from cepkit.language.expressions.vocabulary import VOCABULARY
 
 _EXACT = 2**62
 _FEW_OPTIONS = 8  # up to this many options of ``in`` are compared one by one
 _TEXT_TESTS = {"starts_with", "ends_with", "contains"}
+_TESTS = (ex.Comparison, ex.In, ex.IsNull, ex.Like, ex.IsDistinct)
 
 
-@dataclass
-class Binder:
+class Binder(Binding):
     """Binds the expressions of one query, and collects the constants, tables and columns that they need."""
-
-    schema: Mapping[str, ColumnType]  # the available columns
-    query: RegexQuery  # provides the parameters (only their types shape the kernel) and the user functions
-    role: str = "predicate"
-    bound: dict[ex.Expression, Term] = field(default_factory=dict)
-    constants: list[Constant] = field(default_factory=list)
-    tables: list[Table | Members] = field(default_factory=list)
-    columns: dict[str, None] = field(default_factory=dict)  # in order of first use
-    derived: dict[str, Derived | Prepared] = field(default_factory=dict)
-    used_functions: dict[str, object] = field(default_factory=dict)
-    text_groups: list[set[str]] = field(default_factory=list)  # columns that share categories
-    ordered_text: set[str] = field(default_factory=set)  # columns whose codes must be in text order
 
     def predicate(self, role: str, expression: ex.Expression) -> Term:
         """Return the truth term of a predicate."""
@@ -89,10 +79,6 @@ class Binder:
         }
 
     # --- errors
-
-    def wrong(self, part: ex.Expression, problem: str) -> PredicateError:
-        """Return the error for ``part`` of the predicate."""
-        return PredicateError(f"{self.role}: {problem}\n{self.query.underlined(self.role, part)}")
 
     def missing(self, part: ex.Expression, name: str) -> ColumnNotFoundError:
         """Return the error for a missing column."""
@@ -114,6 +100,8 @@ class Binder:
 
     def truth(self, expression: ex.Expression) -> Term:
         """Return the term of ``expression``, which must be a truth value."""
+        if isinstance(expression, ex.Call) and (changed := without_choices(expression)) is not None:
+            return self.truth(changed)
         term = self.bind(expression)
         if term.op == "null":
             return NEVER
@@ -127,17 +115,26 @@ class Binder:
         return term
 
     def bind(self, expression: ex.Expression) -> Term:
-        """Return the term of ``expression``.
-
-        Equal parts share a term and its constants. Equal literals do not share one, because moving one of
-        them would then change the source.
-
-        """
+        # Equal parts share a term and its constants. Equal literals do not share one, because moving one of
+        # them would then change the source.
         if isinstance(expression, ex.Literal):
             return self._bind(expression)
         if expression not in self.bound:
-            self.bound[expression] = self._bind(expression)
+            self.bound[expression] = self._bind(self.without_choices(expression))
         return self.bound[expression]
+
+    def without_choices(self, expression: ex.Expression) -> ex.Expression:
+        """Return a test without functions that choose between values of several rows."""
+        if not isinstance(expression, _TESTS):
+            return expression
+        try:
+            changed = without_choices(expression)
+        except PredicateError as error:
+            raise self.wrong(expression, str(error)) from None
+        return expression if changed is None else changed
+
+    def of_rows(self) -> Binder:
+        return Binder(self.schema, self.query, self.role, derived=self.derived, has_decimals=False)
 
     @singledispatchmethod
     def _bind(self, expression: ex.Expression) -> Term:
@@ -162,7 +159,7 @@ class Binder:
 
     @_bind.register
     def _(self, e: ex.In) -> Term:
-        if len(e.options) <= _FEW_OPTIONS:
+        if len(e.options) <= _FEW_OPTIONS or degree_of(self.bind(e.operand)):
             equal = tuple(self.bind(ex.Comparison("==", e.operand, option)) for option in e.options)
         else:
             equal = self._look_up(e)
@@ -219,6 +216,27 @@ class Binder:
         return Term("is_null", (arg,), BOOLEAN, None, False, None, arg.level)
 
     @_bind.register
+    def _(self, e: ex.IsDistinct) -> Term:
+        sides = [side for side in (e.left, e.right) if not self._is_null(side)]
+        if len(sides) < 2:
+            is_null = ex.IsNull(sides[0]) if sides else None
+            return Term("never", kind=BOOLEAN) if is_null is None else self.truth(ex.Not(is_null))
+        known = [ex.Not(ex.IsNull(side)) for side in sides if not isinstance(side, ex.Literal | ex.Parameter)]
+        differ = ex.And((*known, ex.Comparison("!=", e.left, e.right, span=e.span)))
+        if len(known) < 2:
+            return self.truth(
+                ex.Or((*(part.operand for part in known), differ)) if known else differ.operands[0]
+            )
+        one_is_null = (ex.And((part.operand, other)) for part, other in (known, reversed(known)))
+        return self.truth(ex.Or((*one_is_null, differ)))
+
+    def _is_null(self, side: ex.Expression) -> bool:
+        """Return whether a side is the constant null."""
+        if isinstance(side, ex.Parameter):
+            return dict(self.query.params).get(side.name, side) is None
+        return isinstance(side, ex.Literal) and side.value is None
+
+    @_bind.register
     def _(self, e: ex.Like) -> Term:
         return self._text_test("like", e.operand, e.pattern, e)
 
@@ -240,21 +258,11 @@ class Binder:
     def _(self, e: ex.Comparison) -> Term:
         return compare(self, e)
 
-    def share_categories(self, one: str, other: str, *, ordered: bool) -> None:
-        """Record that two text columns need codes of common categories, in text order if ``ordered``."""
-        group = {one, other}
-        for text_group in [text_group for text_group in self.text_groups if text_group & group]:
-            group |= text_group
-            self.text_groups.remove(text_group)
-        self.text_groups.append(group)
-        if ordered:
-            self.ordered_text |= group
-
     # --- values
 
     @_bind.register
     def _(self, e: ex.Literal) -> Term:
-        return self._value(e.value, e)
+        return self.value(e.value, e)
 
     @_bind.register
     def _(self, e: ex.Parameter) -> Term:
@@ -266,9 +274,9 @@ class Binder:
                 f"parameter ':{e.name}' has no value.{nearest(e.name, names)} Give params={{'{e.name}': …}}"
                 + (f"; given: {names}" if names else ""),
             )
-        return self._value(params[e.name], e)
+        return self.value(params[e.name], e)
 
-    def _value(self, value: object, e: ex.Expression) -> Term:
+    def value(self, value: object, e: ex.Expression) -> Term:
         value = (
             value.item() if isinstance(value, np.generic) and not isinstance(value, np.datetime64) else value
         )
@@ -282,6 +290,8 @@ class Binder:
             return self.constant(Constant(INTEGER, value))
         if isinstance(value, float):
             return self.constant(Constant(FLOAT, value))
+        if isinstance(value, Decimal):
+            return self.constant(Constant(FLOAT, float(value), exact=value if value.is_finite() else None))
         if isinstance(value, str):
             return Term("quoted", kind=TEXT, data=value)
         text = _as_quoted(value)
@@ -289,25 +299,24 @@ class Binder:
             raise self.wrong(e, f"a value of type {type(value).__name__} cannot be used in a predicate")
         return Term("quoted", kind=TEXT, data=text)
 
-    def constant(self, constant: Constant) -> Term:
-        """Return the term of a new constant."""
-        self.constants.append(constant)
-        return Term("constant", (), constant.kind, None, False, len(self.constants) - 1)
-
-    def ticks(self, ticks: int, kind: str, unit: str | None) -> Term:
-        """Return the term of a new constant of this kind and unit."""
-        constant = self.constant(Constant(INTEGER, clipped(ticks)))
-        return Term("constant", (), kind, unit, False, constant.data)
-
     @_bind.register
     def _(self, e: ex.Attribute) -> Term:
-        if e.name not in self.schema:
-            raise self.missing(e, e.name)
-        return self._column(e.name, self.schema[e.name], e)
+        return self._column(e.name, self.column_type(e, e.name), e)
+
+    def column_type(self, e: ex.Expression, name: str) -> ColumnType:
+        """Return the type of a column of the frame, or of one that is computed before matching."""
+        if name not in self.schema and name not in self.derived:
+            raise self.missing(e, name)
+        return type_of_column(name, self.schema, self.derived)
 
     def _column(self, name: str, of: ColumnType, e: ex.Expression) -> Term:
         if of.kind == LIST:
             raise self.wrong(e, holds_lists(name, e))
+        if of.scale is not None and self.has_decimals:
+            exact_name = f"{name} as decimals"
+            self.derived[exact_name] = Exact(name)
+            self.columns.setdefault(exact_name)
+            return Term("column", (), INTEGER, "1", True, exact_name, EVENT)
         self.columns.setdefault(name)
         unit = name if of.kind == TEXT else of.unit
         return Term("column", (), of.kind, unit, of.nullable or of.kind == FLOAT, name, EVENT)
@@ -342,7 +351,7 @@ class Binder:
     @_bind.register
     def _(self, e: ex.Negative) -> Term:
         if isinstance(e.operand, ex.Literal) and type(e.operand.value) in (int, float):
-            return self._value(-e.operand.value, e)  # treated like any other constant
+            return self.value(-e.operand.value, e)  # treated like any other constant
         arg = number(self, e.operand, e)
         if arg.op == "null":
             return arg
@@ -352,50 +361,25 @@ class Binder:
     def _(self, e: ex.Arithmetic) -> Term:
         return arithmetic(self, e)
 
-    def numeric_if_any(self, term: Term) -> Term:
-        """Return a user function's result as a number; return any other term unchanged."""
-        return self.as_float(term) if term.kind == ANY_KIND and term.op == "call" else term
-
-    def as_float(self, term: Term) -> Term:
-        """Return the term as a float."""
-        return Term(term.op, term.args, FLOAT, None, True, term.data, term.level)
-
     @_bind.register
     def _(self, e: ex.Call) -> Term:
-        if e.function in _TEXT_TESTS:
-            if not isinstance(e.arguments[1], ex.Literal) or not isinstance(e.arguments[1].value, str):
-                raise self.wrong(e, f"{e.function}() needs a quoted text as its second argument")
+        if e.function in _TEXT_TESTS and _is_text(e.arguments[1]):
             return self._text_test(e.function, e.arguments[0], e.arguments[1].value, e)
         if e.function in VECTOR_FUNCTIONS:
             return self._similarity(e)
-        if e.function in MATH:
+        if e.function in MATH and FUNCTIONS[e.function].accepts(len(e.arguments)):
             return mathematics(self, e)
+        if e.function == "next":
+            return bind_next(self, e)
+        if e.function in VOCABULARY and e.function not in dict(self.query.functions):
+            return bind_call(self, e)
         try:
             function = dict(self.query.functions).get(e.function) or registered_function(e.function)
         except PredicateError as error:
             raise self.wrong(e, str(error)) from None
         if not function.arity.accepts(len(e.arguments)):
             raise self.wrong(e, f"{e.function}() takes {function.arity}, {len(e.arguments)} given")
-        args = tuple(self._argument(argument, e) for argument in e.arguments)
-        if function.compiled and any(arg.kind == OTHER for arg in args):
-            raise self.wrong(
-                e,
-                f"{e.function}() is a numba function, and takes numbers, texts, times and truth values; "
-                "register a plain Python function, which takes values of any type",
-            )
-        self.used_functions[e.function] = function
-        # A function that is not declared pure must see every event separately.
-        return Term("call", args, ANY_KIND, None, True, e.function, max(level_of(*args), EVENT))
-
-    def _argument(self, argument: ex.Expression, e: ex.Call) -> Term:
-        term = self.bind(argument)
-        if term.op in ("quoted", "null"):
-            raise self.wrong(
-                e,
-                "a function's arguments must be columns, numbers or aggregates; "
-                "write texts into the function",
-            )
-        return term
+        return call_term(self, e, function)
 
     def _similarity(self, e: ex.Call) -> Term:
         name = e.function

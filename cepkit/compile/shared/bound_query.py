@@ -1,8 +1,8 @@
-"""Typed terms, the query that consists of them, and the inputs that its kernels read from events."""
+"""The query that consists of typed terms, and the inputs that its kernels read from events."""
 
 from __future__ import annotations
 
-import re
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -12,201 +12,29 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from cepkit.compile.shared.decimals import check_sizes, is_exact, scale_of, scaled
+from cepkit.compile.shared.terms import (
+    Constant,
+    Derivation,
+    Members,
+    Table,
+    Term,
+    clipped,
+    text_tests,
+    type_of_column,
+)
 from cepkit.errors import PredicateError
 from cepkit.events import (
-    BOOLEAN,
-    DURATION,
     FLOAT,
-    INTEGER,
     NULL_CODE,
     NULL_INTEGER,
-    OTHER,
     TEXT,
-    TIME,
     Column,
     ColumnType,
     shared_categories,
 )
 from cepkit.language.expressions.functions import RegisteredFunction
 from cepkit.progress import free_after_fork, hold
-
-# Typed terms: the meaning of a predicate once columns and parameters are known; no text, no code.
-
-# What a term depends on: nothing, the event and its past, or the start of the match.
-CONSTANT, EVENT, START = 0, 1, 2
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """One operation on typed arguments.
-
-    ``data`` holds its details: the column's name, the constant's number, the comparison's sign, the
-    function's name, or an element's (variable, which of its events, column). Equal terms are computed once.
-
-    """
-
-    op: str
-    args: tuple[Term, ...] = ()
-    kind: str = "float"
-    unit: str | None = None
-    nullable: bool = False
-    data: str | int | tuple | None = None
-    level: int = CONSTANT
-
-    def walk(self) -> Iterator[Term]:
-        """Yield all terms below this one, then this one, arguments first."""
-        for arg in self.args:
-            yield from arg.walk()
-        yield self
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A number passed to the kernel as an argument; a new value compiles nothing.
-
-    Either ``value`` is final, or ``text`` is looked up in the categories of column ``column`` once the events
-    are known.
-
-    """
-
-    kind: str  # "integer" or "float"
-    value: int | float = 0
-    text: str | None = None
-    column: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One truth value per category of a text column, at index code + 1; index 0 is for null (false)."""
-
-    column: str
-    test: str  # "like", "starts_with", "ends_with", "contains", "in", or a comparison sign
-    text: str | frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Members:
-    """A list of numbers, passed to the kernel as a sorted array; other numbers compile nothing."""
-
-    values: tuple[int | float, ...]
-    dtype: str  # "int64" or "float64"
-
-
-@dataclass(frozen=True, slots=True)
-class Derived:
-    """A column computed before matching: item ``index`` of the list column ``column``."""
-
-    column: str
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A column computed before matching: the array column ``column``, prepared for ``function``.
-
-    ``function`` is one of ``VECTOR_FUNCTIONS``.
-
-    """
-
-    column: str
-    function: str
-
-
-ANY_KIND = "any"  # of a user function's result, until its context decides
-NEVER, ALWAYS = Term("never", kind=BOOLEAN), Term("always", kind=BOOLEAN)
-
-
-def comparison(sign: str, left: Term, right: Term) -> Term:
-    """Return the truth term of ``left sign right``."""
-    nullable = left.nullable or right.nullable
-    return Term("compare", (left, right), BOOLEAN, None, nullable, sign, level_of(left, right))
-
-
-def conjuncts_of(truth: Term) -> Iterator[Term]:
-    """Yield the parts of a truth that ``and`` connects."""
-    if truth.op == "and":
-        for arg in truth.args:
-            yield from conjuncts_of(arg)
-    else:
-        yield truth
-
-
-def level_of(*args: Term) -> int:
-    """Return the highest level among ``args``."""
-    return max((arg.level for arg in args), default=CONSTANT)
-
-
-def described(term: Term) -> str:
-    """Return the user's word for values of this kind."""
-    return {
-        INTEGER: "number",
-        FLOAT: "number",
-        BOOLEAN: "truth value",
-        TEXT: "text",
-        TIME: "time",
-        DURATION: "duration",
-        OTHER: "value of a type that conditions cannot use",
-    }.get(term.kind, term.kind)
-
-
-def clipped(value: int) -> int:
-    """Return the nearest 64-bit integer."""
-    return min(max(value, NULL_INTEGER), -NULL_INTEGER - 1)
-
-
-# SQL's LIKE on texts, without backtracking.
-
-
-def like_test(pattern: str, escape: str | None = None) -> Callable[[str], bool]:
-    """Return a function that tests texts by a pattern of LIKE: ``%`` is any text, ``_`` any character.
-
-    The character after ``escape`` stands for itself.
-    """
-    pieces = _pieces(pattern, escape)
-    first, *others = (re.compile("".join(piece), re.DOTALL) for piece in pieces)
-    if not others:
-        return lambda text: first.fullmatch(text) is not None
-    *middle, last = others
-    n_last = len(pieces[-1])
-
-    def fits(text: str) -> bool:
-        begun, end = first.match(text), len(text) - n_last
-        if begun is None or end < begun.end() or last.fullmatch(text, end) is None:
-            return False
-        place = begun.end()
-        for piece in middle:  # the first place of each piece leaves most to the others
-            match = piece.search(text, place, end)
-            if match is None:
-                return False
-            place = match.end()
-        return True
-
-    return fits
-
-
-def text_tests(text: str) -> dict[str, Callable[[str], bool]]:
-    """Return the tests of a text by their names."""
-    return {
-        "starts_with": lambda x: x.startswith(text), "ends_with": lambda x: x.endswith(text),
-        "contains": lambda x: text in x, "like": like_test(text),
-    }  # fmt: skip
-
-
-def _pieces(pattern: str, escape: str | None) -> list[list[str]]:
-    """Return the regex of each character, in lists between the signs for any text."""
-    pieces: list[list[str]] = [[]]
-    characters = iter(pattern)
-    for character in characters:
-        if character == escape:
-            pieces[-1].append(re.escape(next(characters, escape)))
-        elif character == "%":
-            pieces.append([])
-        else:
-            pieces[-1].append("." if character == "_" else re.escape(character))
-    return pieces
-
-
-# The result of binding a query to a schema, and the inputs that its kernels read from events.
 
 _T = TypeVar("_T")
 _writing = threading.RLock()
@@ -224,7 +52,7 @@ class BoundQuery(ABC):
     # by the binder
     constants: tuple[Constant, ...]
     tables: tuple[Table | Members, ...]
-    derived: Mapping[str, Derived | Prepared]
+    derived: Mapping[str, Derivation]
     text_groups: tuple[frozenset[str], ...]
     ordered_text: frozenset[str]
     functions: Mapping[str, RegisteredFunction]
@@ -256,6 +84,21 @@ class BoundQuery(ABC):
         """Columns that engines need from the events."""
         return self.columns
 
+    def type_of(self, name: str) -> ColumnType:
+        """Return the type of a column that the query reads."""
+        return type_of_column(name, self.schema, self.derived)
+
+    def columns_of_frame(self, names: Iterable[str]) -> list[str]:
+        """Return the columns of the frame that columns of the query are computed from, and no others."""
+        columns: dict[str, None] = {}
+        waiting = [*names]
+        for name in waiting:
+            if name in self.derived:
+                waiting.extend(self.derived[name].reads)
+            else:
+                columns.setdefault(name)
+        return list(columns)
+
     @property
     def compiled(self) -> bool:
         """Return whether the kernels are machine code; one plain Python function makes all run as Python."""
@@ -279,8 +122,10 @@ class BoundQuery(ABC):
             columns.update(zip(names, shared, strict=True))
         arrays = self.arrays(columns)
         used, tables_used = self.once("used", self._used)
-        constants = [self._number(self.constants[i], columns) for i in used]
-        tables = [_table(self.tables[i], columns) for i in tables_used]
+        constants = [number_of_constant(self.constants[i], columns) for i in used]
+        if any(map(is_exact, columns.values())):
+            check_sizes(self.terms(), columns, dict(zip(used, constants, strict=True)))
+        tables = [values_of_table(self.tables[i], columns) for i in tables_used]
         texts = self._texts(columns)
         return Inputs(arrays, tuple(constants), tuple(tables), tuple(texts))
 
@@ -295,12 +140,6 @@ class BoundQuery(ABC):
         if self.compiled:
             arrays |= {name: _presence(values) for name, values in arrays.items() if values.dtype == object}
         return {name: np.ascontiguousarray(values) for name, values in arrays.items()}
-
-    def _number(self, constant: Constant, columns: Mapping[str, Column]) -> int | float:
-        if constant.text is None:
-            return constant.value
-        codes = np.flatnonzero(columns[constant.column].categories == constant.text)
-        return int(codes[0]) if len(codes) else -2  # a code that no text has
 
     def _texts(self, columns: Mapping[str, Column]) -> list[np.ndarray]:
         if self.compiled:
@@ -341,13 +180,34 @@ def used_tables(terms: Iterable[Term]) -> set[int]:
     return {term.data for root in terms for term in root.walk() if term.op in ("table", "member")}
 
 
+def _last_start(constant: Constant, complete_until: int | float | None) -> int | float:
+    """Return the last time from which a wait of a number of ticks ends while the data are complete."""
+    if complete_until is None:
+        return np.inf if constant.kind == FLOAT else -NULL_INTEGER - 1
+    start = complete_until - constant.value
+    return start if constant.kind == FLOAT else clipped(math.floor(start))
+
+
 def _presence(objects: np.ndarray) -> np.ndarray:
     """Return 1 for each object, and `NULL_CODE` for None."""
     is_missing = np.fromiter((value is None for value in objects), bool, len(objects))
     return np.where(is_missing, NULL_CODE, 1).astype(np.int8)
 
 
-def _table(table: Table | Members, columns: Mapping[str, Column]) -> np.ndarray:
+def number_of_constant(constant: Constant, columns: Mapping[str, Column]) -> int | float:
+    """Return a constant as kernels compare it; a text is its code among the categories of its column."""
+    if constant.is_start:
+        return _last_start(constant, columns[constant.column or ""].complete_until)
+    if constant.exact is not None and constant.degree:
+        return scaled(constant, scale_of(columns))
+    if constant.text is None:
+        return constant.value
+    codes = np.flatnonzero(columns[constant.column or ""].categories == constant.text)
+    return int(codes[0]) if len(codes) else -2  # a code that no text has
+
+
+def values_of_table(table: Table | Members, columns: Mapping[str, Column]) -> np.ndarray:
+    """Return the truths by code of a test of texts, or the sorted members of a list of numbers."""
     if isinstance(table, Members):
         return np.unique(np.array(table.values, table.dtype))
     return _truth_table(table, columns[table.column])

@@ -101,7 +101,8 @@ class MachineFunction:
             given = _parts(given)
         for i, (argument, value) in enumerate(zip(self._arguments, given, strict=True)):
             if argument == "int":
-                cells.append(_signed(int(value)))
+                number = int(value)
+                cells.append(number if number < 2**63 else number - 2**64)
             elif argument == "float":
                 cells.append(_bits(value))
             else:
@@ -159,11 +160,8 @@ class KernelOfTypes:
 
 
 def read_image(name: str) -> SimpleNamespace | None:
-    """Return the functions of the image ``name`` by their names, or None if this machine has no image.
-
-    A broken image is removed, so that `write_image` makes it again.
-
-    """
+    """Return the functions of the image ``name`` by their names, or None if this machine has no image."""
+    # A broken image is removed, so that `write_image` makes it again.
     path = image_path(name)
     content = None if path is None else read_kept(path)
     return None if content is None else load_machine_code(content)
@@ -235,11 +233,8 @@ def machine_code(header: bytes, kernels: Any, effort: int = 3) -> bytes:
 
 
 def link_kernels(module: ModuleType) -> tuple[bytes, Any] | None:
-    """Return a description of the functions of ``module`` and one module of LLVM with all of them.
-
-    None if a function takes or returns anything but arrays and numbers, or does not fix their types.
-
-    """
+    """Return a description of the functions of ``module`` and one module of LLVM with all of them."""
+    # None if a function takes or returns anything but arrays and numbers, or does not fix their types.
     described, texts, passed = {}, [], getattr(module, "PASSED", ())
     for key in passed:
         (compiled,) = vars(module)[key].overloads.values()
@@ -381,11 +376,8 @@ def llvm() -> Any:
 
 
 def host_machine(effort: int = 3) -> Any:
-    """Return a target machine like the one that numba uses, which optimises with ``effort`` from 0 to 3.
-
-    Each engine owns one.
-
-    """
+    """Return a target machine like the one that numba uses, which optimises with ``effort`` from 0 to 3."""
+    # Each engine owns one.
     binding = llvm()
     triple = binding.get_process_triple()
     return binding.Target.from_triple(triple).create_target_machine(
@@ -396,10 +388,6 @@ def host_machine(effort: int = 3) -> Any:
 
 def _address(values: np.ndarray) -> int:
     return values.__array_interface__["data"][0]
-
-
-def _signed(value: int) -> int:
-    return value if value < 2**63 else value - 2**64
 
 
 def _bits(value: float) -> int:
@@ -426,12 +414,10 @@ def has_bitcode(name: str) -> bool:
 
 
 def load_bitcode(name: str, *, quick: bool = False) -> SimpleNamespace | None:
-    """Return the functions of shipped kernels by their names, and keep their image for later processes.
-
-    With ``quick``, the machine code is made in a tenth of the time, takes up to twice as long to run, and is
-    not kept. Returns None if the kernels do not come with the package, or their bitcode cannot be used here.
-
-    """
+    """Return the functions of shipped kernels by their names, and keep their image for later processes."""
+    # With ``quick``, the machine code is made in a tenth of the time, takes up to twice as long to run, and
+    # later processes find it under `quick_name` until there is better code. Returns None if the kernels do
+    # not come with the package, or their bitcode cannot be used here.
     if not has_bitcode(name):
         return None
     header, bitcode = _read(bitcode_path(name))
@@ -440,9 +426,19 @@ def load_bitcode(name: str, *, quick: bool = False) -> SimpleNamespace | None:
     except RuntimeError:
         return None
     content = machine_code(header, kernels, effort=0 if quick else 3)
-    if not quick:
-        keep_machine_code(name, content)
+    keep_machine_code(quick_name(name) if quick else name, content)
     return load_machine_code(content)
+
+
+def quick_name(name: str) -> str:
+    """Return the name of the image with the machine code that was made quickly."""
+    return f"{name}_quick"
+
+
+def drop_image(name: str) -> None:
+    """Remove an image that no process needs any more."""
+    if (path := image_path(name)) is not None:
+        path.unlink(missing_ok=True)
 
 
 def write_bitcode(folder: Path, name: str, module: ModuleType) -> Path:

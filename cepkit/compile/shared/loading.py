@@ -25,9 +25,11 @@ from typing import Any
 from cepkit.cache import cache_path, keep, kept_path, lock_folder, read_kept
 from cepkit.compile.shared.images import (
     can_use_images,
+    drop_image,
     has_bitcode,
     image_path,
     load_bitcode,
+    quick_name,
     read_image,
     write_image,
 )
@@ -65,11 +67,9 @@ def _let_go() -> None:
 
 
 def compile_in_background(what: str, name: str) -> bool:
-    """Begin to compile a module of kernels, and return whether this began now.
-
-    At most one such process works for a cache folder, whichever process began it: it inherits a lock of the
-    folder, which ends with it. A module whose turn does not come is compiled after a later run.
-    """
+    """Begin to compile a module of kernels, and return whether this began now."""
+    # At most one such process works for a cache folder, whichever process began it: it inherits a lock of the
+    # folder, which ends with it. A module whose turn does not come is compiled after a later run.
     is_begun = what == "kernels" and name in _begun  # in vain
     if os.environ.get("CEPKIT_BACKGROUND", "1") == "0" or not sys.executable or is_begun:
         return False
@@ -150,8 +150,6 @@ def _end() -> None:
         _thread.join()
 
 
-# Compile kernel source into functions, cached on disk for all processes of the user.
-
 _loading = threading.RLock()  # a module that another thread still compiles has no functions yet
 free_after_fork(_loading)
 _kernels: dict[str, Any] = {}  # modules of the package by their names
@@ -171,13 +169,11 @@ _CLOCK_S = 2.0  # within this time, a folder may change again without a new time
 
 
 def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
-    """Return the module made from kernel source, compiled now or loaded from the cache.
-
-    A module is named by the hash of its text. Nothing runs but the text itself: files hold machine code
-    only. Each is moved into place as a whole, so several processes can share the folder. The module is
-    entered into ``sys.modules`` before it runs, because numba finds functions from a cache by the name of
-    their module.
-    """
+    """Return the module made from kernel source, compiled now or loaded from the cache."""
+    # A module is named by the hash of its text. Nothing runs but the text itself: files hold machine code
+    # only. Each is moved into place as a whole, so several processes can share the folder. The module is
+    # entered into ``sys.modules`` before it runs, because numba finds functions from a cache by the name of
+    # their module.
     with hold(_loading):
         return _load_once(text, names or {})
 
@@ -199,12 +195,9 @@ def reason_not_to_interpret() -> str | None:
 
 
 def compile_if_it_pays(text: str, n_events: int, seconds: float = 0.0) -> None:
-    """Compile the kernel of an interpreted query in the background if the query runs over many events.
-
-    It also pays after ``seconds`` of interpretation, added to those of earlier calls. A later `load` finds
-    the kernel. Nothing begins if the cache cannot be written.
-
-    """
+    """Compile the kernel of an interpreted query in the background if the query runs over many events."""
+    # It also pays after ``seconds`` of interpretation, added to those of earlier calls. A later `load` finds
+    # the kernel. Nothing begins if the cache cannot be written.
     name, now = _name_of(text), time.monotonic()
     spent = _spent[name] = _spent.get(name, 0.0) + seconds
     if n_events < _EVENTS_THAT_PAY and spent < _SECONDS_THAT_PAY:
@@ -306,12 +299,9 @@ def _is_shipped(image: str) -> bool:
 
 
 def load_kernels(name: str, *, quick: bool = True) -> Any:
-    """Return the functions of the module ``name`` with hand-written kernels, without numba if possible.
-
-    Every kernel of the module has the types of its arguments in its decorator. With ``quick``, the first
-    machine code of an installation is made quickly, and better code takes its place about a second later.
-
-    """
+    """Return the functions of the module ``name`` with hand-written kernels, without numba if possible."""
+    # Every kernel of the module has the types of its arguments in its decorator. With ``quick``, the first
+    # machine code of an installation is made quickly, and better code takes its place about a second later.
     return _load_shipped(name, partial(image_name, name), partial(importlib.import_module, name), quick)
 
 
@@ -342,7 +332,10 @@ def _load_kernels(key: str, image_of: Callable[[], str], make: Callable[[], Any]
     image = image_of()
     if (kernels := read_image(image)) is not None:
         return kernels
-    if (kernels := load_bitcode(image, quick=quick)) is not None:
+    kernels = read_image(quick_name(image)) if quick else None
+    if kernels is None:
+        kernels = load_bitcode(image, quick=quick)
+    if kernels is not None:
         if quick:
             run_later(partial(_improve, key, image))
         return kernels
@@ -356,14 +349,15 @@ def _improve(key: str, image: str) -> None:
     """Let better machine code take the place of the first one, and keep it for later processes."""
     if (better := load_bitcode(image)) is not None:
         _kernels[key] = better
+        drop_image(quick_name(image))
 
 
 @cache
 def image_name(name: str) -> str:
     """Return the name of the image of a module of the package, which changes with the texts that it uses."""
     path = Path(importlib.util.find_spec(name).origin)
-    shared = ["opcodes", "interpreting"]
-    pattern = r"^from cepkit\.kernels(?:\.| import )([\w.]+)"
+    shared = ["records", "interpreting"]
+    pattern = r"^(?:from|import) cepkit\.kernels(?:\.| import )([\w.]+)"
     named = set(re.findall(pattern, path.read_text("utf-8"), re.MULTILINE))
     shared += sorted(named - {*shared, "jit"})  # keeping machine code does not change it
     folder = Path(importlib.util.find_spec("cepkit.kernels").origin).parent

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from cepkit.compile.shared.bound_query import (
+from cepkit.compile.shared import decimals
+from cepkit.compile.shared.terms import (
     ANY_KIND,
     CONSTANT,
     EVENT,
     NEVER,
     START,
     Constant,
+    Derivation,
+    Members,
     Table,
     Term,
     clipped,
     comparison,
     described,
     level_of,
+    type_of_column,
 )
-from cepkit.errors import CepError
+from cepkit.errors import CepError, PredicateError
 from cepkit.events import (
     BOOLEAN,
     DURATION,
     FLOAT,
     INTEGER,
+    LIST,
     NULL_INTEGER,
     NUMBERS,
     OTHER,
@@ -38,7 +45,10 @@ from cepkit.events import (
 )
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks
-from cepkit.language.expressions.summaries import reason_for_measures_only
+from cepkit.language.expressions.functions import ONE, RegisteredFunction
+from cepkit.language.expressions.vocabulary import SUMMARIES, SUMMED
+from cepkit.language.query_parts import END
+from cepkit.language.regex.query import RegexQuery
 from cepkit.limits import NESTED_COMPARISONS
 
 # Texts as times, for every language. A text may have a zone or none.
@@ -69,6 +79,40 @@ def in_zone(moment: Any, zone: str) -> Any:
     )
 
 
+def end_in_ticks(complete_until: Any, clock: ColumnType) -> int | float | None:
+    """Return until when the user says that the data are complete, in ticks; None: the last time in them."""
+    if complete_until is None:
+        return None
+    if isinstance(complete_until, str) and complete_until.strip().lower() == END:
+        return math.inf
+    return ticks_of_time("complete_until", complete_until, clock)
+
+
+def ticks_of_time(what: str, value: Any, clock: ColumnType) -> int | float:
+    """Return a time that the user gives for ``what`` in ticks of a clock; a coarse clock rounds it down."""
+    import pandas as pd
+
+    if clock.kind in NUMBERS:
+        if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+            return value.item() if isinstance(value, np.generic) else value
+        raise CepError(f"{what}={value!r}: the clock has numbers, so give a number")
+    try:
+        if clock.kind == DURATION:
+            nanoseconds = pd.Timedelta(value).as_unit("ns").value
+        else:
+            if isinstance(value, int | float):
+                raise ValueError("a number has no unit; give a time, as in '2026-01-31 10:00'")
+            moment = pd.Timestamp(value)
+            if clock.timezone is not None and moment.tzinfo is None:
+                moment = in_zone(moment, clock.timezone)
+            elif clock.timezone is None and moment.tzinfo is not None:
+                raise ValueError("it has a time zone, and the clock has none")
+            nanoseconds = nanoseconds_of(moment)
+    except (ValueError, TypeError) as error:
+        raise CepError(f"{what}={value!r} is no time, as the clock has: {error}") from None
+    return nanoseconds // NANOSECONDS[clock.unit or "ns"]
+
+
 def nanoseconds_of(moment: Any) -> int:
     """Return a pandas Timestamp in nanoseconds since 1970, in UTC if it has a zone."""
     if moment.tzinfo is not None:
@@ -83,64 +127,95 @@ def zone_on_one_side(text: str) -> str:
 
 # Comparisons between typed terms: which kinds are comparable, and in which unit and type.
 
-_OPPOSITE = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
+@dataclass
+class Binding(ABC):
+    """What binding the expressions of one query collects. `Binder` says what each expression means."""
 
-class TermBinder(Protocol):
-    """The methods that comparisons need from `cepkit.compile.shared.binding.Binder`."""
+    schema: Mapping[str, ColumnType]  # the available columns
+    query: RegexQuery  # provides the parameters (only their types shape the kernel) and the user functions
+    role: str = "predicate"
+    bound: dict[ex.Expression, Term] = field(default_factory=dict)
+    constants: list[Constant] = field(default_factory=list)
+    tables: list[Table | Members] = field(default_factory=list)
+    columns: dict[str, None] = field(default_factory=dict)  # in order of first use
+    derived: dict[str, Derivation] = field(default_factory=dict)
+    used_functions: dict[str, object] = field(default_factory=dict)
+    text_groups: list[set[str]] = field(default_factory=list)  # columns that share categories
+    ordered_text: set[str] = field(default_factory=set)  # columns whose codes must be in text order
+    has_decimals: bool = True  # False: decimals are floats, which functions take
 
-    schema: Mapping[str, ColumnType]
-    constants: Any
-    tables: Any
-    derived: Any
-
-    def bind(self, e: ex.Expression) -> Term:
+    @abstractmethod
+    def bind(self, expression: ex.Expression) -> Term:
         """Return the typed term of an expression."""
-        ...
 
-    def wrong(self, part: ex.Expression, problem: str) -> CepError:
-        """Return the error for a part of the expression."""
-        ...
+    @abstractmethod
+    def truth(self, expression: ex.Expression) -> Term:
+        """Return the term of an expression that must be a truth value."""
 
-    def numeric_if_any(self, term: Term) -> Term:
-        """Return the result of a user function as a number; return any other term unchanged."""
-        ...
+    @abstractmethod
+    def value(self, value: object, e: ex.Expression) -> Term:
+        """Return the term of a constant."""
 
-    def as_float(self, term: Term) -> Term:
-        """Return a number as a float."""
-        ...
+    @abstractmethod
+    def of_rows(self) -> Binding:
+        """Return a binder of values of single rows, which become columns of this one."""
+
+    def zone_of(self, term: Term) -> str | None:
+        """Return the time zone of the columns in a term, or None."""
+        return zone_of_term(self, term)
+
+    def wrong(self, part: ex.Expression, problem: str) -> PredicateError:
+        """Return the error for ``part`` of the predicate."""
+        return PredicateError(f"{self.role}: {problem}\n{self.query.underlined(self.role, part)}")
+
+    def share_categories(self, one: str, other: str, *, ordered: bool) -> None:
+        """Record that two text columns need codes of common categories, in text order if ``ordered``."""
+        group = {one, other}
+        for text_group in [text_group for text_group in self.text_groups if text_group & group]:
+            group |= text_group
+            self.text_groups.remove(text_group)
+        self.text_groups.append(group)
+        if ordered:
+            self.ordered_text |= group
 
     def constant(self, constant: Constant) -> Term:
         """Return the term of a new constant."""
-        ...
+        self.constants.append(constant)
+        return Term("constant", (), constant.kind, None, False, len(self.constants) - 1)
 
     def ticks(self, ticks: int, kind: str, unit: str | None) -> Term:
         """Return the term of a new constant of this kind and unit."""
-        ...
+        constant = self.constant(Constant(INTEGER, clipped(ticks)))
+        return Term("constant", (), kind, unit, False, constant.data)
 
-    def share_categories(self, one: str, other: str, *, ordered: bool) -> None:
-        """Give two text columns the same codes."""
-        ...
+    def numeric_if_any(self, term: Term) -> Term:
+        """Return a user function's result as a number; return any other term unchanged."""
+        return self.as_float(term) if term.kind == ANY_KIND and term.op == "call" else term
+
+    def as_float(self, term: Term) -> Term:
+        """Return the term as a float."""
+        return Term(term.op, term.args, FLOAT, None, True, term.data, term.level)
 
 
-def compare(binder: TermBinder, e: ex.Comparison) -> Term:
-    """Return the truth term of a comparison; both sides are converted to one kind and unit.
-
-    Text next to a time or a duration is parsed as one. An integer is compared with a constant float as an
-    integer.
-    """
+def compare(binder: Binding, e: ex.Comparison) -> Term:
+    """Return the truth term of a comparison; both sides are converted to one kind and unit."""
+    # Text next to a time or a duration is parsed as one. An integer is compared with a constant float as an
+    # integer.
     left, right = binder.bind(e.left), binder.bind(e.right)
     if "null" in (left.op, right.op):
         return NEVER
     sign = e.operator
     if left.op == "quoted" and right.op != "quoted":
-        left, right, sign = right, left, _OPPOSITE[sign]
+        left, right, sign = right, left, ex.MIRRORED[sign]
     if right.op == "quoted":
         return _compare_with_text(binder, e, left, sign, right.data)
     left, right = binder.numeric_if_any(left), binder.numeric_if_any(right)
     if left.kind == ANY_KIND and right.kind == ANY_KIND:
         left, right = binder.as_float(left), binder.as_float(right)
-    if left.kind in NUMBERS and right.kind in NUMBERS:
+    if decimals.have_decimals(left, right):
+        left, sign, right = decimals.compared(binder, left, sign, right)
+    elif left.kind in NUMBERS and right.kind in NUMBERS:
         left, sign, right = _exact(binder, left, sign, right)
     elif {left.kind, right.kind} == {TIME} or {left.kind, right.kind} == {DURATION}:
         check_zones(binder, e, left, right)
@@ -165,7 +240,7 @@ def compare(binder: TermBinder, e: ex.Comparison) -> Term:
     return comparison(sign, left, right)
 
 
-def _is_no_float(binder: TermBinder, e: ex.Comparison) -> bool:
+def _is_no_float(binder: Binding, e: ex.Comparison) -> bool:
     """Return whether one side is a constant integer that a float cannot hold."""
     for side in (e.left, e.right):
         term = binder.bind(side) if isinstance(side, ex.Literal | ex.Parameter | ex.Negative) else None
@@ -181,7 +256,7 @@ def _nesting(term: Term) -> int:
     return below + (term.op == "compare" and term.args[0].kind == BOOLEAN)
 
 
-def _mismatch(binder: TermBinder, e: ex.Comparison, left: Term, right: Term) -> str:
+def _mismatch(binder: Binding, e: ex.Comparison, left: Term, right: Term) -> str:
     kinds = {left.kind, right.kind}
     for side, term in ((e.left, left), (e.right, right)):
         if term.kind == OTHER and not isinstance(side, ex.Literal):
@@ -200,7 +275,7 @@ def _mismatch(binder: TermBinder, e: ex.Comparison, left: Term, right: Term) -> 
     return f"{e.left!s} is a {left_kind}, {e.right!s} is a {right_kind}: they cannot be compared"
 
 
-def _compare_with_text(binder: TermBinder, e: ex.Comparison, left: Term, sign: str, text: str) -> Term:
+def _compare_with_text(binder: Binding, e: ex.Comparison, left: Term, sign: str, text: str) -> Term:
     if left.op == "quoted":
         raise binder.wrong(e, "this compares two constants; use a column on one side")
     if left.kind == TEXT:
@@ -219,7 +294,7 @@ def _compare_with_text(binder: TermBinder, e: ex.Comparison, left: Term, sign: s
         return comparison(sign, left, binder.ticks(ticks, DURATION, left.unit))
     if left.kind == TIME:
         try:
-            sign, ticks = time_limit(text, left.unit, _timezone(binder, left), sign)
+            sign, ticks = time_limit(text, left.unit, zone_of_term(binder, left), sign)
         except ValueError as error:
             raise binder.wrong(e, str(error)) from None
         return comparison(sign, left, binder.ticks(ticks, TIME, left.unit))
@@ -230,10 +305,8 @@ def _compare_with_text(binder: TermBinder, e: ex.Comparison, left: Term, sign: s
 
 
 def time_limit(text: str, unit: str, zone: str | None, sign: str) -> tuple[str, int]:
-    """Return ``time sign text`` as a sign and the ticks to compare with, which fit 64 bits.
-
-    A text between two ticks is rounded to one of them; it equals no time.
-    """
+    """Return ``time sign text`` as a sign and the ticks to compare with, which fit 64 bits."""
+    # A text between two ticks is rounded to one of them; it equals no time.
     moment = moment_of(text, zone, "'2024-01-31 09:30:00'")
     if moment.tzinfo is not None and zone is None:
         raise ValueError(zone_on_one_side(text))
@@ -246,30 +319,29 @@ def time_limit(text: str, unit: str, zone: str | None, sign: str) -> tuple[str, 
     return sign, clipped(ticks)
 
 
-def _timezone(binder: TermBinder, term: Term) -> str | None:
+def zone_of_term(binder: Binding, term: Term) -> str | None:
     """Return the time zone of the columns in ``term``, or None."""
     for part in term.walk():
         if part.op in ("column", "element"):
             name = part.data if part.op == "column" else part.data[-1]
-            derived = binder.derived.get(name)
-            column_type = binder.schema[derived.column].item if derived else binder.schema[name]
+            column_type = type_of_column(name, binder.schema, binder.derived)
             if column_type.timezone is not None:
                 return column_type.timezone
     return None
 
 
-def check_zones(binder: TermBinder, e: ex.Expression, left: Term, right: Term) -> None:
+def check_zones(binder: Binding, e: ex.Expression, left: Term, right: Term) -> None:
     """Raise if exactly one of two times has a time zone."""
     if {left.kind, right.kind} == {TIME} and (
-        (_timezone(binder, left) is None) != (_timezone(binder, right) is None)
+        (zone_of_term(binder, left) is None) != (zone_of_term(binder, right) is None)
     ):
         raise binder.wrong(e, "one side has a time zone and the other has none; convert one of the columns")
 
 
-def _exact(binder: TermBinder, left: Term, sign: str, right: Term) -> tuple[Term, str, Term]:
+def _exact(binder: Binding, left: Term, sign: str, right: Term) -> tuple[Term, str, Term]:
     """Compare an integer with a constant float as integers, because 64-bit integers do not fit a float."""
     if right.kind == INTEGER and left.kind == FLOAT and left.op == "constant":
-        left, sign, right = right, _OPPOSITE[sign], left
+        left, sign, right = right, ex.MIRRORED[sign], left
     if left.kind == INTEGER and right.kind == FLOAT and right.op == "constant":
         # x >= 5.5 is x > 5, and x < 5.5 is x <= 5. These two signs also work with a limit beyond all
         # integers.
@@ -277,11 +349,11 @@ def _exact(binder: TermBinder, left: Term, sign: str, right: Term) -> tuple[Term
     if left.kind == FLOAT and right.kind == INTEGER and right.op == "constant":
         return left, *_float_limit(binder, sign, right)
     if right.kind == FLOAT and left.kind == INTEGER and left.op == "constant":
-        return right, *_float_limit(binder, _OPPOSITE[sign], left)
+        return right, *_float_limit(binder, ex.MIRRORED[sign], left)
     return left, sign, right
 
 
-def _round_to_integer(binder: TermBinder, constant: Term, sign: str) -> Term:
+def _round_to_integer(binder: Binding, constant: Term, sign: str) -> Term:
     value = binder.constants[constant.data].value
     if sign in ("==", "!="):
         equal = float(value).is_integer() and NULL_INTEGER < value < 2**63
@@ -293,7 +365,7 @@ def _round_to_integer(binder: TermBinder, constant: Term, sign: str) -> Term:
     return binder.constant(Constant(INTEGER, clipped(limit)))
 
 
-def _float_limit(binder: TermBinder, sign: str, constant: Term) -> tuple[str, Term]:
+def _float_limit(binder: Binding, sign: str, constant: Term) -> tuple[str, Term]:
     """Return the sign and the float for floats that are compared with an integer, exactly."""
     whole = binder.constants[constant.data].value
     limit = float(whole)
@@ -304,7 +376,7 @@ def _float_limit(binder: TermBinder, sign: str, constant: Term) -> tuple[str, Te
     return sign, binder.constant(Constant(FLOAT, limit))
 
 
-def same_unit(binder: TermBinder, left: Term, right: Term) -> tuple[Term, Term]:
+def same_unit(binder: Binding, left: Term, right: Term) -> tuple[Term, Term]:
     """Return two times or durations, both in the finer of their units."""
     if left.unit == right.unit:
         return left, right
@@ -312,7 +384,7 @@ def same_unit(binder: TermBinder, left: Term, right: Term) -> tuple[Term, Term]:
     return in_unit(binder, left, finer), in_unit(binder, right, finer)
 
 
-def in_unit(binder: TermBinder, term: Term, unit: str) -> Term:
+def in_unit(binder: Binding, term: Term, unit: str) -> Term:
     """Return a time or duration in ``unit``, which must not be coarser than its own unit."""
     if term.unit == unit:
         return term
@@ -322,13 +394,14 @@ def in_unit(binder: TermBinder, term: Term, unit: str) -> Term:
 
 # Types of arithmetic, mathematical functions and aggregates: which kinds they take, and which they give.
 
+ANGLES = ("sin", "cos", "tan", "asin", "acos", "atan", "atan2")
 MATH = {
     "abs", "sqrt", "exp", "log", "log2", "log10", "floor", "ceil", "round", "sign", "power",
     "least", "greatest", "bit_and", "bit_or", "bit_xor",
 }  # fmt: skip
 
 
-def event_level(binder: TermBinder, e: ex.Previous | ex.Aggregate, name: str) -> Term:
+def event_level(binder: Binding, e: ex.Previous | ex.Aggregate, name: str) -> Term:
     """Return the term of the operand, which must read a column and no aggregate."""
     arg = binder.bind(e.operand)
     if arg.op in ("null", "quoted") or arg.level == CONSTANT:
@@ -346,19 +419,55 @@ def event_level(binder: TermBinder, e: ex.Previous | ex.Aggregate, name: str) ->
     return binder.as_float(arg) if arg.kind == ANY_KIND else arg
 
 
-def refuse_for_measures_only(binder: TermBinder, e: ex.Aggregate) -> None:
-    """Raise for an aggregate that no condition can hold."""
-    if reason := reason_for_measures_only(e.function):
-        raise binder.wrong(e, f"{e.function}() {reason}, which only measures can have")
+def refuse_list(binder: Binding, e: ex.Aggregate) -> None:
+    """Raise for the aggregates that no condition can hold."""
+    if e.function == "collect":
+        raise binder.wrong(e, f"{e} makes a list, which only measures can have")
+    if e.function in SUMMARIES and not SUMMARIES[e.function].in_conditions:
+        raise binder.wrong(e, f"{e.function}() is for measures and windows; conditions cannot use it")
 
 
-def aggregate(binder: TermBinder, e: ex.Aggregate) -> Term:
+def as_numbers(binder: Binding, e: ex.Aggregate, arg: Term) -> tuple[str, Term]:
+    """Return an aggregate of numbers, and the truth values that it aggregates as 1 and 0."""
+    function = e.function
+    if function in SUMMARIES and SUMMARIES[function].of_truths is not None:
+        if arg.kind != BOOLEAN:
+            raise binder.wrong(e, f"{function}() needs a condition, {str(e.operand)!r} is a {described(arg)}")
+        if function == "count_if":
+            return "count", Term("if_true", (arg,), INTEGER, None, True, None, arg.level)
+        function = SUMMARIES[function].of_truths
+    if function in SUMMARIES:
+        arg = decimals.as_float(binder, arg)
+    if arg.kind == BOOLEAN and function in (*SUMMED, "min", "max"):
+        arg = Term("as_number", (arg,), INTEGER, None, arg.nullable, None, arg.level)
+    return function, arg
+
+
+def as_truth(binder: Binding, arg: Term, extreme: Term) -> Term:
+    """Return the least or greatest of truth values as a truth value, for that of their numbers."""
+    one = binder.constant(Constant(INTEGER, 1)) if arg.op == "as_number" else None
+    return extreme if one is None else comparison("==", extreme, one)
+
+
+def summarised(binder: Binding, function: str, values: Term) -> Term:
+    """Return the term of a summary for that of a chain of values. Its kernel runs as Python."""
+    compute = partial(_of_chain, function)
+    binder.used_functions[function] = RegisteredFunction(function, compute, True, False, ONE)
+    return Term("call", (values,), FLOAT, None, True, function, values.level)
+
+
+def _of_chain(function: str, chain: tuple | None) -> float:
+    value = SUMMARIES[function].of_chain(chain)
+    return math.nan if value is None else value
+
+
+def aggregate(binder: Binding, e: ex.Aggregate) -> Term:
     """Return the term of an aggregate over the match."""
     function = e.function
     if function == "count" and e.operand is None:
         return Term("count", (), INTEGER, None, False, None, START)
-    refuse_for_measures_only(binder, e)
-    arg = event_level(binder, e, function)
+    refuse_list(binder, e)
+    function, arg = as_numbers(binder, e, event_level(binder, e, function))
     if function == "last":
         # A match is contiguous in its partition, so its last row before this one is the previous row.
         return Term("previous", (arg,), arg.kind, arg.unit, arg.nullable, 1, EVENT)
@@ -375,15 +484,13 @@ def aggregate(binder: TermBinder, e: ex.Aggregate) -> Term:
     if function == "count":
         return Term("count_of", (arg,), INTEGER, None, False, None, START)
     if function in ("max", "min"):
-        if arg.kind == BOOLEAN:
-            raise binder.wrong(
-                e, f"{function}() needs an ordered value, but {str(e.operand)!r} is a truth value"
-            )
         if arg.kind == TEXT:
             binder.share_categories(arg.unit, arg.unit, ordered=True)
-        return Term(function, (arg,), arg.kind, arg.unit, arg.nullable, None, START)
-    if arg.kind not in NUMBERS and (function, arg.kind) != ("sum", DURATION):
+        return as_truth(binder, arg, Term(function, (arg,), arg.kind, arg.unit, arg.nullable, None, START))
+    if function in SUMMED and arg.kind not in NUMBERS and (function, arg.kind) != ("sum", DURATION):
         raise binder.wrong(e, f"{function}() needs numbers, {str(e.operand)!r} is a {described(arg)}")
+    if function in SUMMARIES:
+        return summarised(binder, function, Term("values", (arg,), LIST, None, False, None, START))
 
     def total(of: Term) -> Term:
         return Term("sum", (of,), of.kind, of.unit, of.nullable, None, START)
@@ -395,20 +502,21 @@ def aggregate(binder: TermBinder, e: ex.Aggregate) -> Term:
         if arg.nullable
         else (Term("count", (), INTEGER, None, False, None, START))
     )
-    return mean(arg, total, counted)
+    return mean(binder, arg, total, counted)
 
 
-def mean(arg: Term, total: Callable[[Term], Term], counted: Term) -> Term:
+def mean(binder: Binding, arg: Term, total: Callable[[Term], Term], counted: Term) -> Term:
     """Return the mean for the term of a sum; a sum of integers is in two halves, so it cannot wrap around."""
     if arg.kind == INTEGER:
         halves = (replace(arg, op=half, args=(arg,), data=None) for half in ("high", "low"))
         whole = Term("joined", tuple(map(total, halves)), FLOAT, None, True, None, counted.level)
+        whole = decimals.unscaled(binder, whole, decimals.degree_of(arg))
     else:
         whole = total(arg)
     return Term("/", (whole, counted), FLOAT, None, True, None, counted.level)
 
 
-def number(binder: TermBinder, operand: ex.Expression, whole: ex.Expression) -> Term:
+def number(binder: Binding, operand: ex.Expression, whole: ex.Expression) -> Term:
     """Return the term of an operand of ``whole``, which must be a number, a time or a duration."""
     term = binder.numeric_if_any(binder.bind(operand))
     if term.kind == ANY_KIND and term.op != "null":
@@ -423,15 +531,17 @@ def number(binder: TermBinder, operand: ex.Expression, whole: ex.Expression) -> 
     return term
 
 
-def arithmetic(binder: TermBinder, e: ex.Arithmetic) -> Term:
+def arithmetic(binder: Binding, e: ex.Arithmetic) -> Term:
     """Return the term of a sum, difference, product or quotient."""
     left, right = (number(binder, side, e) for side in (e.left, e.right))
     if "null" in (left.op, right.op):
         return Term("null", kind=ANY_KIND, nullable=True)
-    op = e.operator
+    op, level = e.operator, level_of(left, right)
+    if decimals.have_decimals(left, right):
+        return decimals.combined(binder, op, left, right, level)
+    left, right = decimals.as_float(binder, left), decimals.as_float(binder, right)
     kinds = (left.kind, right.kind)
     nullable = left.nullable or right.nullable
-    level = level_of(left, right)
     if set(kinds) <= set(NUMBERS):
         if op == "/":
             return Term("/", (left, right), FLOAT, None, True, None, level)
@@ -457,11 +567,15 @@ def arithmetic(binder: TermBinder, e: ex.Arithmetic) -> Term:
     raise binder.wrong(e, f"'{op}' is not defined between a {described(left)} and a {described(right)}")
 
 
-def mathematics(binder: TermBinder, e: ex.Call) -> Term:
+def mathematics(binder: Binding, e: ex.Call) -> Term:
     """Return the term of a call of one of the functions in ``MATH``."""
     args = tuple(number(binder, argument, e) for argument in e.arguments)
     if any(arg.op == "null" for arg in args):
         return Term("null", kind=ANY_KIND, nullable=True)
+    if decimals.have_decimals(*args):
+        if (term := decimals.called(binder, e, args, level_of(*args))) is not None:
+            return term
+        args = tuple(decimals.as_float(binder, arg) for arg in args)
     name, kinds, level = e.function, {arg.kind for arg in args}, level_of(*args)
     nullable = any(arg.nullable for arg in args)
     if name in ("least", "greatest") and len(kinds) == 1 and kinds <= {TIME, DURATION}:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import importlib.util
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
 
-from cepkit.compile.shared.bound_query import Term
-from cepkit.events import BOOLEAN, DURATION, FLOAT, NULL_CODE, NULL_INTEGER, OTHER, TEXT, TIME, WHOLE
+from cepkit.compile.shared.reading import Reader, may_precede_all
+from cepkit.compile.shared.terms import Term
+from cepkit.events import BOOLEAN, DURATION, FLOAT, LIST, NULL_CODE, NULL_INTEGER, OTHER, TEXT, TIME
+from cepkit.language.expressions.trees import NEGATED
 
 # Array bundles that kernels and their callers share.
 
@@ -25,18 +31,32 @@ class StateArray:
     width: int = 0  # width of a ring, or number of values per waiting start
 
 
-_FLIP = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+# The code of operations; an operation on floats and one on integers may share theirs.
 _MATH = {
-    "sqrt": "(np.sqrt({0}) if {0} >= 0 else NAN)",
-    "log": "(np.log({0}) if {0} > 0 else NAN)",
-    "log2": "(np.log2({0}) if {0} > 0 else NAN)",
-    "log10": "(np.log10({0}) if {0} > 0 else NAN)",
-    "exp": "np.exp({0})",
-    "floor": "np.floor({0})",
-    "ceil": "np.ceil({0})",
-    "round": "np.rint({0})",
+    "sqrt": "(np.sqrt({0}) if {0} >= 0 else NAN)", "log": "(np.log({0}) if {0} > 0 else NAN)",
+    "log2": "(np.log2({0}) if {0} > 0 else NAN)", "log10": "(np.log10({0}) if {0} > 0 else NAN)",
+    "exp": "np.exp({0})", "floor": "np.floor({0})", "ceil": "np.ceil({0})", "round": "np.rint({0})",
+    **{name: f"(np.{name}({{0}}) if np.isfinite({{0}}) else NAN)" for name in ("sin", "cos", "tan")},
+    **{f"a{name}": f"(np.arc{name}({{0}}) if -1 <= {{0}} <= 1 else NAN)" for name in ("sin", "cos")},
+    "atan": "np.arctan({0})", "atan2": "np.arctan2({0}, {1})",
     "power": "(np.power({0}, {1}) if {0} != 0 or {1} >= 0 else NAN)",
-}
+}  # fmt: skip
+_CODE = _MATH | {
+    **{sign: f"({{0}} {sign} {{1}})" for sign in ("+", "-", "*")},
+    **{sign: f"{{0}} {sign} {{1}}" for sign in ("==", "!=", "<", "<=", ">", ">=", "and", "or")},
+    **{f"{sign} floats": f"({{0}} {sign} {{1}} if {{1}} != 0 else NAN)" for sign in ("/", "//", "%")},
+    **{f"{sign} integers": f"({{0}} {sign} {{1}} if {{1}} != 0 else NULL)" for sign in ("//", "%")},
+    "!= floats": "(({0} < {1}) | ({0} > {1}))", "negative": "(-{0})", "abs": "abs({0})",
+    "+ times": "add_times({0}, {1})", "- times": "subtract_times({0}, {1})",
+    "high": "({0} >> 32)", "low": "({0} & 4294967295)",
+    "least floats": "np.minimum({0}, {1})", "greatest floats": "np.maximum({0}, {1})",
+    "least integers": "(min({0}, {1}))", "greatest integers": "(max({0}, {1}))",
+    "sign floats": "np.sign({0})", "sign integers": "(({0} > 0) * 1 - ({0} < 0) * 1)",
+    "bit_and": "({0} & {1})", "bit_or": "({0} | {1})", "bit_xor": "({0} ^ {1})",
+    "to float": "np.float64({0})", "float or nan": "({0} if {1} else NAN)",
+    "integer or null": "({0} if {1} else NULL)",
+    "truth code": f"(1 if {{0}} else 0 if {{1}} else {NULL_CODE})",
+}  # fmt: skip
 
 
 # The entry of an array column in `dtypes`: float64, one row per event.
@@ -82,12 +102,9 @@ _IS_MEMBER = """    high = stop
 
 
 def helper_lines(terms: Iterable[Term], *, python: bool) -> list[str]:
-    """Return the functions that ``terms`` call.
-
-    ``corr(c, i, d, j)`` takes row i of c and row j of d. ``is_member(values, low, stop, x, wanted)`` says
-    whether x is among the sorted values from ``low`` to ``stop``. NaN neither is nor is not among them.
-
-    """
+    """Return the functions that ``terms`` call."""
+    # ``corr(c, i, d, j)`` takes row i of c and row j of d. ``is_member(values, low, stop, x, wanted)`` says
+    # whether x is among the sorted values from ``low`` to ``stop``. NaN neither is nor is not among them.
     terms = list(terms)
     used = {term.data for root in terms for term in root.walk() if term.op == "similarity"}
     helpers = [(f"{name}(c, i, d, j)", _SIMILARITY[name]) for name in sorted(used)]
@@ -95,8 +112,9 @@ def helper_lines(terms: Iterable[Term], *, python: bool) -> list[str]:
     if "member" in ops:
         helpers.append(("is_member(values, low, stop, x, wanted)", _IS_MEMBER))
     helpers += [_operation(op) for op in sorted(ops & set(_HELPER_OF)) if _is_nested(terms, op)]
-    of_times = {term.op for root in terms for term in root.walk() if _is_of_times(term)}
-    helpers += [(f"{_NAME_OF_TIMES[op]}(x, y)", _OF_TIMES[op]) for op in sorted(of_times)]
+    # Sums and differences of times must not wrap around.
+    of_times = {term.op for root in terms for term in root.walk() if term.kind in (TIME, DURATION)}
+    helpers += [(f"{_NAME_OF_TIMES[op]}(x, y)", _OF_TIMES[op]) for op in sorted(of_times & {"+", "-"})]
     options = "no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False"
     lines = []
     for signature, body in helpers:
@@ -113,11 +131,6 @@ def _operation(op: str) -> tuple[str, str]:
     return f"{_HELPER_OF[op]}({', '.join(names)})", f"    return {_MATH[op].format(*names)}"
 
 
-def _is_of_times(term: Term) -> bool:
-    """Return whether a term is a sum or difference that must not wrap around."""
-    return term.op in ("+", "-") and term.kind in (TIME, DURATION)
-
-
 def _is_nested(terms: Iterable[Term], op: str) -> bool:
     """Return whether an argument that the operation reads twice may be more than a name."""
     used = (term for root in terms for term in root.walk() if term.op == op)
@@ -126,15 +139,13 @@ def _is_nested(terms: Iterable[Term], op: str) -> bool:
 
 def stored_dtype(term: Term) -> str:
     """Return the dtype in which a state array stores the values of ``term``."""
-    return "float64" if term.kind == FLOAT else "int64"
+    return "float64" if term.kind == FLOAT else "object" if term.kind == LIST else "int64"
 
 
-class TermWriter:
-    """Writes the terms of a program; names its columns c0…, constants k0…, tables t0…, functions u0….
+class TermWriter(Reader):
+    """Writes terms as Python: values and truths are code. Columns are c0…, constants k0…, tables t0…."""
 
-    ``slots`` are the values that partial matches of a regex query carry.
-
-    """
+    # Functions of the user are u0…. ``slots`` are the values that partial matches of a regex query carry.
 
     def __init__(
         self,
@@ -145,6 +156,7 @@ class TermWriter:
         slots: tuple[Term, ...] = (),
         python: bool,
     ):
+        super().__init__()
         self.dtypes, self.functions, self.python = dict(dtypes), functions, python
         every = [t for root in (*terms, *slots) for t in root.walk()]
         self.columns, self.slots = list(self.dtypes), slots
@@ -200,6 +212,16 @@ class TermWriter:
 
     def event_lines(self) -> list[str]:
         """Return the lines that load the event's values and swap them with the stored earlier ones."""
+        lines = self.column_lines()
+        if self.uses_ordinal:
+            lines += ["n = ordinal[k]", "ordinal[k] = n + 1"]
+        for i, (arg, offset) in enumerate(self.pasts):
+            cell = f"past{i}[k]" if offset == 1 else f"past{i}[k, n % {offset}]"
+            lines += [f"y{i} = {cell}", f"{cell} = {self.stored(arg)}"]
+        return lines
+
+    def column_lines(self) -> list[str]:
+        """Return the lines that load the columns of event ``j``."""
         lines = []
         for i, name in enumerate(self.columns):
             dtype = self.dtypes[name]
@@ -211,11 +233,6 @@ class TermWriter:
                 else "np.int64"
             )
             lines.append(f"x{i} = {wide}(c{i}[j])" if wide else f"x{i} = c{i}[j]")
-        if self.uses_ordinal:
-            lines += ["n = ordinal[k]", "ordinal[k] = n + 1"]
-        for i, (arg, offset) in enumerate(self.pasts):
-            cell = f"past{i}[k]" if offset == 1 else f"past{i}[k, n % {offset}]"
-            lines += [f"y{i} = {cell}", f"{cell} = {self.stored(arg)}"]
         return lines
 
     def slot_first(self, slot: Term) -> str:
@@ -224,7 +241,9 @@ class TermWriter:
             return "n"
         arg = slot.args[0]
         if slot.op == "count_of":
-            return f"(1 if {_all(self.valid(arg) + self._not_nan(arg))} else 0)"
+            return f"(1 if {self.all(self.present(arg))} else 0)"
+        if slot.op == "values":
+            return self.longer("None", arg)
         return self.stored(arg)
 
     def slot_next(self, slot: Term, old: str) -> str:
@@ -233,9 +252,11 @@ class TermWriter:
             return old
         arg = slot.args[0]
         x = self.value(arg)
-        tests = self.valid(arg) + self._not_nan(arg)
+        tests = self.present(arg)
         if slot.op == "count_of":
-            return f"({old} + (1 if {_all(tests)} else 0))"
+            return f"({old} + (1 if {self.all(tests)} else 0))"
+        if slot.op == "values":
+            return self.longer(old, arg)
         if slot.kind == FLOAT:
             none = f"{old} != {old}"
         else:
@@ -247,94 +268,52 @@ class TermWriter:
         )
         if not slot.nullable:
             return new
-        return f"(({x} if {none} else {new}) if {_all(tests)} else {old})"
+        return f"(({x} if {none} else {new}) if {self.all(tests)} else {old})"
 
-    def _not_nan(self, term: Term) -> list[str]:
-        return [f"{(v := self.value(term))} == {v}"] if term.kind == FLOAT else []
+    def longer(self, chain: str, arg: Term) -> str:
+        """Return the code of a chain of values with one more; see `Summary.of_chain`."""
+        return f"(({chain}, {self.value(arg)}) if {self.all(self.present(arg))} else {chain})"
 
     # --- values
 
-    def stored(self, term: Term) -> str:
-        """Return the code of the value; null is encoded as its special value."""
-        value, tests = self.value(term), self.valid(term)
-        if term.kind == FLOAT or term.op in ("column", "previous", "first", "min", "max") or not tests:
-            return value
-        return f"({value} if {_all(tests)} else {_null_name(term)})"
+    def _once(self, key: tuple, make: Callable[[], Any]) -> Any:
+        return make()  # names change from function to function
 
-    def value(self, term: Term) -> str:
-        """Return the code of the value; it is meaningless if ``valid`` does not hold (in floats: NaN)."""
-        op, args = term.op, term.args
-        if op == "column":
+    def leaf(self, term: Term) -> str:
+        if term.op == "column":
             return f"x{self.columns.index(term.data)}"
-        if op in ("element", "group"):
-            return self.leaf(term)
-        if op == "constant":
-            return f"k{list(self.constants).index(term.data)}"
-        if op == "truth":
-            return str(term.data)
-        if op == "previous":
-            return f"y{self.pasts.index((args[0], term.data))}"
-        if op == "count":
-            return f"(n - s{self.slots.index(term)})"
-        if op in ("first", "count_of", "sum", "max", "min"):
-            return f"s{self.slots.index(term)}"
-        if op == "similarity":
+        if term.op == "previous":
+            return f"y{self.pasts.index((term.args[0], term.data))}"
+        return f"s{self.slots.index(term)}"
+
+    def constant(self, term: Term) -> str:
+        return f"k{list(self.constants).index(term.data)}"
+
+    def number(self, value: int) -> str:
+        return "NULL" if value == NULL_INTEGER else str(value)
+
+    def truth(self, value: bool) -> str:
+        return str(value)
+
+    def number_of_row(self) -> str:
+        return "n"
+
+    def apply(self, operation: str, *values: str) -> str:
+        op, _, kind = operation.partition(" ")
+        is_quotient = op in ("/", "//", "%")
+        if op in _HELPER_OF and any(" " in value for value in (values[1:] if is_quotient else values)):
+            null = ["NAN" if kind == "floats" else "NULL"] if is_quotient else []
+            return f"{_HELPER_OF[op]}({', '.join([*values, *null])})"
+        return (_CODE.get(operation) or _CODE[op]).format(*values)
+
+    def _value(self, term: Term) -> str:
+        if term.op == "similarity":
             return self.similarity(term)
-        if op == "call":
-            call = f"{self._function(term)}({', '.join(self._argument(arg) for arg in args)})"
-            return f"(float({call}) if {_all(self._arguments_known(term))} else NAN)"
-        if term.kind == BOOLEAN:
-            return f"(1 if {self.true(term)} else 0 if {self.false(term)} else {NULL_CODE})"
-        parts = [self._as_float(arg) if term.kind == FLOAT else self.value(arg) for arg in args]
-        if op == "negative":
-            return f"(-{parts[0]})"
-        if _is_of_times(term):
-            return f"{_NAME_OF_TIMES[op]}({parts[0]}, {parts[1]})"
-        if op == "elapsed":
-            return f"np.uint64({parts[0]} - {parts[1]})"
-        if op in ("high", "low"):
-            return f"({parts[0]} {'>> 32' if op == 'high' else '& 4294967295'})"
-        if op == "joined":
-            return f"({parts[0]} * 4294967296.0 + {parts[1]})"
-        if op in ("+", "-", "*"):
-            return f"({parts[0]} {op} {parts[1]})"
-        if op in ("/", "//", "%"):
-            null = "NAN" if term.kind == FLOAT else "NULL"
-            if " " in parts[1]:
-                return f"{_HELPER_OF[op]}({parts[0]}, {parts[1]}, {null})"
-            return f"({parts[0]} {op} {parts[1]} if {parts[1]} != 0 else {null})"
-        if op in ("least", "greatest"):
-            return self._extreme(op, parts, term.kind == FLOAT)
-        if op == "abs":
-            return f"abs({parts[0]})"
-        if op == "sign":
-            return (
-                f"np.sign({parts[0]})"
-                if term.kind == FLOAT
-                else f"(({parts[0]} > 0) * 1 - ({parts[0]} < 0) * 1)"
-            )
-        if op.startswith("bit_"):
-            sign = {"bit_and": " & ", "bit_or": " | ", "bit_xor": " ^ "}[op]
-            return f"({sign.join(parts)})"
-        if op in _HELPER_OF and any(" " in part for part in parts):
-            return f"{_HELPER_OF[op]}({', '.join(parts)})"
-        return _MATH[op].format(*parts)
-
-    def _extreme(self, op: str, parts: list[str], is_float: bool) -> str:
-        whole = parts[0]
-        for part in parts[1:]:
-            if is_float:
-                whole = f"np.{'minimum' if op == 'least' else 'maximum'}({whole}, {part})"
-            else:
-                whole = f"({'min' if op == 'least' else 'max'}({whole}, {part}))"
-        return whole
-
-    def _as_float(self, term: Term) -> str:
-        if term.kind == FLOAT:
-            return self.value(term)
-        tests = self.valid(term)
-        value = f"np.float64({self.value(term)})"
-        return f"({value} if {_all(tests)} else NAN)" if tests else value
+        if term.op == "call":
+            return f"(float({self._called(term)}) if {_all(self._arguments_known(term))} else NAN)"
+        if term.op == "elapsed":
+            return f"np.uint64({self.value(term.args[0])} - {self.value(term.args[1])})"
+        return super()._value(term)
 
     def similarity(self, term: Term) -> str:
         """Return the code of a function of two arrays; the value of an array is the place of its row."""
@@ -345,76 +324,29 @@ class TermWriter:
         """Return the code of the rows of an array column."""
         return f"c{self.columns.index(column)}"
 
-    def leaf(self, term: Term) -> str:
-        """Return the name of an element or a group aggregate; writers for sequences override it."""
-        raise TypeError(f"no name for {term.op}")
-
     def valid(self, term: Term) -> list[str]:
-        """Return the conditions for a value that is not null; none for floats, since NaN compares false."""
-        if term.kind == FLOAT or not term.nullable or term.op in ("constant", "truth", "count", "count_of"):
-            return []
-        if term.kind == TEXT:
-            return [f"{self.value(term)} >= 0"]
         if term.kind == OTHER and "object" in self.dtypes.values():  # only where kernels run as Python
-            return [f"{self.value(term)} is not None"]
-        if term.kind in (BOOLEAN, OTHER):
-            return [f"{self.value(term)} >= 0"]
-        if may_precede_all(term):
-            return [f"n >= {term.data}"]
-        if term.op in ("column", "previous", "first", "sum", "max", "min", "element", "group"):
-            return [f"{self.value(term)} != NULL"]
-        conditions = [c for arg in term.args for c in self.valid(arg)]
-        if term.op in ("//", "%"):
-            conditions.append(f"{self.value(term.args[1])} != 0")
-        return list(dict.fromkeys(conditions))
+            return [f"{self.value(term)} is not None"] if term.nullable else []
+        return list(dict.fromkeys(super().valid(term)))
+
+    def all(self, truths: Iterable[str]) -> str:
+        return _all(list(truths))
 
     # --- truth
 
-    def true(self, term: Term) -> str:
-        """Return the code that is true exactly when ``term`` is true."""
-        return self._holds(term, True)
-
-    def false(self, term: Term) -> str:
-        """Return the code that is true exactly when ``term`` is false (not null)."""
-        return self._holds(term, False)
-
-    def _holds(self, term: Term, wanted: bool) -> str:
-        op, args = term.op, term.args
-        if op == "not":
-            return self._holds(args[0], not wanted)
-        if op in ("and", "or"):
-            # By De Morgan's laws, true and false of a junction need only true and false of its parts.
-            sign = "and" if (op == "and") == wanted else "or"
-            return _join(sign, [self._holds(arg, wanted) for arg in args], lazy=self.is_costly(term))
-        if op in ("never", "always"):
-            return str((op == "always") == wanted and op != "never")
-        if op == "truth":
-            return str(bool(term.data) == wanted)
-        if op == "is_null":
-            return self._is_null(args[0], wanted)
-        if op == "compare":
-            return self._compare(term, wanted)
-        if op == "table":
-            code = self.value(args[0])
-            conditions = self.valid(args[0])
-            return _join(
-                "and", [*conditions, f"t{self.tables.index(term.data)}[{code} + 1] == {int(wanted)}"]
+    def holds(self, term: Term, wanted: bool) -> str:
+        if term.op == "call":
+            called = self._called(term)
+            return self.join(
+                "and", [*self._arguments_known(term), called if wanted else f"not {called}"], term
             )
-        if op == "member":
-            arg = args[0]
-            i = self.tables.index(term.data)
-            test = self.member(i, self.value(arg), wanted)
-            return _join("and", [*self.valid(arg), test], lazy=True)
-        if op == "call":
-            call = f"{self._function(term)}({', '.join(self._argument(arg) for arg in args)})"
-            return _join("and", [*self._arguments_known(term), call if wanted else f"not {call}"], lazy=True)
-        return f"({self.value(term)} == {int(wanted)})"  # a boolean column or a value derived from one
+        held = super().holds(term, wanted)
+        return held if held.startswith("(") or held in ("True", "False") else f"({held})"
 
-    def member(self, number: int, value: str, wanted: bool) -> str:
-        """Return the code that is true if a value is in a sorted table, or is known and not in it."""
-        return f"is_member(t{number}, 0, len(t{number}), {value}, {wanted})"
+    def join(self, sign: str, truths: Sequence[str], term: Term) -> str:
+        return _join(sign, truths, lazy=self.is_costly(term))
 
-    def _is_null(self, term: Term, wanted: bool) -> str:
+    def is_null(self, term: Term, wanted: bool) -> str:
         if term.kind == FLOAT:
             value = self.value(term)
             return f"({value} {'!=' if wanted else '=='} {value})"
@@ -423,16 +355,20 @@ class TermWriter:
             return str(not wanted)
         return f"(not ({_all(tests)}))" if wanted else f"({_all(tests)})"
 
-    def _compare(self, term: Term, wanted: bool) -> str:
+    def compared(self, term: Term, wanted: bool) -> list[str]:
         left, right = term.args
-        sign = term.data if wanted else _FLIP[term.data]
-        left_code, right_code = self.value(left), self.value(right)
-        if left.op == "elapsed":
-            right_code = f"np.uint64({right_code})"
-        tests = self.valid(left) + self.valid(right)
-        if sign == "!=" and FLOAT in (left.kind, right.kind):
-            return _join("and", [*tests, f"(({left_code} < {right_code}) | ({left_code} > {right_code}))"])
-        return _join("and", [*tests, f"{left_code} {sign} {right_code}"])
+        if left.op != "elapsed":
+            return super().compared(term, wanted)
+        sign = term.data if wanted else NEGATED[term.data]
+        held = f"{self.value(left)} {sign} np.uint64({self.value(right)})"
+        return [*self.valid(left), *self.valid(right), held]
+
+    def table(self, number: int, code: str, wanted: bool) -> str:
+        return f"t{self.tables.index(number)}[{code} + 1] == {int(wanted)}"
+
+    def member(self, number: int, value: str, wanted: bool) -> str:
+        i = self.tables.index(number)
+        return f"is_member(t{i}, 0, len(t{i}), {value}, {wanted})"
 
     # --- user functions
 
@@ -440,8 +376,9 @@ class TermWriter:
         """Return whether the condition is expensive, so that it is computed only if needed."""
         return any(part.op in ("call", "similarity", "member") for part in term.walk())
 
-    def _function(self, term: Term) -> str:
-        return f"u{self.functions.index(term.data)}"
+    def _called(self, term: Term) -> str:
+        arguments = ", ".join(map(self._argument, term.args))
+        return f"u{self.functions.index(term.data)}({arguments})"
 
     def _argument(self, term: Term) -> str:
         value = self.value(term)
@@ -452,14 +389,7 @@ class TermWriter:
         return value
 
     def _arguments_known(self, term: Term) -> list[str]:
-        return [c for arg in term.args for c in self.valid(arg) + self._not_nan(arg)]
-
-
-def may_precede_all(term: Term) -> bool:
-    """Return whether an earlier value is null only because no row is there; then any integer is a value."""
-    if term.op != "previous" or not term.nullable or term.args[0].nullable:
-        return False
-    return term.kind in WHOLE
+        return [c for arg in term.args for c in self.present(arg)]
 
 
 def _table_dtype(term: Term) -> str:
@@ -472,7 +402,7 @@ def _column_of(term: Term) -> str:
     return term.data if term.op == "column" else term.data[-1]
 
 
-def _join(sign: str, parts: list[str], *, lazy: bool = False) -> str:
+def _join(sign: str, parts: Sequence[str], *, lazy: bool = False) -> str:
     parts = list(dict.fromkeys(parts))
     if len(parts) == 1:
         return f"({parts[0]})"
@@ -490,10 +420,6 @@ def _null(term: Term) -> int:
     return NULL_CODE if term.kind in (TEXT, BOOLEAN) else NULL_INTEGER
 
 
-def _null_name(term: Term) -> str:
-    return str(NULL_CODE) if term.kind in (TEXT, BOOLEAN) else "NULL"
-
-
 # The frame of every generated module: its header, its decorators, and its text as a value.
 
 VERSION = 3  # of the writers; part of the name of every kernel
@@ -505,6 +431,7 @@ class KernelSource:
 
     text: str
     state: tuple[StateArray, ...]
+    kept: tuple[tuple[str, str], ...] = ()  # names and dtypes of arrays of rows, and then of values carried
 
 
 HEADER = '''"""Generated by cepkit from the shape of a query; version {version}. Constants are arguments."""
@@ -540,3 +467,10 @@ def decorator(types: list[str], *, user_functions: bool) -> list[str]:
     """
     options = "" if user_functions else ", cache=True, _nrt=False, no_cfunc_wrapper=True"
     return [f'@njit([({", ".join(types)},)], nogil=True, error_model="numpy"{options})']
+
+
+@cache
+def shared_text(module: str, begin: str) -> str:
+    """Return the text of an interpreting kernel from the last line that begins so to the function's end."""
+    text = Path(cast(str, cast(Any, importlib.util.find_spec(module)).origin)).read_text("utf-8")
+    return begin + text.rpartition(begin)[2].partition("\n\n\n")[0]

@@ -8,41 +8,32 @@ from itertools import groupby
 
 import numpy as np
 
-from cepkit.compile.counting.anchored_source import (
+from cepkit.compile.counting.anchored import (
     AT_ANCHOR,
     AT_ENTRY,
-    AnchoredKernel,
     AnchoredWriter,
     write_anchored_count,
-    write_options,
-)
-from cepkit.compile.counting.anchored_walking import (
-    DEEPER,
-    DEPTH,
-    DONE,
-    END,
-    FULL,
-    LONGER,
-    N_ITEMS,
-    N_MATCHES,
-    REASON,
     write_narrowing,
+    write_options,
     write_reach,
     write_walk,
 )
-from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING
+from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, CountingKernel
+from cepkit.compile.counting.paths import DEPTH, END
 from cepkit.compile.counting.state_graph import AnchoredGraph
 from cepkit.compile.shared.loading import compile_if_it_pays, is_ready, load_kernels, reason_to_compile
 from cepkit.engines.counting.counts import WORD, PathCounter, moduli, number_of
 from cepkit.engines.counting.layout import WORK_PER_CALL, Layout, n_below
 from cepkit.engines.counting.ranking import Numbering
-from cepkit.engines.interpreted.counting import KERNELS, AnchoredTables, AnchoredTests, anchored_tests_of
+from cepkit.engines.counting.walking import MOST_PER_BLOCK, MatchWalk
+from cepkit.engines.interpreted.counting import AnchoredTables, AnchoredTests, anchored_tests_of
 from cepkit.engines.shared.places import accepted_places
-from cepkit.engines.shared.sequence_set import MATCHES_PER_BLOCK, MatchBlock, collect, draw_numbers, joined
+from cepkit.engines.shared.sequence_set import MatchBlock, joined
 from cepkit.progress import checkpoint
 
 # Matches of an anchored graph: arrays of its anchors and entries, and exact numbers of matches.
 
+KERNELS = "cepkit.kernels.interpreted_anchored"
 _BITS_PER_PASS = 60
 _WORK_PER_CALL = 1 << 23  # entries that an interpreting kernel looks at between two checkpoints
 _MOST_TO_INTERPRET = 1 << 28  # about as many as are looked at while a kernel compiles
@@ -50,7 +41,7 @@ _FEW_OF = 16  # a search for one place in 16 is faster than a pass over all
 
 
 class AnchoredLayout(Layout):
-    """The events of an anchored graph as kernels read them; see `AnchoredKernel` for the arrays."""
+    """The events of an anchored graph as kernels read them; see `CountingKernel` for the arrays."""
 
     graph: AnchoredGraph
 
@@ -62,13 +53,12 @@ class AnchoredLayout(Layout):
         )
 
     @property
-    def walk_kernel(self) -> AnchoredKernel:
+    def walk_kernel(self) -> CountingKernel:
         """The source of the kernel that walks over matches."""
         return self.write_once("walk", write=partial(write_walk, self.program, self.graph, self.dtypes))
 
     @property
     def texts_to_list(self) -> list[str]:
-        """The modules of kernels that list matches."""
         return [self.walk_kernel.text]
 
     @cached_property
@@ -173,7 +163,6 @@ class AnchoredCounter(PathCounter):
 
     @cached_property
     def work(self) -> float:
-        """About how many entries all passes of a count look at."""
         layout, window = self.layout, self.layout.program.window
         widths = (layout.array("until") - layout.array("first")).astype(np.float64)
         links = (self.graph.link(e) for e, edge in enumerate(self.graph.edges) if edge.source > 0)
@@ -192,7 +181,6 @@ class AnchoredCounter(PathCounter):
         component: int | None = None,
         weight: np.ndarray | None = None,
     ) -> list[np.ndarray]:
-        """Return the numbers of matches by their last entry, and with ``weight`` the sums of weights."""
         layout = self.layout
         source = layout.write_once(
             "anchored",
@@ -229,7 +217,7 @@ class AnchoredCounter(PathCounter):
             )
         return outputs
 
-    def _interpret(self, made: AnchoredKernel, tests: AnchoredTests, modulus: int, out: np.ndarray) -> int:
+    def _interpret(self, made: CountingKernel, tests: AnchoredTests, modulus: int, out: np.ndarray) -> int:
         """Write the numbers of the counting kernel ``made`` until it is compiled, and return the anchor."""
         layout, is_float = self.layout, out.dtype.kind == "f"
         kernels = load_kernels(KERNELS)
@@ -282,20 +270,18 @@ def scratch_of(layout: AnchoredLayout, dtype: type) -> dict:
 
 # Matches of an anchored graph in canonical order: listed in blocks, drawn at random, or found by numbers.
 
-_MOST_PER_BLOCK = 1 << 20
-_ITEMS_PER_BLOCK = 1 << 16
 _FEW_CELLS = 1 << 10  # room for the anchors and entries of a path at first
 _FEW = 1 << 12  # up to this many matches with the same last event are listed to find some of them
 
 
-class AnchoredWalk:
-    """Walks over the matches in a layout. It keeps no matches. It has the methods of `PathWalk`."""
+class AnchoredWalk(MatchWalk):
+    """Walks over the matches of an anchored graph."""
 
-    is_line = False
+    layout: AnchoredLayout
+    graph: AnchoredGraph
 
     def __init__(self, layout: AnchoredLayout, number: int = 0):
-        self.layout, self.graph, self.number, self.places = layout, layout.graph, number, layout.places
-        self._numbering: tuple[object, Numbering] | None = None
+        super().__init__(layout, number)
 
     @cached_property
     def _ends(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -317,80 +303,40 @@ class AnchoredWalk:
         layout, position = self.layout, self.places.position_of_place
         return position[layout.entries], position[layout.anchors]
 
-    # --- in order
+    @property
+    def _positions(self) -> np.ndarray:
+        return self._ends[1]
 
-    def ending(self, low: int, high: int) -> MatchBlock:
-        """Return the matches whose last event has a position from ``low`` to ``high``, in canonical order."""
-        begin, stop = np.searchsorted(self._ends[1], [low, high])
-        return collect(self._walk(int(begin), int(stop), MATCHES_PER_BLOCK))
-
-    def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
-        """Yield all matches in canonical order, in blocks of at most ``size``."""
-        return self._walk(0, len(self._ends[0]), size)
+    @property
+    def _place_of_end(self) -> np.ndarray:
+        return self.layout.entries[self._ends[0]]
 
     def _walk(self, begin: int, stop: int, size: int) -> Iterator[MatchBlock]:
         if begin >= stop:
-            return
-        size = min(max(1, size), _MOST_PER_BLOCK)
+            return iter(())
         layout = self.layout
         source = layout.walk_kernel
-        run, arrays = layout.function(source), layout.arrays_of(source)
+        kernel, arrays = layout.function(source), layout.arrays_of(source)
         component = layout.component if len(self.graph.loops) > 1 else np.empty(0, np.int16)
         ends, _, lowest, highest = self._ends
-        scratch = _scratch(_FEW_CELLS)
-        n_items = max(_ITEMS_PER_BLOCK, 4 * size)
-        report = np.zeros(6, np.int64)
+        report = np.zeros(9, np.int64)
         report[END], report[DEPTH] = begin - 1, -1
-        while not report[DONE]:
-            outputs = np.empty(n_items, np.int64), np.empty(n_items, np.int16), np.empty(size + 1, np.int64)
-            outputs[2][0] = 0
-            report[N_MATCHES] = report[N_ITEMS] = report[REASON] = 0
-            while not report[DONE] and report[REASON] not in (FULL, LONGER):
-                checkpoint()
-                run(
-                    stop, WORK_PER_CALL, ends, lowest, highest, *self._position, layout.entries,
-                    layout.anchors, component, *scratch, *arrays, *layout.constants, *outputs, report,
-                )  # fmt: skip
-                if report[REASON] == DEEPER:
-                    scratch = [np.concatenate([array, np.zeros_like(array)]) for array in scratch]
-            n_items *= 2 if report[REASON] == LONGER else 1
-            n_matches, n_used = int(report[N_MATCHES]), int(report[N_ITEMS])
-            if n_matches:
-                sizes = n_used, n_used, n_matches + 1
-                parts = [_trim(array, n) for array, n in zip(outputs, sizes, strict=True)]
-                yield MatchBlock(*parts, np.full(n_matches, self.number, np.int16))
 
-    # --- by number
+        def run(scratch: list[np.ndarray], outputs: tuple) -> None:
+            kernel(
+                stop, WORK_PER_CALL, ends, lowest, highest, *self._position, layout.entries, layout.anchors,
+                component, *scratch, *arrays, *layout.constants, *outputs, report,
+            )  # fmt: skip
 
-    def numbering(self, counts: np.ndarray | Sequence[int]) -> Numbering:
-        """Return the numbering of the matches by their last events. The latest one is kept."""
-        if self._numbering is None or self._numbering[0] is not counts:
-            self._numbering = counts, Numbering.of(counts, self.layout.entries[self._ends[0]])
-        return self._numbering[1]
+        def deepen(scratch: list[np.ndarray]) -> list[np.ndarray]:
+            return [np.concatenate([array, np.zeros_like(array)]) for array in scratch]
 
-    def take(self, numbers: Sequence[int], counts: np.ndarray | Sequence[int]) -> MatchBlock:
-        """Return the matches of these numbers, in this order; see `PathWalk.take`.
+        scratch = [np.zeros(_FEW_CELLS, np.int64) for _ in range(6)]
+        size = min(max(1, size), MOST_PER_BLOCK)
+        return self._filled(run, scratch, deepen, (begin, stop), size, report)
 
-        Exact for counts of any size.
-        """
-        numbering = self.numbering(counts)
-        wanted = sorted(set(numbers))
-        if wanted and not 0 <= wanted[0] <= wanted[-1] < numbering.total:
-            wrong = wanted[0] if wanted[0] < 0 else wanted[-1]
-            raise IndexError(f"no match has the number {wrong}; {numbering.total} matches count from 0")
-        block = collect(self._of_ends(numbering.locate(wanted), numbering))
-        if wanted == list(numbers):
-            return block
-        number_of_match = {number: m for m, number in enumerate(wanted)}
-        return block.take(np.array([number_of_match[number] for number in numbers], np.int64))
-
-    def sample(self, n: int, seed: int, counts: np.ndarray | Sequence[int]) -> MatchBlock:
-        """Return ``n`` different matches drawn uniformly, or all if there are no more, in canonical order."""
-        return self.take(draw_numbers(self.numbering(counts).total, n, seed), counts)
-
-    def _of_ends(self, located: list[tuple[int, int]], numbering: Numbering) -> Iterator[MatchBlock]:
-        """Yield the matches for ends and numbers among the matches of the end, both ascending."""
-        for end, pairs in groupby(located, key=lambda pair: pair[0]):
+    def _numbered(self, numbers: Sequence[int], numbering: Numbering) -> Iterator[MatchBlock]:
+        for end, pairs in groupby(numbering.locate(numbers), key=lambda pair: pair[0]):
             checkpoint()
             ranks = [rank for _, rank in pairs]
             n_matches = numbering.count(end)
@@ -438,7 +384,6 @@ class _Descent:
         )
 
     def find(self, rank: int) -> MatchBlock:
-        """Return the match with this number."""
         layout = self.layout
         place, anchors = layout.entries, layout.anchors
         x, (alive, states) = self.end, self.first
@@ -515,13 +460,3 @@ def _components(graph, n_events: int) -> list[int]:
     before = [c for c in range(loop) for _ in range(components[c].low)]
     after = [c for c in range(loop + 1, len(components)) for _ in range(components[c].low)]
     return [*before, *[loop] * (n_events - len(before) - len(after)), *after]
-
-
-def _scratch(n: int) -> list[np.ndarray]:
-    """Return the scratch arrays of a walk."""
-    return [np.zeros(n, np.int64) for _ in range(6)]
-
-
-def _trim(array: np.ndarray, n: int) -> np.ndarray:
-    """Return the first ``n`` items of an array without keeping a much larger one in memory."""
-    return array[:n] if 2 * n > len(array) else array[:n].copy()

@@ -14,8 +14,7 @@ from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, write_
 from cepkit.compile.shared.loading import interpreting, is_ready, load_kernels
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.interpreted.counting import count_interpreted
-from cepkit.engines.shared.places import PATHS
-from cepkit.engines.shared.placing import in_slices
+from cepkit.engines.shared.places import PLACES, in_slices
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 
@@ -28,12 +27,9 @@ _WIDTH = 8  # columns in a row of paths, as in the kernels
 
 
 def count_unary(layout: Layout, bound: int | None) -> np.ndarray | list[int]:
-    """Return how many matches end at each member of the last pool: uint64, or ints if one is 2^63 or more.
-
-    None of the numbers exceeds ``bound``. A graph with a loop needs no bound.
-
-    Differs: CORE (Bucchi et al., VLDB 2022) has the same complexity, with a structure that also enumerates.
-    """
+    """Return how many matches end at each member of the last pool: uint64, or ints if one is 2^63 or more."""
+    # None of the numbers exceeds ``bound``. A graph with a loop needs no bound.
+    # Differs: CORE (Bucchi et al., VLDB 2022) has the same complexity, with a structure that also enumerates.
     graph, last, since = layout.graph, layout.members(layout.last_pool), layout.places.window_start
     n = len(graph.states)
     if (graph.is_line or n == 1) and not graph.has_loop and n <= 8 and bound < _SAFE:
@@ -45,7 +41,7 @@ def count_unary(layout: Layout, bound: int | None) -> np.ndarray | list[int]:
         out = np.zeros(len(paths.states), np.uint64)
         with np.errstate(over="ignore"):
             kernel_arguments = np.uint64(1), np.eye(n + 1, dtype=np.uint64), out
-            load_kernels(PATHS).count_graph(paths.states, since, *paths.edges, *kernel_arguments)
+            load_kernels(PLACES).count_graph(paths.states, since, *paths.edges, *kernel_arguments)
         return out[last]
     numbers, n_bytes = [], 0
     for number in _long_numbers(paths, since, last):
@@ -86,7 +82,6 @@ class _Paths:
 
     @property
     def edges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The edges as arrays."""
         return np.array(self.source), np.array(self.first_edge), np.array(self.final, np.uint8)
 
 
@@ -147,7 +142,7 @@ def _take_back(paths: list[list[int]], states: list[int], into: list[list[int]])
 
 
 def _count_row(layout: Layout, last: np.ndarray, since: np.ndarray) -> np.ndarray:
-    kernels, n = load_kernels(PATHS), len(layout.graph.states)
+    kernels, n = load_kernels(PLACES), len(layout.graph.states)
     tests = [state.test for state in layout.graph.states]
     n_states_of_event = layout.accept[tests[0]].copy()
     for test in tests[1:]:
@@ -231,10 +226,9 @@ _NUMBERS = "the exact numbers of matches by their last events"
 
 
 class PathCounter:
-    """Counts the matches in a layout.
+    """Counts the matches in a layout."""
 
-    Numbers beyond 63 bits are computed modulo several numbers, one pass each.
-    """
+    # Numbers beyond 63 bits are computed modulo several numbers, one pass each.
 
     def __init__(self, layout: Layout):
         self.layout, self.graph, self.places = layout, layout.graph, layout.places
@@ -277,7 +271,6 @@ class PathCounter:
         return counts
 
     def total(self) -> int:
-        """Return the number of matches."""
         if "by_member" in self.__dict__ or not self.are_long:
             return total_of(self.by_member)
         if self._is_free_of_conditions:
@@ -416,11 +409,8 @@ class PathCounter:
         component: int | None = None,
         weight: np.ndarray | None = None,
     ) -> list[np.ndarray]:
-        """Return the numbers that the counting kernel writes, and with ``weight`` also the sums of weights.
-
-        ``weight`` has the residues of the weights of the members of the component's pool, uint64.
-
-        """
+        """Return the numbers that the counting kernel writes, and with ``weight`` the sums of weights."""
+        # ``weight`` has the residues of the weights of the members of the component's pool, uint64.
         layout = self.layout
         source = layout.write_once(
             arithmetic,

@@ -1,38 +1,182 @@
-"""The counting engine: it counts matches first, and makes them when they are needed."""
+"""The counting engine: it counts matches first, and makes them when they are needed; aggregates over all."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from itertools import chain
 
 import numpy as np
 
+from cepkit.compile.counting.counting import MODULAR, WRAPPING
 from cepkit.compile.counting.state_graph import AnchoredGraph, StateGraph, anchored_graph_of, state_graph_of
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.loading import interpreting, reason_to_compile
-from cepkit.engines.counting.aggregates import aggregate, ratio
 from cepkit.engines.counting.anchored import AnchoredCounter, AnchoredLayout, AnchoredWalk
-from cepkit.engines.counting.counts import PathCounter, total_of
-from cepkit.engines.counting.layout import Layout
-from cepkit.engines.counting.walking import PathWalk, first_of_blocks
+from cepkit.engines.counting.counts import WORD, PathCounter, moduli, number_of, total_of
+from cepkit.engines.counting.layout import Entries, Layout
+from cepkit.engines.counting.walking import MatchWalk, PathWalk, first_of_blocks
 from cepkit.engines.search import find_without_compiling
-from cepkit.engines.shared.kernels import COUNTING
-from cepkit.engines.shared.places import Places, placed_and_accepted
+from cepkit.engines.shared.places import COUNTING, Places, placed_and_accepted
 from cepkit.engines.shared.sequence_set import (
     MATCHES_PER_BLOCK,
     KnownMatches,
     MatchBlock,
+    SearchRun,
     SequenceSet,
     collect,
     draw_numbers,
     first_of_few_events,
     joined,
 )
-from cepkit.events import Events
+from cepkit.events import NULL_INTEGER, Events
 from cepkit.language.sequences.branches import Component
+
+# Aggregates over all matches of a state graph, computed along its edges without making matches.
+
+_KEPT_BITS = 128  # floats keep this many bits below the highest bit of the largest float
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """Integers, as ``mantissa * 2^shift``."""
+
+    mantissa: np.ndarray  # int64
+    shift: np.ndarray  # int64, >= 0
+
+    @property
+    def largest(self) -> int:
+        return max(
+            (abs(m) << s for m, s in zip(self.mantissa.tolist(), self.shift.tolist(), strict=True)), default=0
+        )
+
+    def residues(self, modulus: int) -> np.ndarray:
+        """Return the residues for a modulus of 2^64 or below 2^31."""
+        if modulus == WORD:
+            shift = np.minimum(self.shift, 63).astype(np.uint64)
+            return np.where(self.shift < 64, self.mantissa.view(np.uint64) << shift, np.uint64(0))
+        powers = np.array([pow(2, s, modulus) for s in range(int(self.shift.max(initial=0)) + 1)], np.uint64)
+        mantissa_residues = np.mod(self.mantissa, modulus).astype(np.uint64)
+        return mantissa_residues * powers[self.shift] % np.uint64(modulus)
+
+
+def aggregate(
+    counter: PathCounter,
+    component: int,
+    values: np.ndarray | None,
+    function: str,
+    present: np.ndarray | None = None,
+) -> int | float | None:
+    """Return an aggregate of a component's events over all matches."""
+    # Sums take a pass of the counting kernel per 31 bits of the result. Extremes need no counting, only the
+    # events that are part of a match; see `Entries.taking_part`.
+    # Source: Poppe, Lei, Rundensteiner, Maier, "GRETA", PVLDB 11(1), 2017, section 5: count and sum are
+    # computed along the edges together.
+    layout = counter.layout
+    if values is None:
+        values = np.zeros(layout.places.n, np.int64)
+    members = layout.members(layout.graph.pool_of_component(component))
+    member_values = values[members]
+    has_value = (
+        member_values == member_values if member_values.dtype.kind == "f" else member_values != NULL_INTEGER
+    )
+    if present is not None:
+        has_value = present[members]
+    if function in ("min", "max"):
+        taken = member_values[has_value & taking_part(counter, component)]
+        return None if not len(taken) else (taken.min() if function == "min" else taken.max()).item()
+    n = _sum(counter, component, _integers(has_value.astype(np.int64)))
+    if function == "count" or not n:
+        return n if function == "count" else None
+    infinite = _infinite_sum(counter, component, member_values)
+    if infinite is not None:
+        return infinite
+    weights, unit = _weights(np.where(has_value, member_values, 0))
+    total = _sum(counter, component, weights) * unit
+    if function == "total":
+        return total
+    if function == "avg":
+        return _round_to_float(Fraction(total) / n)
+    return _round_to_float(total) if member_values.dtype.kind == "f" else int(total)
+
+
+def taking_part(counter: PathCounter, component: int) -> np.ndarray:
+    """Return which members of a component's pool are part of a match, bool."""
+    layout = counter.layout
+    return Entries.of(layout).taking_part(layout, component)
+
+
+def _sum(counter: PathCounter, component: int, weights: _Weights) -> int:
+    """Return the sum of the weights of a component's events over all matches."""
+    graph, n_matches, largest = counter.graph, counter.total(), weights.largest
+    if not n_matches or not largest:
+        return 0
+    states = [s for s, state in enumerate(graph.states) if state.component == component]
+    loops = any(edge.source == edge.target and edge.source in states for edge in graph.edges)
+    most = n_matches * largest * (counter.layout.size(states[0]) if loops else len(states))
+    used = moduli(2 * most, counter.most_terms, largest=1 << 31)
+    residues = []
+    for modulus in used:
+        arithmetic = WRAPPING if modulus == WORD else MODULAR
+        sums = counter.pass_over(arithmetic, modulus, component=component, weight=weights.residues(modulus))[
+            1
+        ]
+        residues.append(np.array([total_of(sums) % modulus], np.uint64))
+    total = int(number_of(residues, used)[0])
+    product = 1
+    for modulus in used:
+        product *= modulus
+    return total - product if total > product // 2 else total
+
+
+def _integers(values: np.ndarray) -> _Weights:
+    return _Weights(values, np.zeros(len(values), np.int64))
+
+
+def _weights(values: np.ndarray) -> tuple[_Weights, int | Fraction]:
+    """Return the values as integers of a unit, and the unit."""
+    if values.dtype.kind != "f":
+        return _integers(values.astype(np.int64, copy=False)), 1
+    mantissa, exponent = np.frexp(values.astype(np.float64, copy=False))
+    exponent = exponent.astype(np.int64) - 53
+    used = exponent[mantissa != 0]
+    if not len(used):
+        return _integers(np.zeros(len(values), np.int64)), 1
+    least = max(int(used.min()), int(used.max()) + 53 - _KEPT_BITS)
+    shift = exponent - least
+    # Bits below the unit are rounded away.
+    whole = np.rint(np.ldexp(mantissa, 53 + np.minimum(shift, 0))).astype(np.int64)
+    return _Weights(whole, np.maximum(shift, 0)), Fraction(2) ** least
+
+
+def _infinite_sum(counter: PathCounter, component: int, values: np.ndarray) -> float | None:
+    """Return the sum if infinite values are part of a match, otherwise None."""
+    if values.dtype.kind != "f" or not np.isinf(values).any():
+        return None
+    part = taking_part(counter, component)
+    up, down = bool((values[part] == np.inf).any()), bool((values[part] == -np.inf).any())
+    values[np.isinf(values)] = 0.0
+    return float("nan") if up and down else float("inf") if up else float("-inf") if down else None
+
+
+def ratio(total: int | float | Fraction, n: int) -> float:
+    """Return ``total / n`` as a float; both may be larger than any float."""
+    is_infinite = isinstance(total, float) and not math.isfinite(total)
+    return total if is_infinite else _round_to_float(Fraction(total) / n)
+
+
+def _round_to_float(number: int | Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+
+
+# The counting engine: it counts matches first, and makes them when they are needed.
 
 _MUCH_WORK = 1 << 30  # events that counting looks at in about a second
 _MOST_GLANCED = 1 << 14
@@ -86,7 +230,7 @@ def _counter(layout: Layout) -> PathCounter:
     return (AnchoredCounter if isinstance(layout, AnchoredLayout) else PathCounter)(layout)
 
 
-def _walk(layout: Layout, number: int) -> PathWalk | AnchoredWalk:
+def _walk(layout: Layout, number: int) -> MatchWalk:
     return (AnchoredWalk if isinstance(layout, AnchoredLayout) else PathWalk)(layout, number)
 
 
@@ -97,28 +241,14 @@ def match_by_counting(program: SequenceProgram, events: Events) -> SequenceSet:
     return CountedMatches(program, events)
 
 
-def _first_of(walk: PathWalk | AnchoredWalk, n: int) -> MatchBlock:
-    """Return up to ``n`` of the first matches."""
+def _first_of(walk: MatchWalk, n: int) -> MatchBlock:
     return collect(first_of_blocks(n, walk.blocks(n) if n else iter(())))
 
 
-@dataclass(frozen=True, slots=True)
-class CountingRun:
-    """How sequences were counted so far.
-
-    ``tier`` is ``"interpreted"``, ``"compiled"``, or ``"interpreted, then compiled"``.
-
-    """
-
-    tier: str
-
-
 class CountedMatches(SequenceSet):
-    """The matches of all branches of a program.
+    """The matches of all branches of a program."""
 
-    ``as_python`` runs kernels that are not compiled yet as Python, for a few events.
-
-    """
+    # ``as_python`` runs kernels that are not compiled yet as Python, for a few events.
 
     def __init__(self, program: SequenceProgram, events: Events, *, as_python: bool = False):
         self.program, self.events, self._as_python = program, events, as_python
@@ -141,10 +271,10 @@ class CountedMatches(SequenceSet):
         return layouts
 
     @property
-    def run(self) -> CountingRun:
+    def run(self) -> SearchRun:
         """How the matches were counted so far."""
         # The tier of an interpreted branch sorts last.
-        return CountingRun(
+        return SearchRun(
             max((layout.tier for layout in self.__dict__.get("_layouts", ())), default="compiled")
         )
 
@@ -158,7 +288,7 @@ class CountedMatches(SequenceSet):
         return [counter.by_place() for counter in self._counters]
 
     @cached_property
-    def _walks(self) -> list[PathWalk | AnchoredWalk]:
+    def _walks(self) -> list[MatchWalk]:
         return [_walk(layout, number) for number, layout in enumerate(self._layouts)]
 
     @cached_property
@@ -188,7 +318,6 @@ class CountedMatches(SequenceSet):
         return sum(counter.total() for counter in self._counters)
 
     def count(self) -> int:
-        """Return the exact number of matches."""
         return self._total
 
     @cached_property
@@ -202,20 +331,17 @@ class CountedMatches(SequenceSet):
         return self._is_slow or any(counter.are_long for counter in self._counters)
 
     def at_least(self) -> tuple[int, bool]:
-        """Return a number of matches that is quick to find, and whether it is the exact count."""
         if "_total" in self.__dict__ or not self._is_much:
             return super().at_least()
         n = len(self.glance(_MOST_GLANCED))
         return n, n < _MOST_GLANCED
 
     def at_most(self) -> int:
-        """Return an upper bound of the count."""
         return (
             self._total if "_total" in self.__dict__ else sum(counter.at_most for counter in self._counters)
         )
 
     def any(self) -> bool:
-        """Return whether there is a match."""
         return len(self.glance(1)) > 0 if self._is_much else super().any()
 
     def counts_of_branches(self) -> list[int]:
@@ -223,11 +349,9 @@ class CountedMatches(SequenceSet):
         return [total_of(counts) for counts in self._counts]
 
     def sample_of_branch(self, number: int, n: int, seed: int) -> MatchBlock:
-        """Return ``n`` matches of one branch, drawn as by `sample`."""
         return self._walks[number].sample(n, seed + number, self._counts[number])
 
     def ends(self) -> tuple[np.ndarray, np.ndarray | list[int]]:
-        """Return the positions where matches end, rising, and how many end at each."""
         return self._ends
 
     @cached_property
@@ -259,7 +383,6 @@ class CountedMatches(SequenceSet):
         return positions, counts[of_end[number[positions]]]
 
     def ending(self, low: int, high: int) -> MatchBlock:
-        """Return the matches that end from ``low`` to ``high``."""
         if self._listed:
             return self._listed.ending(low, high)
         is_all = low <= 0 and high >= self.events.n_events and "_total" in self.__dict__
@@ -269,13 +392,11 @@ class CountedMatches(SequenceSet):
         return blocks[0] if len(blocks) == 1 else joined(blocks).sorted()
 
     def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
-        """Yield all matches in blocks of at most ``size``."""
         if self._listed:
             return self._listed.blocks(size)
         return self._walks[0].blocks(size) if len(self._walks) == 1 else super().blocks(size)
 
     def glance(self, n: int) -> MatchBlock:
-        """Return up to ``n`` of the first matches."""
         if (block := self._first_of_first_events(n)) is not None:
             return block
         return self._first_of_all(n)
@@ -302,7 +423,6 @@ class CountedMatches(SequenceSet):
         return super().glance(n) if len(self._walks) > 1 else _first_of(self._walks[0], n)
 
     def take(self, numbers: list[int]) -> MatchBlock:
-        """Return the matches of these numbers, in this order."""
         if not numbers:
             return joined([])
         for find in (self._first_of_first_events, self._first_as_python):
@@ -317,12 +437,9 @@ class CountedMatches(SequenceSet):
         return self._walks[0].take(numbers, self._counts[0])
 
     def _first_as_python(self, n: int) -> MatchBlock | None:
-        """Return the first ``n`` matches from the events around them, without compiling; None if it cannot.
-
-        All matches that end at an event begin in its window. So the events from the first of these windows to
-        the last of these ends have the same first matches.
-
-        """
+        """Return the first ``n`` matches from the events around them, without compiling; or None."""
+        # All matches that end at an event begin in its window. So the events from the first of these windows
+        # to the last of these ends have the same first matches.
         is_few = 0 < n <= _FIRST_MATCHES and not self._as_python
         if not is_few or ("_total" not in self.__dict__ and self._is_slow):
             return None
@@ -344,12 +461,9 @@ class CountedMatches(SequenceSet):
         return block.with_events(block.event_of_item + start)
 
     def _in_their_windows(self, numbers: list[int]) -> MatchBlock | None:
-        """Return matches by number from the windows before their ends; None if these are many events.
-
-        A walk over all events takes longer to prepare. All matches that end at an event begin in its window,
-        so the events of these windows have the same matches with these ends.
-
-        """
+        """Return matches by number from the windows before their ends; None if these are many events."""
+        # A walk over all events takes longer to prepare. All matches that end at an event begin in its
+        # window, so the events of these windows have the same matches with these ends.
         is_known = "_walks" in self.__dict__
         if is_known or not numbers or not self._lie_in_windows or self._total >= 2**63:
             return None
@@ -400,7 +514,6 @@ class CountedMatches(SequenceSet):
         return np.sort(self._places.position_of_place[window_places])
 
     def sample(self, n: int, seed: int = 0) -> MatchBlock:
-        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
         if len(self._walks) == 1:
             return self._walks[0].sample(n, seed, self._counts[0])
         drawn = draw_numbers(self._total, n, seed)
@@ -413,6 +526,8 @@ class CountedMatches(SequenceSet):
 
     def can_aggregate(self, function: str, values: np.ndarray | None) -> bool:
         """Return whether `aggregate` computes this; otherwise the matches are enumerated."""
+        if function not in ("count", "sum", "avg", "min", "max"):
+            return False
         if not any(isinstance(graph, AnchoredGraph) for graph in self._graphs):
             return True
         return function not in ("min", "max") and (values is None or bool(np.isfinite(values).all()))

@@ -9,11 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
-from cepkit.compile.counting.relaxing import Dropped, relax
+from cepkit.compile.counting.state_graph import Dropped, relax
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.engines.counting.engine import CountedMatches, counting_unsupported
-from cepkit.engines.shared.kernels import accepted
-from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.places import Places, accepted
 from cepkit.engines.shared.python_kernels import holding
 from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.errors import UnsupportedQueryError, whole_number
@@ -96,18 +95,15 @@ def exactly(count: int) -> CountEstimate:
 def estimate_count(
     program: SequenceProgram, events: Events, *, samples: int = 10_000, seed: int = 0
 ) -> CountEstimate:
-    """Return an estimate of the number of matches.
-
-    The matches of the relaxed query are counted exactly and drawn uniformly without replacement. The
-    estimate is this count times the share of drawn matches that fulfil the other conditions. Branches are
-    strata with samples in proportion to their relaxed counts; a branch that needs no relaxation is counted.
-    Clopper and Pearson's limits of each stratum hold with at least the given confidence for any share; the
-    limits of the sum are computed from them.
-
-    Source: Clopper, Pearson, "The use of confidence or fiducial limits illustrated in the case of the
-    binomial", Biometrika 26, 1934; Zou, Donner, "Construction of confidence limits about effect measures: a
-    general approach", Statistics in Medicine 27, 2008 (sums of independent estimates).
-    """
+    """Return an estimate of the number of matches."""
+    # The matches of the relaxed query are counted exactly and drawn uniformly without replacement. The
+    # estimate is this count times the share of drawn matches that fulfil the other conditions. Branches are
+    # strata with samples in proportion to their relaxed counts; a branch that needs no relaxation is counted.
+    # Clopper and Pearson's limits of each stratum hold with at least the given confidence for any share; the
+    # limits of the sum are computed from them.
+    # Source: Clopper, Pearson, "The use of confidence or fiducial limits illustrated in the case of the
+    # binomial", Biometrika 26, 1934; Zou, Donner, "Construction of confidence limits about effect measures: a
+    # general approach", Statistics in Medicine 27, 2008 (sums of independent estimates).
     samples, seed = whole_number("samples", samples, 1), whole_number("seed", seed)
     relaxed = relax(program)
     if isinstance(relaxed, str):
@@ -160,8 +156,7 @@ class _Tests:
     def _accept(self) -> np.ndarray | None:
         if not any(dropped.absences for dropped in self._dropped):
             return None
-        # pyright takes a cached property for no property of a protocol.
-        return accepted(self._places)  # pyright: ignore[reportArgumentType]
+        return accepted(self._places)
 
     def holds(self, block: MatchBlock) -> np.ndarray:
         """Return which matches fulfil what was left out, bool, (n_matches,)."""
@@ -182,12 +177,9 @@ class _Tests:
 
 
 def draw_matches(program: SequenceProgram, events: Events, n: int, seed: int) -> MatchBlock | None:
-    """Return ``n`` matches drawn uniformly without a search for all, or None if that is of no use.
-
-    Matches of the relaxed query are drawn until ``n`` of them fulfil the other conditions. Each match has the
-    same chance. None if the relaxed query has few matches, or if too few of them are matches.
-
-    """
+    """Return ``n`` matches drawn uniformly without a search for all, or None if that is of no use."""
+    # Matches of the relaxed query are drawn until ``n`` of them fulfil the other conditions. Each match has
+    # the same chance. None if the relaxed query has few matches, or if too few of them are matches.
     relaxed = relax(program)
     is_of_use = n and events.n_events and not program.window.is_empty
     if isinstance(relaxed, str) or not any(relaxed.dropped) or not is_of_use:
@@ -232,21 +224,17 @@ def _ceil_of_root(square: Fraction) -> int:
 def _names(program: SequenceProgram, dropped: tuple[Dropped, ...]) -> tuple[str, ...]:
     names = []
     for bound, left_out in zip(program.branches, dropped, strict=True):
-        names += [
-            str(program.query.where[bound.conditions[i].condition.conjunct]) for i in left_out.conditions
-        ]
+        conditions = [bound.conditions[i].condition for i in left_out.conditions]
+        names += [str(c.expression) for c in conditions if c.conjunct < len(program.query.where)]
         names += [f"!{bound.branch.absences[a].variable}" for a in left_out.absences]
     return tuple(dict.fromkeys(names))
 
 
 def proportion_limits(hits: int, n: int, confidence: float) -> tuple[float, float]:
-    """Return the confidence limits of a proportion after ``hits`` in ``n`` independent draws.
-
-    The upper limit is the largest proportion at which ``hits`` or fewer have probability (1 - confidence) /
-    2; the lower limit is the smallest for ``hits`` or more.
-
-    Source: Clopper, Pearson, Biometrika 26, 1934.
-    """
+    """Return the confidence limits of a proportion after ``hits`` in ``n`` independent draws."""
+    # The upper limit is the largest proportion at which ``hits`` or fewer have probability (1 - confidence) /
+    # 2; the lower limit is the smallest for ``hits`` or more.
+    # Source: Clopper, Pearson, Biometrika 26, 1934.
     tail = (1 - confidence) / 2
     k = np.arange(1, n + 1)
     log_ways = np.concatenate([[0.0], np.cumsum(np.log(n + 1 - k) - np.log(k))])

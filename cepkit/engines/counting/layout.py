@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.counting.conditions import ConditionWriter, CountingKernel, Key, write_absence
-from cepkit.compile.counting.path_source import (
+from cepkit.compile.counting.counting import ConditionWriter, CountingKernel, Key, write_absence
+from cepkit.compile.counting.paths import (
     GraphPathWriter,
     PathModuleWriter,
+    write_line_walk,
     write_reach_back,
     write_starts,
+    write_walk,
 )
 from cepkit.compile.counting.ranking import text_of
 from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph
-from cepkit.compile.counting.walking import write_line_walk, write_walk
 from cepkit.compile.interpreted.columns import PairTest
 from cepkit.compile.shared.loading import (
     interpreting,
@@ -36,8 +37,7 @@ from cepkit.engines.interpreted.counting import (
     nearest_interpreted,
     path_values,
 )
-from cepkit.engines.shared.kernels import COUNTING, dtypes_of, kernel
-from cepkit.engines.shared.places import PATHS, Places, accepted_places
+from cepkit.engines.shared.places import COUNTING, PLACES, Places, accepted_places, dtypes_of, kernel
 from cepkit.engines.shared.python_kernels import new_as_python
 from cepkit.progress import checkpoint, free_after_fork, run_on_threads
 
@@ -51,11 +51,10 @@ _FEW = 1 << 12  # up to this many places, numpy is as fast as kernels, which mus
 
 
 class Layout:
-    """The pools of a state graph, and which places of other pools may precede each of their places.
+    """The pools of a state graph, and which places of other pools may precede each of their places."""
 
-    A pool is the list of places that pass one test. The last pool, ``every``, has all places that any state
-    accepts. Arrays are made when they are first needed.
-    """
+    # A pool is the list of places that pass one test. The last pool, ``every``, has all places that any state
+    # accepts. Arrays are made when they are first needed.
 
     def __init__(self, graph: StateGraph, places: Places, accept: np.ndarray, *, as_python: bool = False):
         self.graph, self.places, self.accept = graph, places, accept
@@ -89,7 +88,6 @@ class Layout:
         return self.writer.constants_of(self.inputs)
 
     def function(self, made: CountingKernel) -> Callable:
-        """Return the compiled kernel."""
         return self._load(self.program, made.text, made.name)
 
     def tests_if_new(self, text: str) -> list[tuple[PairTest, ...]] | str:
@@ -103,7 +101,6 @@ class Layout:
         return self._path_kernels[write, name]
 
     def path_text(self, write: Callable[[GraphPathWriter], str]) -> str:
-        """Return the text of the module that ``write`` writes."""
         return self.write_once(write, write=partial(write, self.writer))
 
     def can_interpret(self, write: Callable[[GraphPathWriter], str]) -> bool:
@@ -173,7 +170,6 @@ class Layout:
         return self.n_members(self.graph.pool(state))
 
     def n_members(self, pool: int) -> int:
-        """Return the number of places of a pool."""
         if not self.graph.is_unary:
             return len(self.members(pool))
         if pool not in self._sizes:
@@ -197,7 +193,6 @@ class Layout:
     # --- what may precede
 
     def n_before(self, pool: int, places: np.ndarray, *, rising: bool = True) -> np.ndarray:
-        """Return how many members of a pool are before each of these places."""
         members, n = self.members(pool), self.places.n
         if rising:
             return n_below(members, places)
@@ -280,7 +275,7 @@ def n_below(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     if len(bounds) <= _FEW:
         return np.searchsorted(values, bounds)
     out = np.empty(len(bounds), np.int64)
-    load_kernels(PATHS).count_below(values, bounds, out)
+    load_kernels(PLACES).count_below(values, bounds, out)
     return out
 
 
@@ -289,7 +284,7 @@ def n_below(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Events that the states of a graph accept; see `cepkit.compile.counting.path_source`."""
+    """Events that the states of a graph accept; see `cepkit.compile.counting.paths`."""
 
     layout: Layout  # the events
     # place, position: int64, (n_entries,): place and stream position of the event; places ascend within a

@@ -50,7 +50,6 @@ class Numbering:
 
     @classmethod
     def of(cls, counts: np.ndarray | Sequence[int], place_of_end: np.ndarray) -> Numbering:
-        """Return the numbering for the numbers of matches that end at each place."""
         if isinstance(counts, np.ndarray):
             end_counts = counts[place_of_end]
             if end_counts.dtype != object and end_counts.sum(dtype=np.float64) < SMALL:
@@ -63,11 +62,9 @@ class Numbering:
 
     @property
     def total(self) -> int:
-        """The number of matches."""
         return int(self.first_of_end[-1])
 
     def count(self, end: int) -> int:
-        """Return the number of matches with this end."""
         return int(self.first_of_end[end + 1]) - int(self.first_of_end[end])
 
     def locate(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
@@ -106,11 +103,9 @@ class PathFinder:
         self._known: tuple[tuple[int, int, int], CountedWindow] | None = None
 
     def window(self, start: int, last: int, n_digits: int = 0) -> CountedWindow:
-        """Return the counts of the paths that begin at place ``start`` or later and end before ``last``.
-
-        Counts are exact modulo 2^64, or modulo 2^(31 n_digits). If fewer matches than the modulus begin at
-        ``start`` or later and end at ``last``, the counts of all their parts are exact.
-        """
+        """Return the counts of the paths that begin at place ``start`` or later and end before ``last``."""
+        # Counts are exact modulo 2^64, or modulo 2^(31 n_digits). If fewer matches than the modulus begin at
+        # ``start`` or later and end at ``last``, the counts of all their parts are exact.
         if self._known is not None and self._known[0] == (start, last, n_digits):
             return self._known[1]
         entries = self.entries
@@ -154,11 +149,8 @@ class PathFinder:
         return out
 
     def paths(self, last: int, end_states: int, ranks: Sequence[int], count: int) -> list[Path]:
-        """Return the matches with the numbers ``ranks`` among the ``count`` matches that end at ``last``.
-
-        ``end_states`` is the mask of their final states.
-
-        """
+        """Return the matches with the numbers ``ranks`` among the ``count`` matches that end at ``last``."""
+        # ``end_states`` is the mask of their final states.
         entries = self.entries
         start, place = int(entries.window_start[last]), int(entries.place[last])
         if count >= SMALL:
@@ -218,12 +210,11 @@ _TRIALS_PER_CALL = 1 << 16
 
 
 class LineSample:
-    """Draws matches for given last events; all matches of an event are equally likely.
+    """Draws matches for given last events; all matches of an event are equally likely."""
 
-    Last events close to each other share a counted window, which begins with the first of their windows. A
-    match from it that begins too early for its last event is drawn again, so that the sample stays exactly
-    uniform.
-    """
+    # Last events close to each other share a counted window, which begins with the first of their windows. A
+    # match from it that begins too early for its last event is drawn again, so that the sample stays exactly
+    # uniform.
 
     def __init__(self, finder: PathFinder, rng: np.random.Generator):
         self.finder, self.rng, self.entries = finder, rng, finder.entries

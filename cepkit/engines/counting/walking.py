@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
-from cepkit.compile.counting.walking import (
+from cepkit.compile.counting.paths import (
     DEEPER,
     DEPTH,
     DONE,
@@ -33,7 +34,7 @@ from cepkit.engines.shared.sequence_set import (
 )
 from cepkit.progress import checkpoint
 
-_MOST_PER_BLOCK = 1 << 20
+MOST_PER_BLOCK = 1 << 20
 _ITEMS_PER_BLOCK = 1 << 16
 _STRETCH = 1024  # entries that the walk of a line looks at in one go for each event of a path
 _FEW_EVENTS = 64  # length of a path for which its arrays have room at first
@@ -41,26 +42,109 @@ _FROM_THE_END = (1, 2)  # numbers of the scratch arrays in which depth 0 is the 
 _RUN = 24  # from this many successive numbers on, a walk is cheaper than finding each
 
 
-class PathWalk:
-    """Walks over the matches in a layout. It keeps no matches, only the `Entries`.
+class MatchWalk(ABC):
+    """Walks over the matches in a layout, in canonical order. It keeps no matches."""
 
-    In the methods, ``counts`` is the number of matches that end at each place: an array or a list of int.
+    # In the methods, ``counts`` is the number of matches that end at each place: an array or a list of int.
 
-    Source: Poppe, Lei, Rundensteiner, Maier, "GRETA: Graph-based Real-time Event Trend Aggregation", PVLDB
-    11(1), 2017, section 4: matches as the paths of a graph of events.
-    Differs: the graph is not stored; kernels look up its edges. Paths are also walked and found by number.
-    """
+    is_line = False
+
+    def __init__(self, layout: Layout, number: int):
+        self.layout, self.graph, self.places, self.number = layout, layout.graph, layout.places, number
+        self._numbering: tuple[object, Numbering] | None = None
+
+    @property
+    @abstractmethod
+    def _positions(self) -> np.ndarray:
+        """The positions of the events where matches may end, rising."""
+
+    @property
+    @abstractmethod
+    def _place_of_end(self) -> np.ndarray:
+        """Their places."""
+
+    @abstractmethod
+    def _walk(self, begin: int, stop: int, size: int) -> Iterator[MatchBlock]:
+        """Yield the matches of the ends from ``begin`` to ``stop``, in blocks of about ``size``."""
+
+    @abstractmethod
+    def _numbered(self, numbers: Sequence[int], numbering: Numbering) -> Iterator[MatchBlock]:
+        """Yield the matches of ascending numbers."""
+
+    # --- in order
+
+    def ending(self, low: int, high: int) -> MatchBlock:
+        """Return the matches whose last event has a position from ``low`` to ``high``, in canonical order."""
+        begin, stop = np.searchsorted(self._positions, [low, high])
+        return collect(self._walk(int(begin), int(stop), MATCHES_PER_BLOCK))
+
+    def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
+        """Yield all matches in canonical order, in blocks of about ``size``."""
+        return self._walk(0, len(self._positions), size)
+
+    def _filled(
+        self, run: Callable[..., None], scratch: list[np.ndarray], deepen: Callable, span: tuple[int, int],
+        size: int, report: np.ndarray,
+    ) -> Iterator[MatchBlock]:  # fmt: skip
+        """Yield the matches that ``run(scratch, outputs)`` writes for the ends of ``span``."""
+        # A match gets more room if it needs it. ``deepen`` returns scratch arrays for longer paths.
+        n_items, (begin, stop) = max(_ITEMS_PER_BLOCK, 4 * size), span
+        while not report[DONE]:
+            outputs = np.empty(n_items, np.int64), np.empty(n_items, np.int16), np.empty(size + 1, np.int64)
+            outputs[2][0] = 0
+            report[N_MATCHES] = report[N_ITEMS] = report[REASON] = 0
+            while not report[DONE] and report[REASON] not in (FULL, LONGER):
+                checkpoint((int(report[END]) + 1 - begin) / (stop - begin))
+                run(scratch, outputs)
+                if report[REASON] == DEEPER:
+                    scratch = deepen(scratch)
+            n_items *= 2 if report[REASON] == LONGER else 1
+            n_matches, n_used = int(report[N_MATCHES]), int(report[N_ITEMS])
+            if n_matches:
+                sizes = n_used, n_used, n_matches + 1
+                trimmed = [_trim(array, n) for array, n in zip(outputs, sizes, strict=True)]
+                yield MatchBlock(*trimmed, np.full(n_matches, self.number, np.int16))
+
+    # --- by number
+
+    def numbering(self, counts: np.ndarray | Sequence[int]) -> Numbering:
+        """Return the numbering of the matches by their last events. The latest one is kept."""
+        if self._numbering is None or self._numbering[0] is not counts:
+            self._numbering = counts, Numbering.of(counts, self._place_of_end)
+        return self._numbering[1]
+
+    def take(self, numbers: Sequence[int], counts: np.ndarray | Sequence[int]) -> MatchBlock:
+        """Return the matches of these numbers, in this order. Exact for counts of any size."""
+        numbering = self.numbering(counts)
+        wanted = sorted(set(numbers))
+        if wanted and not 0 <= wanted[0] <= wanted[-1] < numbering.total:
+            wrong = wanted[0] if wanted[0] < 0 else wanted[-1]
+            raise IndexError(f"no match has the number {wrong}; {numbering.total} matches count from 0")
+        block = collect(self._numbered(wanted, numbering))
+        if wanted == list(numbers):
+            return block
+        place_of_number = {number: m for m, number in enumerate(wanted)}
+        return block.take(np.array([place_of_number[number] for number in numbers], np.int64))
+
+    def sample(self, n: int, seed: int, counts: np.ndarray | Sequence[int]) -> MatchBlock:
+        """Return ``n`` different matches drawn uniformly, or all if there are no more, in canonical order."""
+        return self.take(draw_numbers(self.numbering(counts).total, n, seed), counts)
+
+
+class PathWalk(MatchWalk):
+    """Walks over the matches of a state graph along its `Entries`."""
+
+    # Source: Poppe, Lei, Rundensteiner, Maier, "GRETA: Graph-based Real-time Event Trend Aggregation", PVLDB
+    # 11(1), 2017, section 4: matches as the paths of a graph of events.
+    # Differs: the graph is not stored; kernels look up its edges. Paths are also walked and found by number.
 
     def __init__(self, layout: Layout, number: int = 0):
-        self.places, self.graph, self.number = layout.places, layout.graph, number
+        super().__init__(layout, number)
         self.n_states = len(self.graph.states)
-        self.n_components = len(self.graph.branch.branch.components)
         self.is_line = self.graph.is_line
         self.component_of_state = np.array([state.component for state in self.graph.states], np.int16)
-        self.layout, self.entries = layout, Entries.of(layout)
+        self.entries = Entries.of(layout)
         self._finder = PathFinder(layout, self.entries)
-        self._numbering: tuple[object, Numbering] | None = None
-        self._shared: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     @cached_property
     def _ends(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -72,27 +156,26 @@ class PathWalk:
         order = np.argsort(position, kind="stable")
         return ends[order], states[order], position[order]
 
-    # --- in order
+    @property
+    def _positions(self) -> np.ndarray:
+        return self._ends[2]
 
-    def ending(self, low: int, high: int) -> MatchBlock:
-        """Return the matches whose last event has a position from ``low`` to ``high``, in canonical order."""
-        begin, stop = np.searchsorted(self._ends[2], [low, high])
-        return collect(self._walk(int(begin), int(stop), MATCHES_PER_BLOCK))
+    @property
+    def _place_of_end(self) -> np.ndarray:
+        return self.entries.place[self._ends[0]]
+
+    # --- in order
 
     def all(self, n_matches: int) -> MatchBlock:
         """Return all matches in canonical order."""
         # The length of a line's matches is known, so memory was checked: one block needs no copy.
         return collect(self.blocks(n_matches if self.is_line else MATCHES_PER_BLOCK))
 
-    def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
-        """Yield all matches in canonical order, in blocks of about ``size``."""
-        yield from self._walk(0, len(self._ends[0]), size)
-
     def _walk(self, begin: int, stop: int, size: int, path: Path | None = None) -> Iterator[MatchBlock]:
         """Yield the matches of the ends from ``begin`` to ``stop``; if ``path`` is given, begin with it."""
         if begin >= stop:
             return iter(())
-        size = min(max(1, size), _MOST_PER_BLOCK)
+        size = min(max(1, size), MOST_PER_BLOCK)
         if not self.graph.edges:
             return self._walk_single(begin, stop, size)
         return (self._walk_line if self.is_line else self._walk_graph)(begin, stop, size, path)
@@ -131,78 +214,28 @@ class PathWalk:
             stop, WORK_PER_CALL, *self._ends[:2], entries.position, entries.low, entries.high,
             entries.window_start, entries.offset, entries.latest,
         ]  # fmt: skip
-        depth, n_items = max(_FEW_EVENTS, len(start)), max(_ITEMS_PER_BLOCK, 4 * size)
-        scratch = _scratch(depth)
+        scratch = _scratch(max(_FEW_EVENTS, len(start)))
         report = np.zeros(9, np.int64)
         report[END], report[DEPTH], report[SEEK] = begin - 1, -1, -1
         if path is not None:
             scratch[0][: len(start)] = path.states
             report[SEEK] = len(start) - 1
-        while not report[DONE]:
-            run, values = entries.kernel(write_walk, "walk")
-            outputs = np.empty(n_items, np.int64), np.empty(n_items, np.int16), np.empty(size + 1, np.int64)
-            outputs[2][0] = 0
-            report[N_MATCHES] = report[N_ITEMS] = report[REASON] = 0
-            while not report[DONE] and report[REASON] not in (FULL, LONGER):
-                checkpoint((int(report[END]) + 1 - begin) / (stop - begin))
-                run(*arguments, *values, start, *scratch, *outputs, report)
-                if report[REASON] == DEEPER:
-                    depth *= 2
-                    scratch = _deepen(scratch, depth)
-            n_items *= 2 if report[REASON] == LONGER else 1
-            n_matches, n_used = int(report[N_MATCHES]), int(report[N_ITEMS])
-            if n_matches:
-                sizes = n_used, n_used, n_matches + 1
-                trimmed = [_trim(array, n) for array, n in zip(outputs, sizes, strict=True)]
-                yield MatchBlock(*trimmed, np.full(n_matches, self.number, np.int16))
+
+        def run(scratch: list[np.ndarray], outputs: tuple) -> None:
+            kernel, values = entries.kernel(write_walk, "walk")  # compiled in the meantime
+            kernel(*arguments, *values, start, *scratch, *outputs, report)
+
+        return self._filled(run, scratch, _deepen, (begin, stop), size, report)
 
     def _of_one_length(self, positions: np.ndarray) -> MatchBlock:
-        n = len(positions) // self.n_states
-        if np.array_equal(self.component_of_state, np.arange(self.n_components)):
-            return LineBlock(positions.reshape(n, self.n_states).T, self.number)
-        if self._shared is None or len(self._shared[2]) != n:
-            # Blocks of one size share these arrays. Making new ones costs more than the walk.
-            self._shared = (
-                np.tile(self.component_of_state, n),
-                np.arange(n + 1) * self.n_states,
-                np.full(n, self.number, np.int16),
-            )
-            for array in self._shared:
-                array.flags.writeable = False
-        return MatchBlock(positions, *self._shared)
+        return LineBlock(positions.reshape(-1, self.n_states).T, self.number, self.component_of_state)
 
     # --- by number
 
-    def numbering(self, counts: np.ndarray | Sequence[int]) -> Numbering:
-        """Return the numbering of the matches by their last events. The latest one is kept."""
-        if self._numbering is None or self._numbering[0] is not counts:
-            place_of_end = self.entries.place[self._ends[0]]
-            self._numbering = counts, Numbering.of(counts, place_of_end)
-        return self._numbering[1]
-
-    def take(self, numbers: Sequence[int], counts: np.ndarray | Sequence[int]) -> MatchBlock:
-        """Return the matches of these numbers, in this order.
-
-        Exact for counts of any size. Runs of successive numbers are walked.
-        """
-        numbering = self.numbering(counts)
-        wanted = sorted(set(numbers))
-        if wanted and not 0 <= wanted[0] <= wanted[-1] < numbering.total:
-            wrong = wanted[0] if wanted[0] < 0 else wanted[-1]
-            raise IndexError(f"no match has the number {wrong}; {numbering.total} matches count from 0")
-        block = collect(self._of_runs(wanted, numbering))
-        if len(wanted) == len(numbers) and wanted == list(numbers):
-            return block
-        place_of_number = {number: m for m, number in enumerate(wanted)}
-        return block.take(np.array([place_of_number[number] for number in numbers], np.int64))
-
     def sample(self, n: int, seed: int, counts: np.ndarray | Sequence[int]) -> MatchBlock:
-        """Return ``n`` different matches drawn uniformly, or all if there are no more, in canonical order.
-
-        Exactly uniform for counts of any size: numbers of matches are drawn, and `take` finds the matches.
-        In a line of states, the numbers only decide how many matches end at each event. `LineSample` then
-        draws these matches, with one counted window for last events that are close to each other.
-        """
+        # Exactly uniform for counts of any size: numbers of matches are drawn, and `take` finds the matches.
+        # In a line of states, the numbers only decide how many matches end at each event. `LineSample` then
+        # draws these matches, with one counted window for last events that are close to each other.
         numbering = self.numbering(counts)
         numbers = draw_numbers(numbering.total, n, seed)
         if not numbers or not self.is_line or n >= numbering.total or numbering.total >= SMALL:
@@ -216,8 +249,8 @@ class PathWalk:
         positions = self.entries.position[rows]
         return self._of_one_length(positions[np.lexsort(positions.T)].ravel())
 
-    def _of_runs(self, numbers: list[int], numbering: Numbering) -> Iterator[MatchBlock]:
-        """Yield the matches of ascending numbers: walk long runs of successive numbers, find the others."""
+    def _numbered(self, numbers: Sequence[int], numbering: Numbering) -> Iterator[MatchBlock]:
+        """Yield matches: walk long runs of successive numbers, find the others."""
         ends, end_states, positions = self._ends
         located = numbering.locate(numbers)
         m = 0
@@ -255,7 +288,6 @@ class PathWalk:
 
 
 def first_of_blocks(n: int, blocks: Iterator[MatchBlock]) -> Iterator[MatchBlock]:
-    """Yield the first ``n`` matches of some blocks."""
     for block in blocks:
         yield block if len(block) <= n else block.take(slice(0, n))
         n -= len(block)
@@ -281,8 +313,9 @@ def _scratch(depth: int) -> list[np.ndarray]:
     return [*path, *flat_arrays, *more, *(np.zeros(depth, np.int64) for _ in range(3))]
 
 
-def _deepen(scratch: list[np.ndarray], depth: int) -> list[np.ndarray]:
+def _deepen(scratch: list[np.ndarray]) -> list[np.ndarray]:
     """Return arrays for longer paths, with the old contents at the end from which kernels count."""
+    depth = 2 * len(scratch[0])
     larger = _scratch(depth)
     for number, (old, new) in enumerate(zip(scratch, larger, strict=True)):
         if number in _FROM_THE_END:

@@ -19,9 +19,9 @@ from cepkit.compile.interpreted.columns import (
     pair_tests_of,
     tests_by_side,
 )
-from cepkit.compile.shared.bound_query import Term
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.shared.kernels import COUNTING
+from cepkit.compile.shared.terms import Term
+from cepkit.engines.shared.places import COUNTING
 from cepkit.kernels.records import EntryGraph, EntryLists, PoolGraph
 from cepkit.progress import checkpoint
 
@@ -65,7 +65,6 @@ class Buffer:
         return [[self.add(values) for values in row] for row in rows]
 
     def whole(self) -> np.ndarray:
-        """Return all arrays as one."""
         return np.concatenate(self.parts) if self.parts else np.empty(0, self.dtype)
 
 
@@ -98,7 +97,6 @@ class PoolReaders:
         self.layout, self._readers = layout, {}
 
     def reader(self, pool: int) -> ColumnReader:
-        """Return the reader of a pool."""
         if pool not in self._readers:
             layout = self.layout
             columns = PickedColumns(layout.inputs.columns, layout.array("members", pool))
@@ -113,10 +111,8 @@ def count_interpreted(
     since: np.ndarray,
     is_compiled: Callable[[], bool],
 ) -> np.ndarray | None:
-    """Return how many matches end at each member of the last pool, modulo 2^64, uint64.
-
-    Returns None if a kernel of its own is compiled in the meantime: it begins again and ends earlier.
-    """
+    """Return how many matches end at each member of the last pool, modulo 2^64, uint64."""
+    # Returns None if a kernel of its own is compiled in the meantime: it begins again and ends earlier.
     graph = layout.graph
     readers = PoolReaders(layout)
     places, numbers = Buffer(np.int64), Buffer(np.uint64)
@@ -188,12 +184,9 @@ def nearest_interpreted(
     *,
     ahead: bool,
 ) -> np.ndarray:
-    """Return the place of the nearest absent event for each neighbour, int64.
-
-    ``pools`` are those of the absent event and of its neighbour. Each neighbour looks from ``first`` to
-    ``stop``.
-
-    """
+    """Return the place of the nearest absent event for each neighbour, int64."""
+    # ``pools`` are those of the absent event and of its neighbour. Each neighbour looks from ``first`` to
+    # ``stop``.
     readers, numbers = PoolReaders(layout), Buffer(np.uint64)
     members = layout.array("members", pools[0])
     with np.errstate(all="ignore"):
@@ -215,7 +208,6 @@ def _table(rows: Iterable[Iterable[int]], width: int) -> np.ndarray:
 
 # Count sequences with conditions on their first event by interpretation: the graph becomes tables.
 
-KERNELS = "cepkit.kernels.interpreted_anchored"
 ANCHOR, LATER, EARLIER = range(3)  # the sides of tests
 _MOST_BITS = 62
 
@@ -348,7 +340,6 @@ class AnchoredTables:
             event_bits[~made.alive] &= ~bits
 
     def arguments(self, layout, dtype: type) -> tuple[np.ndarray, EntryGraph, EntryLists]:
-        """Return the arguments of a kernel from ``at`` on."""
         room, n_edges = layout.widest + 1, len(self._edges)
         n_lists = sum(row[4] >= 0 for row in self._edges)
         at = np.zeros(2 + n_edges, np.int64)

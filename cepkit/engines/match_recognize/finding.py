@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.automaton import (
+from cepkit.compile.match_recognize.compiled import Compiled, distance_of
+from cepkit.compile.match_recognize.registers import NoRegistersError, WrittenRows, write_rows
+from cepkit.compile.match_recognize.set_tables import (
     MOST_CONDITIONS,
     SetTables,
     StepTables,
     TooManySetsError,
     set_tables,
 )
-from cepkit.compile.match_recognize.compiled import Compiled, distance_of
-from cepkit.compile.match_recognize.registers import (
-    NoRegistersError,
-    WrittenRows,
-    write_rows,
-)
 from cepkit.compile.match_recognize.values import column_of, compile_condition
-from cepkit.compile.match_recognize.vectors import (
-    NotVectorizedError,
-    Vector,
-    VectorReader,
-    comparing,
-    converted,
-    join_missing,
-)
+from cepkit.compile.match_recognize.vectors import NotVectorizedError, Vector, VectorReader
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.match_recognize.found_rows import FINDING, FoundRows, RowInput, RowOrder
 from cepkit.engines.match_recognize.matching import (
@@ -45,10 +32,10 @@ from cepkit.engines.match_recognize.matching import (
 )
 from cepkit.errors import CepError, PredicateError
 from cepkit.events import INTEGER, NULL_INTEGER, TIME
-from cepkit.kernels.row_patterns import codes as op
-from cepkit.kernels.row_patterns.codes import MatchRoom, RowMachine, SearchedPlaces, SearchWork
+from cepkit.kernels import row_codes as op
+from cepkit.kernels.row_codes import MatchRoom, RowMachine, SearchedPlaces, SearchWork
 from cepkit.language.expressions import trees as ex
-from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize import query as rp
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 
@@ -76,7 +63,6 @@ class NearbyRows(VectorReader):
         return Vector(whole.values[here], whole.type, missing, whole.texts)
 
     def rows_of(self, variable: str | None) -> int:
-        """Return 0: a variable means the current row."""
         return 0
 
     def of_match(self, tree: ex.Expression, at: Any) -> Vector:
@@ -121,97 +107,6 @@ def truths_by_python(
     return np.array(truths, bool)
 
 
-# Test conditions that compare columns at fixed distances, block by block. The columns are read once.
-
-
-class BlockTest(Protocol):
-    """A condition that is tested at the places of a block."""
-
-    def holds(self, low: int, high: int) -> np.ndarray:
-        """Return where it is true from place ``low`` to before ``high``, bool. The array is new."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Compared:
-    """A comparison. An operand is a view of a column, or one number for all places.
-
-    ``missing`` are the places where an operand has no value, in order.
-
-    """
-
-    compare: Callable[..., np.ndarray]
-    left: Any
-    right: Any
-    missing: np.ndarray
-
-    def holds(self, low: int, high: int) -> np.ndarray:
-        truths = self.compare(_part(self.left, low, high), _part(self.right, low, high))
-        first, until = np.searchsorted(self.missing, (low, high))
-        truths[self.missing[first:until] - low] = False
-        return truths
-
-
-@dataclass(frozen=True, slots=True)
-class _Joined:
-    """Conditions that are joined by AND or OR."""
-
-    join: Callable[..., np.ndarray]
-    parts: tuple[BlockTest, ...]
-
-    def holds(self, low: int, high: int) -> np.ndarray:
-        first, *others = self.parts
-        truths = first.holds(low, high)
-        for other in others:
-            self.join(truths, other.holds(low, high), out=truths)
-        return truths
-
-
-def block_test(rows: NearbyRows, tree: ex.Expression) -> BlockTest | None:
-    """Return a condition as a test of blocks, or None if it does more than compare columns and numbers.
-
-    ``rows`` has all places.
-
-    """
-    match tree:
-        case ex.And(operands=operands) | ex.Or(operands=operands):
-            parts = [block_test(rows, operand) for operand in operands]
-            tests = tuple(part for part in parts if part is not None)
-            join = np.logical_and if isinstance(tree, ex.And) else np.logical_or
-            return _Joined(join, tests) if len(tests) == len(parts) else None
-        case ex.Comparison(operator=sign, left=left, right=right) if _is_read(left) and _is_read(right):
-            try:
-                left_vector, right_vector = converted([rows.value(left), rows.value(right)])
-                if not (left_vector.is_number and right_vector.is_number) or (
-                    left_vector.is_one and right_vector.is_one
-                ):
-                    return None
-                compare = comparing(sign, left_vector, right_vector)
-            except NotVectorizedError:
-                return None
-            missing = join_missing(left_vector.missing, right_vector.missing)
-            places = [places if places.dtype != bool else np.flatnonzero(places) for places in missing]
-            return _Compared(compare, left_vector.values, right_vector.values, _in_order(places))
-    return None
-
-
-def _is_read(tree: ex.Expression) -> bool:
-    """Return whether an operand is a number, or a column at a fixed distance."""
-    if isinstance(tree, ex.Literal):
-        return isinstance(tree.value, int | float)
-    while isinstance(tree, rp.Navigation):
-        tree = tree.operand
-    return isinstance(tree, ex.Attribute | ex.Reference)
-
-
-def _in_order(places: list[np.ndarray]) -> np.ndarray:
-    return np.unique(np.concatenate(places)) if places else np.empty(0, np.int64)
-
-
-def _part(values: Any, low: int, high: int) -> Any:
-    return values[low:high] if isinstance(values, np.ndarray) else values
-
-
 # Find the matches of all partitions with kernels, where conditions depend on nearby rows alone.
 #
 # A first pass goes from the last row of a partition to the first one. It computes the states that can take
@@ -221,7 +116,7 @@ def _part(values: Any, low: int, high: int) -> Any:
 _ROWS_OF_BLOCK = 1 << 18  # what conditions compute for them fits into caches
 _MOST_BITS, _PLACES_PER_CALL, _PATIENCE = 64, 4_000_000, 1000
 MOST_WORK = 100 * BUDGET  # partial matches of a partition: kernels try them a hundred times as fast
-SEARCHING = "cepkit.kernels.row_patterns.searching"
+SEARCHING = "cepkit.kernels.row_searching"
 _AFTER = {
     "past_last_row": op.PAST_LAST_ROW, "to_next_row": op.TO_NEXT_ROW, "to_first": op.TO_FIRST,
     "to_last": op.TO_LAST,
@@ -256,8 +151,6 @@ def find_in_partitions(
 
 
 class _KernelSearch:
-    """The search in all partitions of a frame."""
-
     def __init__(self, program: RowProgram, written: WrittenRows, given: RowInput):
         self.program, self.given, self.order, self.written = program, given, given.order, written
         self.kernels = load_kernels(FINDING)
@@ -281,27 +174,18 @@ class _KernelSearch:
         low, high = (int(self.order.first_place_of_partition[p]) for p in (first, until))
         dtype = np.uint8 if len(self.conditions) <= MOST_CONDITIONS else np.uint64
         rows, bits = None, None
-        for bit, (tree, test) in enumerate(zip(self.conditions, self._tests, strict=True)):
-            if test is not None:
-                held = test.holds(low, high)
-            else:
-                rows = NearbyRows(self.given, self.order, (first, until)) if rows is None else rows
-                try:
-                    held = rows.holds(tree)
-                except NotVectorizedError:
-                    held = self._by_python(tree, first, until)
+        for bit, tree in enumerate(self.conditions):
+            rows = NearbyRows(self.given, self.order, (first, until)) if rows is None else rows
+            try:
+                held = rows.holds(tree)
+            except NotVectorizedError:
+                held = self._by_python(tree, first, until)
             held = held.view(np.uint8).astype(dtype, copy=False)
             if bits is None:
                 bits = held
             else:
                 bits |= np.multiply(held, dtype(1 << bit), out=held)  # ten times as fast as a shift
         return np.zeros(high - low, dtype) if bits is None else bits
-
-    @cached_property
-    def _tests(self) -> list[BlockTest | None]:
-        """The conditions that blocks need not read again."""
-        rows = NearbyRows(self.given, self.order, (0, self.order.n_partitions))
-        return [block_test(rows, tree) for tree in self.conditions]
 
     def _by_python(self, tree: ex.Expression, first: int, until: int) -> np.ndarray:
         for node in tree.walk():
@@ -393,11 +277,8 @@ class _KernelSearch:
     def by_registers(
         self, holds: np.ndarray, mark: np.ndarray | None = None, tables: SetTables | None = None
     ) -> FoundRows:
-        """Return the matches by a depth-first search with registers.
-
-        ``mark`` has the states that lead to a match by the conditions on nearby rows alone.
-
-        """
+        """Return the matches by a depth-first search with registers."""
+        # ``mark`` has the states that lead to a match by the conditions on nearby rows alone.
         bounds, written, states = (
             self.order.first_place_of_partition,
             self.written,
@@ -466,8 +347,6 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 
 class _Matches:
-    """The matches that a kernel has found so far."""
-
     def __init__(self, search: _KernelSearch):
         n_places = search.order.n_places
         self.search, self.at = search, np.zeros(op.N_CELLS, np.int64)
@@ -503,7 +382,6 @@ class _Matches:
         )
 
     def result(self) -> FoundRows:
-        """Return the matches."""
         n, states = int(self.at[op.N_MATCHES]), self.states[: self.at[op.N_STATES]].copy()
         start, end = self.start_of_match[:n].copy(), self.end_of_match[:n].copy()
         return FoundRows(start, end, lambda: states, self.first_match_of_partition)

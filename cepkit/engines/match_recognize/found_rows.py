@@ -17,7 +17,7 @@ from cepkit.events import Column, ColumnType
 
 # The matches of all partitions as arrays, and the order of the rows in which they lie.
 
-FINDING = "cepkit.kernels.row_patterns.finding"
+FINDING = "cepkit.kernels.row_finding"
 FEWEST_ROWS = 200  # in fewer rows, Python finds the matches as fast
 
 
@@ -35,16 +35,13 @@ class RowOrder:
 
     @property
     def n_places(self) -> int:
-        """The number of rows."""
         return int(self.first_place_of_partition[-1])
 
     @property
     def n_partitions(self) -> int:
-        """The number of partitions."""
         return len(self.first_place_of_partition) - 1
 
     def rows(self, places: np.ndarray) -> np.ndarray:
-        """Return the rows of the frame at these places."""
         if self.row_of_place is None:
             return places
         return self.row_of_place.take(places, mode="clip").astype(np.int64, copy=False)
@@ -68,13 +65,11 @@ class RowOrder:
         return whole
 
     def rows_between(self, start: int, stop: int) -> np.ndarray:
-        """Return the rows of the frame at the places from ``start`` to before ``stop``."""
         if self.row_of_place is None:
             return np.arange(start, stop)
         return self.row_of_place[start:stop].astype(np.int64, copy=False)
 
     def partitions(self) -> list[np.ndarray]:
-        """Return the rows of each partition."""
         bounds = self.first_place_of_partition.tolist()
         return [self.rows_between(start, stop) for start, stop in pairwise(bounds)]
 
@@ -97,12 +92,10 @@ class FoundRows:
 
     @property
     def n_states(self) -> int:
-        """The number of rows of all matches."""
         return int((self.end_of_match - self.start_of_match).sum())
 
     @property
     def n_matches(self) -> int:
-        """The number of matches."""
         return len(self.start_of_match)
 
     @cached_property
@@ -124,7 +117,6 @@ class FoundRows:
         return np.arange(1, self.n_matches + 1) - self.first_match_of_partition[self.partition_of_match]
 
     def by_partition(self, order: RowOrder) -> list[list[RowMatch]]:
-        """Return the matches of each partition as single values."""
         first = self.first_match_of_partition.tolist()
         return [
             self._matches(range(first[p], first[p + 1]), start)
@@ -140,7 +132,6 @@ class FoundRows:
 
 
 def collect_matches(order: RowOrder, matches: Sequence[Sequence[RowMatch]]) -> FoundRows:
-    """Return the matches of each partition as arrays."""
     first = order.first_place_of_partition.tolist()
     every = [
         (base, match)
@@ -179,8 +170,6 @@ class PlacedColumn:
 
 @dataclass(frozen=True)
 class RowInput:
-    """What a search reads of a frame."""
-
     schema: Mapping[str, ColumnType]  # the types of the columns
     column: Callable[[str], Column]  # returns a column by name
     # Returns a column as Python values in the order of the frame, None for null.
@@ -201,11 +190,9 @@ class RowInput:
         return self._columns[name]
 
     def is_placed(self, name: str) -> bool:
-        """Return whether `placed` has made this column already."""
         return name in self._placed
 
     def placed(self, name: str) -> PlacedColumn:
-        """Return a column in the order of the places."""
         if name not in self._placed:
             kind, values, texts = column_parts(self.column_of(name))
             before, after = (min(rows, len(values)) for rows in self.reach)

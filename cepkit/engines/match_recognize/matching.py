@@ -1,25 +1,27 @@
-"""Find the preferred matches of a row pattern in one partition.
+"""Find the preferred matches of a row pattern in one partition, in Python."""
 
-From each row, a depth-first search tries the transitions in the order of preference. It never visits a state
-twice with the same history: what failed once fails again. Where conditions depend only on the row and on rows
-a fixed distance away, the history is empty and does not depend on the first row. Time is then linear in the
-rows. Otherwise it is bounded by the number of different histories, and a work budget stops the run.
-"""
+# From each row, a depth-first search tries the transitions in the order of preference. It never visits a
+# state twice with the same history: what failed once fails again. Where conditions depend only on the row and
+# on rows a fixed distance away, the history is empty and does not depend on the first row. Time is then
+# linear in the rows. Otherwise it is bounded by the number of different histories, and a work budget stops
+# the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from cepkit.compile.match_recognize.automaton import ACCEPT as MATCH
-from cepkit.compile.match_recognize.automaton import RowAutomaton
 from cepkit.compile.match_recognize.compiled import RowTotal
+from cepkit.compile.match_recognize.registers import is_nearby
 from cepkit.compile.match_recognize.values import AGGREGATES
+from cepkit.compile.shared.row_automaton import ACCEPT as MATCH
+from cepkit.compile.shared.row_automaton import RowAutomaton, fewest_rows
 from cepkit.errors import CepError, PredicateError, UnsupportedQueryError
 from cepkit.language.expressions import trees as ex
-from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.patterns import RowAggregate
+from cepkit.language.match_recognize import query as rp
+from cepkit.language.match_recognize.query import RowAggregate
 from cepkit.limits import check_memory
 
 # What the conditions of a query need to know of a partial match before the current row.
@@ -29,14 +31,12 @@ LABELS = ("labels",)  # a part of the history: the variables of all rows
 
 @dataclass(frozen=True)
 class Needs:
-    """The history that the conditions of a query need.
+    """The history that the conditions of a query need."""
 
-    ``parts`` has (``first`` or ``last``, variable, number of rows), (``total``, aggregate) and
-    ``("labels",)``. A condition depends on the row, on rows a fixed distance away, and on the parts. With
-    ``needs_start`` it depends on the first row as well. ``variables`` are those whose conditions need more
-    than rows a fixed distance away.
-
-    """
+    # ``parts`` has (``first`` or ``last``, variable, number of rows), (``total``, aggregate) and
+    # ``("labels",)``. A condition depends on the row, on rows a fixed distance away, and on the parts. With
+    # ``needs_start`` it depends on the first row as well. ``variables`` are those whose conditions need more
+    # than rows a fixed distance away.
 
     parts: tuple[tuple, ...]
     needs_start: bool
@@ -48,7 +48,6 @@ def history_needs(define: Mapping[str, ex.Expression], members: Mapping[str, fro
     sizes: dict[tuple[str, str], int] = {}
     totals: dict[rp.RowAggregate, None] = {}
     labels = needs_start = False
-    variables: dict[str, None] = {}
     for name, tree in define.items():
         for node, from_first, offset in _looks(tree):
             if isinstance(node, rp.MatchNumber):
@@ -61,20 +60,17 @@ def history_needs(define: Mapping[str, ex.Expression], members: Mapping[str, fro
                 variable = None if isinstance(node, ex.Attribute) else node.variable
                 is_member = variable is None or name in members[variable]
                 if is_member and not from_first and offset == 0:
-                    if isinstance(node, rp.Classifier):
-                        variables[name] = None
                     continue  # the current row
                 if variable is None:
-                    variables[name] = None
                     needs_start = True
                     continue
                 rows = offset if is_member and not from_first else offset + 1
                 key = ("first" if from_first else "last", variable)
                 sizes[key] = max(sizes.get(key, 0), rows)
-            variables[name] = None
     parts: list[tuple] = [(end, variable, rows) for (end, variable), rows in sizes.items()]
     parts += [("total", tree) for tree in totals]
-    return Needs((*parts, *([LABELS] if labels else ())), needs_start or labels, tuple(variables))
+    variables = tuple(name for name, tree in define.items() if not is_nearby(tree, name, members))
+    return Needs((*parts, *([LABELS] if labels else ())), needs_start or labels, variables)
 
 
 def _looks(tree: ex.Expression, from_first: bool = False, offset: int = 0):
@@ -107,7 +103,6 @@ class MatchHistory:
         self.place_of = {part[:2]: i for i, part in enumerate(needs.parts)}
 
     def step(self, state: tuple, trial: Trial) -> tuple:
-        """Return the state after the row of a trial."""
         return tuple(map(lambda part, entry: self._grown(part, entry, trial), self.parts, state))
 
     def _grown(self, part: tuple, entry: tuple, trial: Trial) -> tuple:
@@ -158,14 +153,12 @@ class Trial:
         return self.row if is_member and from_first and offset == len(rows) else -1
 
     def label(self, row: int) -> str | None:
-        """Return the variable of a row up to the current one."""
         if row == self.row:
             return self.variable
         labels = self.state[self.history.place_of[LABELS]]
         return labels[row - self.start] if self.start <= row < self.row else None
 
     def total(self, aggregate: RowTotal) -> Any:
-        """Return an aggregate over the rows up to the current one."""
         entry = self.state[self.history.place_of["total", aggregate.tree]]
         value, _ = self.history.grown_total(aggregate, entry, self)
         return AGGREGATES[aggregate.function].result(value)
@@ -196,19 +189,16 @@ BUDGET, BUDGET_WITH_LABELS = 10_000_000, 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class RowMatch:
-    """A match in a partition, or a partial match that ran out of time.
+    """A match in a partition, or a partial match that ran out of time."""
 
-    ``states`` has the state of the automaton that took each row, from row ``start`` on. Matches have numbers
-    from 1, and partial matches have 0.
-
-    """
+    # ``states`` has the state of the automaton that took each row, from row ``start`` on. Matches have
+    # numbers from 1, and partial matches have 0.
 
     number: int
     start: int
     states: tuple[int, ...]
 
     def rows(self) -> range:
-        """Return the positions of the rows."""
         return range(self.start, self.start + len(self.states))
 
     @property
@@ -219,16 +209,15 @@ class RowMatch:
 
 @dataclass(frozen=True)
 class RowProgram:
-    """A row pattern that is ready to run.
+    """A row pattern that is ready to run."""
 
-    ``conditions`` has a function for each variable with a definition, and ``totals`` their aggregates.
-    ``members`` has the variables that each name stands for. ``after_match`` and ``after_match_variable`` are
-    as in `RowPatternQuery`. ``within`` has the column of the clock and the number of ticks. ``timed_out``
-    says whether partial matches that ran out of time have rows. Conditions look at most ``rows_before`` rows
-    back and ``rows_after`` rows ahead of the rows of a match. ``columns`` are those that conditions and
-    measures read, in this order, and then the clock. ``reason`` says why no kernel tests the conditions.
-
-    """
+    # ``conditions`` has a function for each variable with a definition, and ``totals`` their aggregates.
+    # ``members`` has the variables that each name stands for. ``after_match`` and ``after_match_variable``
+    # are as in `RowPatternQuery`. ``within`` has the column of the clock and the number of ticks.
+    # ``timed_out`` says whether partial matches that ran out of time have rows. Conditions look at most
+    # ``rows_before`` rows back and ``rows_after`` rows ahead of the rows of a match. ``columns`` are those
+    # that conditions and measures read, in this order, and then the clock. ``reason`` says why no kernel
+    # tests the conditions.
 
     automaton: RowAutomaton
     conditions: Mapping[str, Callable[[Any, int], Any]]
@@ -244,15 +233,22 @@ class RowProgram:
     columns: tuple[str, ...] = ()
     reason: str | None = None
 
+    @cached_property
+    def fewest_rows(self) -> int:
+        """The fewest rows that a match has, whatever the conditions say."""
+        return fewest_rows(self.automaton)
+
 
 def find_row_matches(
     program: RowProgram, columns: Mapping[str, Sequence[Any]], n_rows: int, *, budget: int | None = None
 ) -> list[RowMatch]:
-    """Return the matches of one partition, in the order in which they are found."""
+    stop = n_rows - max(program.fewest_rows - 1, 0)  # no match begins here or later
+    if stop <= 0:
+        return []
     search = RowSearch(program, columns, n_rows, budget)
     matches: list[RowMatch] = []
     start = n_bytes = 0
-    while start < n_rows:
+    while start < stop:
         states = search.preferred(start, len(matches) + 1)
         if states is None:
             start += 1
@@ -265,7 +261,6 @@ def find_row_matches(
 
 
 def next_start(program: RowProgram, match: RowMatch) -> int:
-    """Return the first row at which the next match can begin."""
     if not match.states or program.after_match == "to_next_row":
         return match.start + 1
     if program.after_match == "past_last_row":
@@ -282,11 +277,8 @@ def next_start(program: RowProgram, match: RowMatch) -> int:
 
 
 def target_error(name: str, number: int, target: int | None) -> CepError:
-    """Return the error of a match after which the search cannot continue at a row of a variable.
-
-    ``target`` is the row in its partition, or None if the variable has none.
-
-    """
+    """Return the error of a match after which the search cannot continue at a row of a variable."""
+    # ``target`` is the row in its partition, or None if the variable has none.
     if target is None:
         return CepError(f"AFTER MATCH SKIP TO {name}: match {number} has no row of {name}")
     message = f"row {target} is the first row of match {number}, which would be found again"
@@ -414,3 +406,86 @@ class RowSearch:
         self.budget -= 1
         if self.budget < 0:
             raise work_error(self.program, start)
+
+
+# Find the partial matches that ran out of time, for ONE ROW PER MATCH WITH TIMED OUT MATCHES.
+
+
+def latest_time(clock: Iterable[int | None]) -> int | None:
+    return max((ticks for ticks in clock if ticks is not None), default=None)
+
+
+def with_timed_out(
+    program: RowProgram,
+    columns: Mapping[str, Sequence[Any]],
+    n_rows: int,
+    matches: Sequence[RowMatch],
+    now: int | float | None,
+    *,
+    undecided: bool = False,
+) -> list[RowMatch]:
+    """Return the matches of a partition and the partial matches that ran out of time, by their first rows."""
+    # ``undecided``: only the partial matches that did not run out of time.
+    # A row that begins no match, and that no match skips, begins at most one partial match. It satisfies a
+    # beginning of the pattern with all rows that are in time, and would need another one. If several do, the
+    # first in the order of preference counts. It ran out of time if ``now`` is not in time any more.
+    assert program.within is not None
+    match_at = {match.start: match for match in matches}
+    search = RowSearch(program, columns, n_rows)
+    reported: list[RowMatch] = []
+    start = n_found = 0
+    while start < n_rows:
+        match = match_at.get(start)
+        if match is None:
+            search.preferred(start, n_found + 1)
+            if search.waiting and is_over(program, columns, start, now) != undecided:
+                reported.append(RowMatch(0, start, search.waiting))
+            start += 1
+        else:
+            reported += [] if undecided else [match]
+            n_found += 1
+            start = next_start(program, match)
+    return reported
+
+
+def is_over(
+    program: RowProgram, columns: Mapping[str, Sequence[Any]], start: int, now: int | float | None
+) -> bool:
+    """Return whether a match that begins at a row has no time left."""
+    assert program.within is not None
+    clock, bound = program.within
+    begin = columns[clock][start]
+    return begin is not None and now is not None and now - begin >= bound
+
+
+# Find a match for each row of a partition, in the frame of the row: the clause in a WINDOW.
+
+
+def find_window_matches(
+    program: RowProgram, columns: Mapping[str, Sequence[Any]], ends: Sequence[int], *, seek: bool = False
+) -> list[RowMatch | None]:
+    """Return the match of each row of a partition; None for no match, an empty one, or a skipped row."""
+    search = RowSearch(program, columns, len(ends))
+    matches: list[RowMatch | None] = []
+    resume = n_bytes = 0
+    for current, end in enumerate(ends):
+        match = None
+        if current >= resume:
+            search.see_frame(current, end)
+            match = _first_match(search, range(current, end if seek else min(current + 1, end)))
+        if match is None or not match.states:
+            matches.append(None)
+            continue
+        matches.append(match)
+        n_bytes += match.n_bytes
+        check_memory(n_bytes, "the matches of a partition", is_held=True)
+        resume = current + 1 if program.after_match == "to_next_row" else next_start(program, match)
+    return matches
+
+
+def _first_match(search: RowSearch, starts: range) -> RowMatch | None:
+    for start in starts:
+        states = search.preferred(start, 1)
+        if states is not None:
+            return RowMatch(1, start, states)
+    return None

@@ -1,8 +1,9 @@
-"""Measures of all matches at once, from the places of their rows."""
+"""Measures of matches: of all at once from the places of their rows, or match by match in Python."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cepkit.compile.match_recognize.compiled import fixed_position, is_run, row_read_by
-from cepkit.compile.match_recognize.values import column_of, variable_of
+from cepkit.compile.match_recognize.compiled import Compiled, RowTotal, fixed_position, is_run, row_read_by
+from cepkit.compile.match_recognize.values import AGGREGATES, column_of, variable_of
 from cepkit.compile.match_recognize.vectors import (
     EXACT,
     NotVectorizedError,
@@ -21,12 +22,12 @@ from cepkit.compile.match_recognize.vectors import (
     vector_of_column,
 )
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.match_recognize.found_rows import FoundRows, RowInput
-from cepkit.engines.match_recognize.matching import RowProgram
+from cepkit.engines.match_recognize.found_rows import FINDING, FoundRows, RowInput
+from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, next_total
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, TEXT, TIME, ColumnType
-from cepkit.kernels.row_patterns.codes import COUNT, MAX, MIN, SUM, SUM_FROM_ZERO
+from cepkit.kernels.row_codes import COUNT, MAX, MIN, SUM, SUM_FROM_ZERO
 from cepkit.language.expressions import trees as ex
-from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize import query as rp
 
 # The places at which the measures of a query are computed: one for each row of its result.
 
@@ -42,7 +43,6 @@ class Points:
     see_whole_matches: bool = False  # whether every match has one point, which sees all of its rows
 
     def __len__(self) -> int:
-        """Return the number of points."""
         return len(self.match_of_point)
 
     def first_point_of_match(self, n_matches: int) -> np.ndarray:
@@ -95,7 +95,6 @@ def unmatched_places(found: FoundRows, n_places: int) -> np.ndarray:
 
 # Measures of all matches at once, from the places of their rows.
 
-MEASURING = "cepkit.kernels.row_patterns.measuring"
 _FUNCTIONS = {"count": COUNT, "sum": SUM, "avg": SUM_FROM_ZERO, "min": MIN, "max": MAX}
 _NO_NULLS, _NO_VALUES = np.empty(0, np.uint8), np.empty(0, np.int64)
 
@@ -117,7 +116,6 @@ class MeasureReader(VectorReader):
         return self.points.first_point_of_match(self.found.n_matches)
 
     def column(self, name: str, at: Any) -> Vector:
-        """Return a column at these places."""
         key = (name, id(at))
         if key not in self._columns:
             # The array of places lives as long as the entry, so no other one takes its number.
@@ -157,7 +155,7 @@ class MeasureReader(VectorReader):
             places = np.empty(self.n, np.int64)
             longest = int((rows.end_of_match - rows.start_of_match).max(initial=0))
             arguments = self._first_point, last, rows.start_of_match, rows.first_state_of_match, rows.states
-            find_rows = load_kernels(MEASURING).find_rows
+            find_rows = load_kernels(FINDING).find_rows
             scratch = np.empty(longest, np.int64)
             find_rows(*arguments, self._is_member(variable), int(from_first), offset, scratch, places)
         self._places[key] = places
@@ -188,7 +186,6 @@ class MeasureReader(VectorReader):
         return None if first is None or last is None else last - first + 1
 
     def of_match(self, tree: ex.Expression, at: Any) -> Vector:
-        """Return a navigation, an aggregate, a label or the number of the match."""
         if isinstance(tree, rp.MatchNumber):
             return Vector(self._at_points(self.found.number_of_match), ColumnType(INTEGER))
         if isinstance(tree, rp.Classifier):
@@ -241,7 +238,7 @@ class MeasureReader(VectorReader):
             if counts is not None:
                 return Vector(counts, kind)
         totals, counts = np.empty(self.n, values.dtype), np.empty(self.n, np.int64)
-        rows, kernels = self.found, load_kernels(MEASURING)
+        rows, kernels = self.found, load_kernels(FINDING)
         total = kernels.total_floats if values.dtype == np.float64 else kernels.total_integers
         arguments = self._first_point, self._last(bool(tree.final)), rows.start_of_match
         arguments = *arguments, rows.first_state_of_match, rows.states, self._is_member(variable)
@@ -297,7 +294,6 @@ class MeasureReader(VectorReader):
 
 
 def arrow_of_vector(vector: Vector, kind: ColumnType, n: int) -> pa.Array:
-    """Return the values of a vector at ``n`` places as an Arrow array of a type."""
     if (vector.type.kind, vector.type.unit) != (kind.kind, kind.unit):
         raise NotVectorizedError
     missing = vector.is_null(n) if vector.missing else None
@@ -320,3 +316,111 @@ _ARROW: dict[str, tuple[type, Callable[..., pa.DataType] | None]] = {
     BOOLEAN: (np.bool_, None), INTEGER: (np.int64, None), FLOAT: (np.float64, None),
     TIME: (np.int64, pa.timestamp), DURATION: (np.int64, lambda unit, timezone: pa.duration(unit)),
 }  # fmt: skip
+
+
+# Measures match by match in Python, and the rows of the input to show.
+
+
+class MatchPlace:
+    """A match as measures see it at one of its rows. It keeps running totals."""
+
+    def __init__(
+        self, program: RowProgram, columns: Mapping[str, Sequence[Any]], n_rows: int, match: RowMatch
+    ):
+        self.columns, self.n_rows, self.number = columns, n_rows, match.number or None
+        self.low = 0
+        self.labels = [program.automaton.variable_of_state[state] for state in match.states]
+        self.members, self.start, self.end = program.members, match.start, match.rows().stop
+        self.row = self.end - 1
+        self._rows_of: dict[str, list[int]] = {}
+        self._totals: dict[RowTotal, tuple[list[Any], set]] = {}
+
+    def nth(self, variable: str | None, from_first: bool, offset: int, final: bool) -> int:
+        """Return a row of a variable from its first or last one, up to the current row unless final."""
+        last = self.end - 1 if final else self.row
+        if variable is None:
+            row = self.start + offset if from_first else last - offset
+            return row if self.start <= row <= last else -1
+        rows = self._rows(variable)
+        n = bisect_right(rows, last)
+        if offset >= n:
+            return -1
+        return rows[offset] if from_first else rows[n - 1 - offset]
+
+    def label(self, row: int) -> str | None:
+        return self.labels[row - self.start] if self.start <= row < self.end else None
+
+    def total(self, aggregate: RowTotal) -> Any:
+        last = self.end - 1 if aggregate.tree.final else self.row
+        rows: Sequence[int] = range(self.start, self.end)
+        if aggregate.variable is not None:
+            rows = self._rows(aggregate.variable)
+        n = bisect_right(rows, last)
+        steps = AGGREGATES[aggregate.function]
+        states, seen = self._totals.setdefault(aggregate, ([steps.start], set()))
+        while len(states) <= n:
+            states.append(next_total(aggregate, self, rows[len(states) - 1], states[-1], seen))
+        return steps.result(states[n])
+
+    def _rows(self, variable: str) -> list[int]:
+        if variable not in self._rows_of:
+            members = self.members[variable]
+            self._rows_of[variable] = [
+                row for row, label in enumerate(self.labels, self.start) if label in members
+            ]
+        return self._rows_of[variable]
+
+
+def output_rows(
+    program: RowProgram,
+    measures: Sequence[Compiled],
+    rows_per_match: str,
+    columns: Mapping[str, Sequence[Any]],
+    n_rows: int,
+    matches: Sequence[RowMatch],
+) -> Iterator[tuple[int, list[Any]]]:
+    """Yield the output rows of one partition: the position of a row of the input, and the measures."""
+    # For one row per match, the position is the first row of the match.
+    unmatched = rows_per_match == "all_with_unmatched"
+    rows: list[tuple[int, int, list[Any]]] = []
+    for match in matches:
+        place = MatchPlace(program, columns, n_rows, match)
+        if rows_per_match == "one":
+            yield match.start, [measure.call(place, -1) for measure in measures]
+            continue
+        if not match.states and rows_per_match != "all_omit_empty":
+            rows.append((match.start, match.number, [measure.call(place, -1) for measure in measures]))
+        for state, row in zip(match.states, match.rows(), strict=True):
+            if not program.automaton.excluded[state]:
+                place.row = row
+                rows.append((row, match.number, [measure.call(place, -1) for measure in measures]))
+        if not unmatched:
+            yield from ((row, values) for row, _, values in rows)
+            rows = []
+    if unmatched:
+        matched = {row for match in matches for row in (match.start, *match.rows())}
+        nothing = [None] * len(measures)
+        rows += [(row, 0, nothing) for row in range(n_rows) if row not in matched]
+        rows.sort(key=lambda item: item[:2])
+        yield from ((row, values) for row, _, values in rows)
+
+
+def window_values(
+    program: RowProgram,
+    measures: Sequence[Compiled],
+    columns: Mapping[str, Sequence[Any]],
+    ends: Sequence[int],
+    found: Sequence[RowMatch | None],
+    empty: Sequence[Any],
+) -> list[list[Any]]:
+    """Return the measures of each row of a partition, at the last row of its match."""
+    # ``empty`` has their values for a row without a match.
+    values = []
+    for current, (end, match) in enumerate(zip(ends, found, strict=True)):
+        if match is None:
+            values.append(list(empty))
+            continue
+        place = MatchPlace(program, columns, end, match)
+        place.low = current
+        values.append([measure.call(place, -1) for measure in measures])
+    return values

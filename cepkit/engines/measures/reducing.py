@@ -2,26 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.compile.shared.bound_query import BoundQuery, Prepared
-from cepkit.errors import CepError
-from cepkit.events import FLOAT, LIST, Column, ColumnType
-from cepkit.language.expressions.summaries import SUMMARIES
+from cepkit.compile.shared import decimals
+from cepkit.compile.shared.bound_query import BoundQuery
+from cepkit.compile.shared.functions import (
+    VARIES,
+    apply,
+    bound_call,
+    column_of_values,
+    fault_of_argument,
+    is_null,
+    places_of_values,
+    value_of_call,
+    word_of_kind,
+)
+from cepkit.compile.shared.terms import Prepared
+from cepkit.errors import CepError, PredicateError
+from cepkit.events import (
+    BOOLEAN,
+    DURATION,
+    FLOAT,
+    INTEGER,
+    LIST,
+    NULL_CODE,
+    NULL_INTEGER,
+    OTHER,
+    TEXT,
+    TIME,
+    Column,
+    ColumnType,
+)
+from cepkit.language.expressions.durations import NANOSECONDS
+from cepkit.language.expressions.vocabulary import SUMMARIES, SUMMED, VOCABULARY
 
 # Reductions of the values of every match to one value: counts, sums, means, extremes, lists.
 
 
+def as_numbers(function: str, values: pa.Array) -> tuple[str, pa.Array]:
+    """Return an aggregate of numbers for one of truth values, which count as 1 and 0."""
+    summary = SUMMARIES.get(function)
+    if summary is not None and summary.of_truths is not None and pa.types.is_null(values.type):
+        values = values.cast(pa.bool_())
+    is_truth = pa.types.is_boolean(values.type)
+    if summary is not None and summary.of_truths is not None:
+        if not is_truth:
+            raise TypeError(f"{function}() needs a condition, not {in_words(values.type)}")
+        if summary.counts:  # rows that are not true are as good as missing
+            return "count", pc.if_else(values, values, pa.scalar(None, pa.bool_()))
+        function = summary.of_truths
+    if is_truth and function in (*SUMMED, "min", "max"):
+        values = values.cast(pa.int64())
+    return function, values
+
+
 def reduce_items(
-    function: str, values: pa.Array, first_item: np.ndarray, order: tuple[str, ...] | None
+    function: str,
+    values: pa.Array,
+    first_item: np.ndarray,
+    order: tuple[str, ...] | None,
+    by: pa.Array | pa.Scalar | None = None,
 ) -> pa.Array:
     """Reduce the items of every match to one value. Nulls do not count; nulls alone give null."""
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
+    values = one_chunk(values)
+    function, numbers = as_numbers(function, values)
+    reduced = _reduce(function, numbers, first_item, order, by)
+    is_truth = pa.types.is_boolean(values.type) and function in ("min", "max")
+    return reduced.cast(values.type) if is_truth else reduced
+
+
+def _reduce(
+    function: str,
+    values: pa.Array,
+    first_item: np.ndarray,
+    order: tuple[str, ...] | None,
+    by: pa.Array | pa.Scalar | None,
+) -> pa.Array:
+    if decimals.is_decimal(values.type) and function in (*SUMMED, "min", "max"):
+        return _reduce_decimals(function, values, first_item, by)
     if function == "collect":
         small = first_item[-1] < 2**31
         list_array = pa.ListArray if small else pa.LargeListArray
@@ -31,7 +96,7 @@ def reduce_items(
         if SUMMARIES[function].of_numbers:
             _check(function, values.type)
         bounds = first_item.tolist()
-        return summarised(function, values, bounds[:-1], bounds[1:])
+        return summarised(function, values, bounds[:-1], bounds[1:], by, order)
     present = values.is_valid().to_numpy(zero_copy_only=False)
     counts = _segments(np.add, present.astype(np.int64), starts)
     if function == "count":
@@ -39,14 +104,14 @@ def reduce_items(
     kind = values.type
     _check(function, kind)
     none = counts == 0
-    if _is_text(kind):
+    if is_text(kind):
         texts, codes = _codes(values, order)
         best = _extreme(function, codes, present, starts)
         return pa.array(np.append(texts, None)[np.where(none, len(texts), best)], kind)
     numbers = _numbers(values)
     if function in ("min", "max"):
         best = pa.array(_extreme(function, numbers, present, starts), mask=none)
-        return best if _is_number(kind) else best.cast(_stored(kind)).cast(kind)
+        return best if is_number(kind) else best.cast(_stored(kind)).cast(kind)
     if function == "avg":
         with np.errstate(invalid="ignore", divide="ignore"):
             return pa.array(_total(numbers, starts) / counts, mask=none)
@@ -55,15 +120,98 @@ def reduce_items(
     return result.cast(kind) if pa.types.is_duration(kind) else result
 
 
-def summarised(function: str, values: pa.Array, start: list[int], stop: list[int]) -> pa.Array:
+def _reduce_decimals(
+    function: str, values: pa.Array, first_item: np.ndarray, by: pa.Array | pa.Scalar | None
+) -> pa.Array:
+    """Reduce decimals: sums and extremes are decimals, means and all others are floats."""
+    kind, starts, stops = values.type, first_item[:-1].tolist(), first_item[1:].tolist()
+    if function not in ("sum", "avg", "min", "max"):
+        return float_of_decimals(
+            function, values, lambda whole: _reduce(function, whole, first_item, None, by)
+        )
+    numbers = decimals.whole_numbers(values, kind.scale) if kind.scale >= 0 else None
+    present = values.is_valid().to_numpy(zero_copy_only=False)
+    counts = _segments(np.add, present.astype(np.int64), first_item[:-1])
+    if numbers is not None and len(values) * _largest(numbers[present]) < 2**63:
+        whole = _reduce(
+            "sum" if function == "avg" else function, pa.array(numbers, mask=~present), first_item, None, None
+        )
+        totals = whole.fill_null(0).to_numpy()
+        if function != "avg":
+            return decimals.decimals_of(totals, counts == 0, kind.scale).cast(_type_of_sum(function, kind))
+        exact = [Fraction(total, 10**kind.scale) for total in totals.tolist()]
+    else:
+        parts = (values[i:j].to_pylist() for i, j in zip(starts, stops, strict=True))
+        items = [[item for item in part if item is not None] for part in parts]
+        exact = [_of_decimals(function, part) for part in items]
+        if function != "avg":
+            return pa.array(exact, _type_of_sum(function, kind))
+        exact = [Fraction(total or 0) for total in exact]
+    means = (float(total / int(n)) if n else None for total, n in zip(exact, counts, strict=True))
+    return pa.array(means, pa.float64())
+
+
+def float_of_decimals(function: str, values: pa.Array, compute: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Return what ``compute`` returns for decimals as integers, as a float of their unit."""
+    numbers = decimals.whole_numbers(values, values.type.scale) if values.type.scale >= 0 else None
+    if numbers is None:
+        return compute(values.cast(pa.float64()))
+    result = compute(pa.array(numbers, mask=numbers == NULL_INTEGER)).cast(pa.float64())
+    unit = 10.0 ** (values.type.scale * (2 if function == "var" else 1))
+    return pc.divide(result, pa.scalar(unit))
+
+
+def _of_decimals(function: str, items: list[Decimal]) -> Decimal | None:
+    if not items:
+        return None
+    if function in ("min", "max"):
+        return min(items) if function == "min" else max(items)
+    with localcontext(prec=2 * decimals.DIGITS):
+        return sum(items, Decimal())
+
+
+def _type_of_sum(function: str, of: pa.DataType) -> pa.DataType:
+    digits = decimals.DIGITS if function == "sum" else min(of.precision, decimals.DIGITS)
+    return pa.decimal128(digits, of.scale)
+
+
+def _largest(numbers: np.ndarray) -> int:
+    return max(abs(int(numbers.min())), abs(int(numbers.max()))) if len(numbers) else 0
+
+
+def summarised(
+    function: str,
+    values: pa.Array,
+    start: list[int],
+    stop: list[int],
+    by: pa.Array | pa.Scalar | None = None,
+    order: tuple[str, ...] | None = None,
+) -> pa.Array:
     """Return a summary of the values in each range; nulls do not count. Time O(values in all ranges)."""
     summary = SUMMARIES[function]
-    if pa.types.is_nested(values.type):
-        raise TypeError(f"{function}() is not defined for {in_words(values.type)}")
+    for kind in (part.type for part in (values, by) if part is not None):
+        if pa.types.is_nested(kind) and not (summary.picks and by is not None and kind is values.type):
+            raise TypeError(f"{function}() is not defined for {in_words(kind)}")
+    if summary.picks:
+        items = _plain_items(values) if by is None else _ranked(one_chunk(by), order)
+        places = (
+            [place for place in range(i, j) if items[place] is not None]
+            for i, j in zip(start, stop, strict=True)
+        )
+        picked = [part[summary.compute([items[k] for k in part])] if part else None for part in places]
+        return values.take(pa.array(picked, pa.int64()))
     items = values.to_pylist() if summary.of_numbers else _plain_items(values)
     of_range = ([item for item in items[i:j] if item is not None] for i, j in zip(start, stop, strict=True))
-    results = [summary.compute(part) if part else summary.of_nothing for part in of_range]
-    return pa.array(results, pa.float64() if summary.of_nothing is None else pa.int64())
+    arguments = () if by is None else (by.as_py(),)
+    results = [summary.of(part, *arguments) for part in of_range]
+    return pa.array(results, pa.int64() if summary.counts else pa.float64())
+
+
+def _ranked(values: pa.Array, order: tuple[str, ...] | None) -> list:
+    """Return values with the order of ``values``, and None for null."""
+    if order is not None:
+        values = pc.index_in(values, value_set=pa.array(order, values.type))
+    return values.to_pylist()
 
 
 def _plain_items(values: pa.Array) -> list:
@@ -74,8 +222,8 @@ def _plain_items(values: pa.Array) -> list:
 def _check(function: str, kind: pa.DataType) -> None:
     if pa.types.is_boolean(kind) or pa.types.is_nested(kind):
         raise TypeError(f"{function}() is not defined for {in_words(kind)}")
-    is_ordered = _is_text(kind) or (pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
-    if _is_number(kind) or (function in ("min", "max") and is_ordered):
+    is_ordered = is_text(kind) or (pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
+    if is_number(kind) or (function in ("min", "max") and is_ordered):
         return
     if function == "sum" and pa.types.is_duration(kind):
         return
@@ -84,7 +232,7 @@ def _check(function: str, kind: pa.DataType) -> None:
 
 def in_words(kind: pa.DataType) -> str:
     """Return what values of a type are called in errors. All frames have the same words, unlike types."""
-    if _is_text(kind) or pa.types.is_string_view(kind):
+    if is_text(kind) or pa.types.is_string_view(kind):
         return "texts"
     if pa.types.is_boolean(kind):
         return "truth values"
@@ -104,11 +252,11 @@ def is_list(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+def is_number(kind: pa.DataType) -> bool:
+    return decimals.is_decimal(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
@@ -166,7 +314,6 @@ _VECTORS = ColumnType(LIST, nullable=True, item=ColumnType(FLOAT, nullable=True)
 def vectors_of_arrow(
     array: pa.Array | pa.ChunkedArray, name: str, label: Callable[[int], object] = lambda row: row
 ) -> np.ndarray:
-    """Return an array column as a matrix."""
     array = one_chunk(array)
     n_items = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(n_items)
@@ -190,7 +337,6 @@ def vectors_of_arrow(
 
 
 def one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return the values of an Arrow array without chunks."""
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
@@ -203,11 +349,9 @@ def _shown(label: object) -> str:
 
 
 def prepare(vectors: np.ndarray, function: str) -> np.ndarray:
-    """Return a matrix in which ``function`` of two rows is a sum over their numbers.
-
-    Powers of two first scale the rows to a size near 1. This changes no digit, and squares neither overflow
-    nor vanish.
-    """
+    """Return a matrix in which ``function`` of two rows is a sum over their numbers."""
+    # Powers of two first scale the rows to a size near 1. This changes no digit, and squares neither overflow
+    # nor vanish.
     if function == "l2" or not vectors.size:
         return vectors
     with np.errstate(all="ignore"):
@@ -227,11 +371,8 @@ def _near_one(rows: np.ndarray) -> np.ndarray:
 
 
 def similarity(function: str, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return ``function`` of each pair of rows of two prepared matrices as kernels compute it, (n_rows,).
-
-    Rows without a result give NaN.
-
-    """
+    """Return ``function`` of each pair of rows of two prepared matrices as kernels compute it, (n_rows,)."""
+    # Rows without a result give NaN.
     total = np.zeros(len(one))
     with np.errstate(all="ignore"):
         for k in range(one.shape[1]):
@@ -292,3 +433,106 @@ def _lengths(calls: list[tuple[str, str, str]], matrix_of: Mapping[str, np.ndarr
 
 def _of_length(matrix: np.ndarray, length: int) -> np.ndarray:
     return matrix if matrix.shape[1] else np.full((len(matrix), max(1, length)), np.nan)
+
+
+# Functions of values in measures: from Arrow arrays and scalars to an Arrow array.
+
+Read = Callable[[Any, pa.DataType], Any]  # a text as a value of a type of times, and other values unchanged
+
+
+def call_function(name: str, arguments: Sequence[Any], read: Read) -> Any:
+    """Return a function of `VOCABULARY` of plain arrays and scalars; raise for wrong types."""
+    function = VOCABULARY[name]
+    arguments = [pa.scalar(None) if pa.types.is_null(argument.type) else argument for argument in arguments]
+    arguments = _in_one_unit(name, arguments, read)
+    types = [type_of_plain(argument.type) for argument in arguments]
+    for place, (argument, of) in enumerate(zip(arguments, types, strict=True)):
+        is_scalar = isinstance(argument, pa.Scalar)
+        fault = fault_of_argument(
+            function.takes, place, len(types), of, is_column=not is_scalar, is_constant=is_scalar
+        )
+        if fault is not None:
+            raise PredicateError(f"{name}() takes {fault}, not {word_of_kind(of.kind)}")
+    constants = [_value_of(argument) if isinstance(argument, pa.Scalar) else VARIES for argument in arguments]
+    bound = bound_call(name, types, constants)
+    n = next((len(argument) for argument in arguments if isinstance(argument, pa.Array)), None)
+    if n is None:
+        return _arrow_of(_once(bound, constants), bound.type)[0]
+    parts = [
+        _column_of(argument, of) if isinstance(argument, pa.Array) else constant
+        for argument, of, constant in zip(arguments, types, constants, strict=True)
+    ]
+    return _arrow_of(apply(bound, parts, n), bound.type)
+
+
+def _once(bound: Any, constants: Sequence[Any]) -> Column:
+    """Return a function of constants as a column of one row."""
+    return column_of_values([value_of_call(bound, constants)], bound.type)
+
+
+def _in_one_unit(name: str, arguments: list[Any], read: Read) -> list[Any]:
+    """Return the arguments with times and durations in the finest unit, and texts next to times as times."""
+    function = VOCABULARY[name]
+    kinds = [function.takes.types_of(place) for place in range(len(arguments))]
+    places = [i for i, types in enumerate(kinds) if TIME in types and TEXT not in types]
+    if function.gives is None:
+        places = [*places_of_values(function.name, len(arguments))]
+    timed = [arguments[i].type for i in places if pa.types.is_temporal(arguments[i].type)]
+    if not timed:
+        if function.gives is not None:
+            for i in places:
+                arguments[i] = read(arguments[i], pa.timestamp("us"))
+        return arguments
+    finest = min(timed, key=lambda of: NANOSECONDS[of.unit])
+    for i in places:
+        argument = read(arguments[i], finest)
+        if pa.types.is_temporal(argument.type) and argument.type.unit != finest.unit:
+            argument = argument.cast(_with_unit(argument.type, finest.unit))
+        arguments[i] = argument
+    return arguments
+
+
+def _with_unit(of: pa.DataType, unit: str) -> pa.DataType:
+    return pa.duration(unit) if pa.types.is_duration(of) else pa.timestamp(unit, of.tz)
+
+
+def type_of_plain(of: pa.DataType) -> ColumnType:
+    if pa.types.is_timestamp(of):
+        return ColumnType(TIME, of.unit, of.tz)
+    if pa.types.is_duration(of):
+        return ColumnType(DURATION, of.unit)
+    if pa.types.is_string(of) or pa.types.is_large_string(of):
+        return ColumnType(TEXT)
+    tests = ((pa.types.is_boolean, BOOLEAN), (pa.types.is_integer, INTEGER), (pa.types.is_floating, FLOAT))
+    return ColumnType(next((kind for test, kind in tests if test(of)), OTHER))
+
+
+def _value_of(scalar: pa.Scalar) -> Any:
+    return scalar.value if scalar.is_valid and pa.types.is_temporal(scalar.type) else scalar.as_py()
+
+
+def _column_of(array: pa.Array, of: ColumnType) -> Column:
+    """Return a plain array as a column."""
+    if of.kind == TEXT:
+        coded = array.dictionary_encode()
+        codes = coded.indices.fill_null(NULL_CODE).to_numpy(zero_copy_only=False)
+        return Column(of, codes, coded.dictionary.to_numpy(zero_copy_only=False).astype(object))
+    if of.kind == BOOLEAN:
+        return Column(of, array.cast(pa.int8()).fill_null(NULL_CODE).to_numpy(zero_copy_only=False))
+    if of.kind == FLOAT:
+        return Column(of, array.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False))
+    return Column(of, array.cast(pa.int64()).fill_null(NULL_INTEGER).to_numpy(zero_copy_only=False))
+
+
+def _arrow_of(column: Column, of: ColumnType) -> pa.Array:
+    if of.kind == OTHER:
+        return pa.nulls(len(column.values))
+    nulls = is_null(column)
+    if of.kind == TEXT:
+        codes = pa.array(column.values, mask=nulls)
+        return pc.take(pa.array(column.texts, pa.string()), codes)
+    if of.kind == BOOLEAN:
+        return pa.array(column.values == 1, mask=nulls)
+    array = pa.array(column.values, mask=nulls)
+    kinds = {TIME: lambda: pa.timestamp(of.unit, of.timezone), DURATION: lambda: pa.duration(of.unit)}
+    return array.cast(kinds[of.kind]()) if of.kind in kinds else array

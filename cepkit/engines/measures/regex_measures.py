@@ -4,36 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cepkit.compile.shared import decimals
+from cepkit.compile.shared.computing import plain_result, typed_call
 from cepkit.compile.shared.operations import in_zone, time_limit
-from cepkit.engines.measures.reducing import compare_rows, in_words, is_list, reduce_items, vectors_of_arrow
+from cepkit.engines.measures.reducing import (
+    call_function,
+    compare_rows,
+    in_words,
+    is_list,
+    is_number,
+    is_text,
+    reduce_items,
+    type_of_plain,
+    vectors_of_arrow,
+)
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, PredicateError, column_not_found
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
-from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
+from cepkit.language.expressions.functions import FUNCTIONS, VECTOR_FUNCTIONS
+from cepkit.language.expressions.vocabulary import COUNTING, VOCABULARY
 from cepkit.progress import checkpoint
 
 if TYPE_CHECKING:
     from cepkit.language.regex.query import RegexQuery
 
 _COMPARE = {
-    "==": pc.equal,
-    "!=": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
+    "==": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater,
     ">=": pc.greater_equal,
-}
-
-
-_OPPOSITE = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+}  # fmt: skip
 
 
 def _power(base, exponent):
@@ -47,13 +53,9 @@ def _of_positive(logarithm: Callable) -> Callable:
 
 
 _MATH = {
-    "sqrt": pc.sqrt,
-    "exp": pc.exp,
-    "log": _of_positive(pc.ln),
-    "log2": _of_positive(pc.log2),
-    "log10": _of_positive(pc.log10),
-    "power": _power,
-}
+    "sqrt": pc.sqrt, "exp": pc.exp, "log": _of_positive(pc.ln), "log2": _of_positive(pc.log2),
+    "log10": _of_positive(pc.log10), "power": _power,
+}  # fmt: skip
 _ROUNDED = {"floor": pc.floor, "ceil": pc.ceil, "round": partial(pc.round, round_mode="half_to_even")}
 _BITS = {"bit_and": pc.bit_wise_and, "bit_or": pc.bit_wise_or, "bit_xor": pc.bit_wise_xor}
 _TEXT = {"starts_with": pc.starts_with, "ends_with": pc.ends_with, "contains": pc.match_substring}
@@ -63,13 +65,9 @@ class Rows(Protocol):
     """A source of the values of rows, such as the sources of frames."""
 
     @property
-    def schema(self) -> Mapping[str, object]:
-        """Return the types of the columns by name."""
-        ...
+    def schema(self) -> Mapping[str, object]: ...
 
-    def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
-        """Return the values of a column at these row numbers."""
-        ...
+    def arrow(self, name: str, rows: np.ndarray) -> pa.Array: ...
 
     def vectors(self, name: str) -> np.ndarray:
         """Return an array column as a matrix, with a row for each array."""
@@ -88,11 +86,8 @@ Measured = Picked | pa.Array
 
 
 def measure_expressions(query: RegexQuery) -> tuple[tuple[str, ex.Expression], ...]:
-    """Return the query's measures, or the default: first and last of every order column, and the count.
-
-    A default name that a partition column has gets an underscore at its end.
-
-    """
+    """Return the query's measures, or the default: first and last of every order column, and the count."""
+    # A default name that a partition column has gets an underscore at its end.
     if query.measures is not None:
         return query.measures
     ends = [
@@ -116,10 +111,16 @@ def unused_names(wanted: Iterable[str], taken: Iterable[str]) -> list[str]:
     return names
 
 
-def measure(query: RegexQuery, matches: MatchSet, source: Rows) -> dict[str, Measured]:
+Labels = Callable[[MatchSet], np.ndarray]
+
+
+def measure(
+    query: RegexQuery, matches: MatchSet, source: Rows, labels: Labels | None = None
+) -> dict[str, Measured]:
     """Compute the result columns of every match.
 
-    Aggregates in measures range over all rows of the match.
+    Aggregates in measures range over all rows of the match, or over those of a name of the pattern;
+    ``labels`` returns the name of each row of each match.
 
     Source: Hirzel, "Partition and Compose", DEBS 2012, section 2.2.
     """
@@ -128,7 +129,7 @@ def measure(query: RegexQuery, matches: MatchSet, source: Rows) -> dict[str, Mea
     if query.measures is None and not query.order_by:
         first, last = unused_names(["first_position", "last_position"], query.partition_by)
         columns |= {first: pa.array(matches.first), last: pa.array(matches.last)}
-    evaluator = Evaluator(query, matches, source)
+    evaluator = Evaluator(query, matches, source, labels)
     for name, expression in measure_expressions(query):
         checkpoint()
         columns[name] = evaluator.measure(f"measure {name!r}", expression)
@@ -138,12 +139,11 @@ def measure(query: RegexQuery, matches: MatchSet, source: Rows) -> dict[str, Mea
 class Evaluator:
     """Computes measures, one value per match. Subclasses add leaves of expressions."""
 
-    def __init__(self, query: RegexQuery, matches: MatchSet, source: Rows):
-        self.query, self.matches, self.source = query, matches, source
+    def __init__(self, query: RegexQuery, matches: MatchSet, source: Rows, labels: Labels | None = None):
+        self.query, self.matches, self.source, self._labels = query, matches, source, labels
         self.role = "measure"
 
     def measure(self, role: str, expression: ex.Expression) -> Measured:
-        """Return the values of a measure for all matches."""
         self.role = role
         if (
             isinstance(expression, ex.Aggregate)
@@ -153,10 +153,9 @@ class Evaluator:
             name = expression.operand.name
             self._check(expression.operand)
             return Picked(name, self._rows_of(expression.function))
-        return repeat_scalar(self.value(expression), len(self.matches))
+        return decimals.narrow(repeat_scalar(self.value(expression), len(self.matches)))
 
     def wrong(self, e: ex.Expression, problem: str) -> PredicateError:
-        """Return the error for a part of the measure."""
         return PredicateError(f"{self.role}: {problem}\n{self.query.underlined(self.role, e)}")
 
     def _check(self, e: ex.Attribute) -> None:
@@ -165,15 +164,37 @@ class Evaluator:
             raise type(error)(f"{error}\n{self.query.underlined(self.role, e)}")
 
     def _rows_of(self, end: str) -> np.ndarray:
-        return self.matches.events.rows(self.matches.first if end == "first" else self.matches.last)
+        return self.rows_at(self.matches.first if end == "first" else self.matches.last)
+
+    def rows_at(self, positions: np.ndarray) -> np.ndarray:
+        """Return the row numbers of the frame of events."""
+        return self.matches.events.rows(positions)
+
+    def event_of_item(self) -> np.ndarray:
+        return self.matches.lineage.event_of_item
 
     # The leaves of a value per match are aggregates, those of a value per row are columns.
 
     def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
-        """Return a value per match."""
         if isinstance(e, ex.Aggregate):
             return self._aggregate(e)
+        if isinstance(e, ex.Previous):
+            return self._earlier(e)
         return self._combine(e, self.value)
+
+    def _earlier(self, e: ex.Previous) -> pa.Array:
+        """Return the value some rows before the last one of each match; null before the partition begins."""
+        if self._labels is None:
+            raise self.wrong(
+                e, f"{e} may be a row before those that are kept; use values of the match, such as first(x)"
+            )
+        events, last = self.matches.events, self.matches.last
+        place = events.rank_by_partition[last] - e.offset
+        position = events.by_partition[np.maximum(place, 0)]
+        partition = events.partition_of_event
+        is_there = (place >= 0) & (partition[position] == partition[last])
+        values = repeat_scalar(self._row_value(e.operand, self.rows_at(position)), len(last))
+        return pc.if_else(pa.array(is_there), values, pa.scalar(None, values.type))
 
     def _row_value(self, e: ex.Expression, rows: np.ndarray) -> pa.Array | pa.Scalar:
         if isinstance(e, ex.Attribute):
@@ -198,6 +219,8 @@ class Evaluator:
 
     def _aggregate(self, e: ex.Aggregate) -> pa.Array:
         function, operand = e.function, e.operand
+        if operand is not None and any(isinstance(node, ex.Reference) for node in operand.walk()):
+            return self._aggregate_of_name(e, operand)
         if operand is None:
             return pa.array(np.diff(self.matches.first_item_of_match))
         if function in ("first", "last"):
@@ -206,13 +229,55 @@ class Evaluator:
             return self._difference(
                 e, *(self._row_value(operand, self._rows_of(end)) for end in ("last", "first"))
             )
-        lineage = self.matches.lineage
-        rows = self.matches.events.rows(lineage.event_of_item)
-        values = repeat_scalar(self._row_value(operand, rows), len(rows))
+        rows = self.rows_at(self.event_of_item())
+        return self._reduced(e, rows, self.matches.first_item_of_match)
+
+    def _reduced(self, e: ex.Aggregate, rows: np.ndarray, first_item: np.ndarray) -> pa.Array:
+        """Return an aggregate over each part of some rows."""
+        values = repeat_scalar(self._row_value(e.operand, rows), len(rows))
+        by = None if e.by is None else self._row_value(e.by, rows)
+        if by is not None and not isinstance(e.by, ex.Literal):
+            by = repeat_scalar(by, len(rows))
         try:
-            return reduce_items(function, values, lineage.first_item_of_match, self._order(operand))
+            return reduce_items(
+                e.function, values, first_item, self._order(e.operand if e.by is None else e.by), by
+            )
         except TypeError as error:
             raise self.wrong(e, str(error)) from None
+
+    def _aggregate_of_name(self, e: ex.Aggregate, operand: ex.Expression) -> pa.Array:
+        """Return an aggregate over the rows of a name of the pattern, null for matches without such a row."""
+        first_item = self.matches.first_item_of_match
+        name = next(node.variable for node in operand.walk() if isinstance(node, ex.Reference))
+        is_of_name = self._label_of_item == name
+        items = np.flatnonzero(is_of_name)
+        counts = np.diff(np.searchsorted(items, first_item))
+        if isinstance(operand, ex.Reference) and operand.name is None:
+            return pa.array(counts)
+        rows, has_rows = self.rows_at(self.event_of_item()[items]), counts > 0
+        bounds = np.concatenate([[0], np.cumsum(counts[has_rows])])
+        e = ex.rebuilt(e, ex.Expression, _without_variable)
+        if e.function in ("first", "last", "delta"):
+            values = repeat_scalar(self._row_value(e.operand, rows), len(rows))
+            first, last = (values.take(pa.array(ends)) for ends in (bounds[:-1], bounds[1:] - 1))
+            if e.function == "delta":
+                value_of_match = self._difference(e, last, first)
+            else:
+                value_of_match = first if e.function == "first" else last
+        else:
+            value_of_match = self._reduced(e, rows, bounds)
+        place = pa.array(np.cumsum(has_rows) - 1, mask=~has_rows)
+        value_of_match = value_of_match.take(place)
+        return pc.fill_null(value_of_match, 0) if e.function in COUNTING else value_of_match
+
+    @cached_property
+    def _label_of_item(self) -> np.ndarray:
+        if self._labels is None:
+            raise PredicateError(
+                f"{self.role}: which name a row of a match has is known in finished data only. Collect the "
+                "rows and call match, or use measures over all rows, such as last(x)"
+            )
+        return self._labels(self.matches)
 
     def _difference(self, e: ex.Expression, last, first) -> pa.Array:
         """Return what ``delta`` is: the last value minus the first."""
@@ -255,12 +320,12 @@ class Evaluator:
                 return self._compare(e, operator, of(left), of(right))
             case ex.And(operands=operands) | ex.Or(operands=operands):
                 join = pc.and_kleene if isinstance(e, ex.And) else pc.or_kleene
-                whole = of(operands[0])
+                whole = _truth(of(operands[0]))
                 for operand in operands[1:]:
-                    whole = join(whole, of(operand))
+                    whole = join(whole, _truth(of(operand)))
                 return whole
             case ex.Not(operand=operand):
-                return pc.invert(of(operand))
+                return pc.invert(_truth(of(operand)))
             case ex.In(operand=operand, options=options):
                 whole = None
                 for option in options:
@@ -269,6 +334,10 @@ class Evaluator:
                 return whole
             case ex.IsNull(operand=operand):
                 return pc.is_null(of(operand))
+            case ex.IsDistinct(left=left, right=right):
+                differ = self._compare(e, "!=", of(left), of(right))
+                is_null = pc.xor(pc.is_null(of(left)), pc.is_null(of(right)))
+                return pc.coalesce(differ, is_null)
             case ex.Like(operand=operand, pattern=pattern):
                 # Arrow reads a backslash as an escape; the language has none.
                 return pc.match_like(of(operand), pattern.replace("\\", "\\\\"))
@@ -279,7 +348,7 @@ class Evaluator:
     def _compare(self, e: ex.Expression, sign: str, left, right):
         left, right = _as_plain_time(left), _as_plain_time(right)
         if _is_literal_text(left) and pa.types.is_timestamp(right.type):
-            left, right, sign = right, left, _OPPOSITE.get(sign, sign)
+            left, right, sign = right, left, ex.MIRRORED[sign]
         if _is_literal_text(right) and pa.types.is_timestamp(left.type) and right.is_valid:
             try:
                 sign, ticks = time_limit(right.as_py(), left.type.unit, left.type.tz, sign)
@@ -287,6 +356,8 @@ class Evaluator:
                 raise self.wrong(e, str(error)) from None
             return _COMPARE[sign](left.cast(pa.int64()), pa.scalar(ticks, pa.int64()))
         left, right = self._unify(e, left, right)
+        if _is_with_decimals(left, right):
+            left, right = decimals.aligned(left, right)
         if isinstance(e, ex.Comparison):
             left, right = self._rank_texts(e, left, right)
         if {pa.types.is_integer(left.type), pa.types.is_integer(right.type)} == {True, False} and (
@@ -296,11 +367,8 @@ class Evaluator:
         return _COMPARE[sign](left, right)
 
     def _unify(self, e: ex.Expression, left, right):
-        """Read a text that meets a time or a duration as such.
-
-        A date becomes its midnight, and a time of a day the duration since midnight.
-
-        """
+        """Read a text that meets a time or a duration as such."""
+        # A date becomes its midnight, and a time of a day the duration since midnight.
         left, right = _as_plain_time(left), _as_plain_time(right)
         return self._read(e, left, right.type), self._read(e, right, left.type)
 
@@ -324,7 +392,7 @@ class Evaluator:
     def _rank_texts(self, e: ex.Comparison, left, right):
         """Return the ranks of texts with an order of their own, and other values unchanged."""
         order = next(filter(None, map(self._order, (*e.left.walk(), *e.right.walk()))), None)
-        if order is None or e.operator in ("==", "!=") or not (_is_text(left.type) and _is_text(right.type)):
+        if order is None or e.operator in ("==", "!=") or not (is_text(left.type) and is_text(right.type)):
             return left, right
         return tuple(pc.index_in(side, value_set=pa.array(order, side.type)) for side in (left, right))
 
@@ -333,10 +401,18 @@ class Evaluator:
 
     def _arithmetic(self, e: ex.Expression, operator: str, left, right):
         left, right = self._unify(e, left, right)
+        if _is_with_decimals(left, right) and operator != "/":
+            if operator in ("//", "%"):
+                if (exact := decimals.divided(operator, left, right)) is not None:
+                    return exact
+            else:
+                left, right = decimals.aligned(left, right)
         if operator in "+-" and (pa.types.is_temporal(left.type) or pa.types.is_temporal(right.type)):
             return _combine_times(operator, left, right)
         if operator in "+-":
             return _clean((pc.add if operator == "+" else pc.subtract)(left, right))
+        if operator == "*" and decimals.is_decimal(left.type):
+            return decimals.product(left, right)
         if operator == "*":
             return _clean(pc.multiply(left, right))
         if operator == "/":
@@ -351,6 +427,13 @@ class Evaluator:
         name, arguments = e.function, [of(argument) for argument in e.arguments]
         if name in VECTOR_FUNCTIONS:
             return self._similarity(e, arguments)
+        if name == "next":
+            raise self.wrong(e, "next() belongs to conditions; a match has its rows: first(x), last(x)")
+        if self._is_of_vocabulary(e, arguments):
+            try:
+                return call_function(name, list(map(_plain_argument, arguments)), partial(self._read, e))
+            except PredicateError as error:
+                raise self.wrong(e, str(error)) from None
         if name in _TEXT:
             return _TEXT[name](arguments[0], arguments[1].as_py())
         if name in _MATH:
@@ -361,19 +444,29 @@ class Evaluator:
         if name in _ROUNDED:
             return arguments[0] if pa.types.is_integer(arguments[0].type) else _ROUNDED[name](arguments[0])
         if name in ("least", "greatest"):
-            if any(_is_text(argument.type) for argument in arguments):
+            if any(is_text(argument.type) for argument in arguments):
                 raise self.wrong(e, f"{name}() needs numbers or times, not texts")
             extreme = pc.min_element_wise if name == "least" else pc.max_element_wise
+            if any(decimals.is_decimal(argument.type) for argument in arguments):
+                arguments = decimals.all_aligned(arguments)
             return _clean(extreme(*arguments, skip_nulls=False))
         if name in _BITS:
             return _BITS[name](*arguments)
         return self._user_function(e, arguments)
 
+    def _is_of_vocabulary(self, e: ex.Call, arguments: list) -> bool:
+        """Return whether a function is one of the vocabulary, and Arrow does not compute it here."""
+        if e.function not in VOCABULARY or e.function in dict(self.query.functions):
+            return False
+        if e.function in _TEXT:
+            return not isinstance(arguments[1], pa.Scalar)
+        return e.function not in FUNCTIONS or not FUNCTIONS[e.function].accepts(len(arguments))
+
     def _similarity(self, e: ex.Call, arguments) -> pa.Array:
         names = tuple(map(str, e.arguments))
         for name, side in zip(names, arguments, strict=True):
             side_type = side.type
-            if not is_list(side_type) or not _is_number(side_type.value_type):
+            if not is_list(side_type) or not is_number(side_type.value_type):
                 raise self.wrong(e, f"{e.function}() needs arrays of numbers, {name} is of type {side_type}")
         try:
             if len(self.matches):
@@ -389,12 +482,21 @@ class Evaluator:
         from cepkit.language.expressions.functions import registered_function
 
         function = dict(self.query.functions).get(e.function) or registered_function(e.function)
+        if not function.arity.accepts(len(arguments)):
+            raise self.wrong(e, f"{e.function}() takes {function.arity}, {len(arguments)} given")
+        arguments = list(map(_plain_argument, arguments))
+        call = typed_call(function, [type_of_plain(argument.type) for argument in arguments])
+        arguments = [
+            argument.cast(pa.int64()) if pa.types.is_temporal(argument.type) else argument
+            for argument in arguments
+        ]
         n = next((len(a) for a in arguments if isinstance(a, pa.Array)), None)
         if n is None:
-            return pa.scalar(function.call(*(a.as_py() for a in arguments)))
-        columns = [a.to_pylist() if isinstance(a, pa.Array) else [a.as_py()] * n for a in arguments]
-        values = [None if None in row else function.call(*row) for row in zip(*columns, strict=True)]
-        return pa.array(values)
+            row = [argument.as_py() for argument in arguments]
+            return pa.scalar(None if None in row else plain_result(call(*row)))
+        columns = (repeat_scalar(argument, n).to_pylist() for argument in arguments)
+        rows = zip(*columns, strict=True)
+        return pa.array([None if None in row else plain_result(call(*row)) for row in rows])
 
 
 def repeat_scalar(value: pa.Array | pa.Scalar, n: int) -> pa.Array:
@@ -402,17 +504,28 @@ def repeat_scalar(value: pa.Array | pa.Scalar, n: int) -> pa.Array:
     return pa.array([value.as_py()] * n, type=value.type) if isinstance(value, pa.Scalar) else value
 
 
+def _truth(value: pa.Array | pa.Scalar) -> pa.Array | pa.Scalar:
+    """Return values of a condition; a function that gave nothing but nulls has a type of none."""
+    return value.cast(pa.bool_()) if pa.types.is_null(value.type) else value
+
+
+def _is_with_decimals(left: Any, right: Any) -> bool:
+    """Return whether two values are numbers and one of them is a decimal."""
+    kinds = left.type, right.type
+    return any(map(decimals.is_decimal, kinds)) and all(map(is_number, kinds))
+
+
+def _plain_argument(side: Any) -> Any:
+    """Return what functions take: decimals as floats, dates and times of a day as times and durations."""
+    return side.cast(pa.float64()) if decimals.is_decimal(side.type) else _as_plain_time(side)
+
+
+def _without_variable(e: ex.Expression) -> ex.Expression:
+    return ex.Attribute(e.name, span=e.span) if isinstance(e, ex.Reference) and e.name else e
+
+
 def _column_of(e: ex.Expression) -> str:
-    """Return the first column that an expression names."""
     return next(node.name for node in e.walk() if isinstance(node, ex.Attribute | ex.Reference))
-
-
-def _is_text(of: pa.DataType) -> bool:
-    return pa.types.is_string(of) or pa.types.is_large_string(of)
-
-
-def _is_number(of: pa.DataType) -> bool:
-    return pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_decimal(of)
 
 
 def plain_values(array: pa.Array) -> pa.Array:
@@ -420,7 +533,7 @@ def plain_values(array: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     arrow_type = array.type
-    if pa.types.is_decimal(arrow_type) or arrow_type == pa.float16():
+    if arrow_type == pa.float16():
         array = array.cast(pa.float64())
     elif pa.types.is_integer(arrow_type) and arrow_type != pa.int64():
         try:  # 100 + 100 does not fit 8 bits, and 3 - 5 no unsigned type
@@ -435,7 +548,7 @@ def plain_values(array: pa.Array) -> pa.Array:
 def _compare_exactly(sign: str, left, right):
     """Compare integers with floats. Arrow refuses integers that are no floats."""
     if pa.types.is_floating(left.type):
-        left, right, sign = right, left, _OPPOSITE.get(sign, sign)
+        left, right, sign = right, left, ex.MIRRORED[sign]
     floats, as_floats = right.cast(pa.float64()), left.cast(pa.float64(), safe=False)
     unequal = _COMPARE[sign](as_floats, floats)
     # Where both are equal as floats, the float is a whole number and decides exactly. Only 2^63 is too large.
@@ -468,7 +581,7 @@ def _combine_times(sign: str, left, right):
 
 
 def _is_literal_text(side) -> bool:
-    return isinstance(side, pa.Scalar) and _is_text(side.type)
+    return isinstance(side, pa.Scalar) and is_text(side.type)
 
 
 def _as_plain_time(side):

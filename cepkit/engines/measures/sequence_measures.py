@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.measures.reducing import reduce_items
 from cepkit.engines.measures.regex_measures import (
     Evaluator,
     Measured,
@@ -18,58 +18,15 @@ from cepkit.engines.measures.regex_measures import (
     repeat_scalar,
     unused_names,
 )
-from cepkit.engines.shared.match_set import Lineage
 from cepkit.engines.shared.sequence_set import LineBlock, MatchBlock
 from cepkit.events import Events
 from cepkit.language.expressions import trees as ex
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.expressions.trees import rebuilt
+from cepkit.language.expressions.vocabulary import COUNTING
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.progress import checkpoint
 
 _ONLY, _ENDS = [("", 1)], [("first_", 1), ("last_", ex.LAST)]  # parts of names, and events of a variable
-
-
-@dataclass(frozen=True)
-class _Found:
-    """A block of matches as measures read it."""
-
-    program: SequenceProgram
-    events: Events
-    block: MatchBlock
-
-    def __len__(self) -> int:
-        return len(self.block)
-
-    @property
-    def first(self) -> np.ndarray:
-        return self.block.first
-
-    @property
-    def last(self) -> np.ndarray:
-        return self.block.last
-
-    @cached_property
-    def variable_of_item(self) -> np.ndarray:
-        """Number of the variable in the query, (n_items,)."""
-        return variables_of_items(self.program, self.block)
-
-    @cached_property
-    def item_of_variable(self) -> dict[str, int] | None:
-        """The item of each variable's one event, the same in every match; None if matches differ."""
-        if len(self.program.branches) > 1:
-            return None
-        components = self.program.branches[0].branch.components
-        if any(component.low != 1 or component.high != 1 for component in components):
-            return None
-        place = {component.variable: c for c, component in enumerate(components)}
-        return place if len(place) == len(components) else None
-
-    @property
-    def first_item_of_match(self) -> np.ndarray:
-        return self.block.first_item_of_match
-
-    @cached_property
-    def lineage(self) -> Lineage:
-        return Lineage(self.block.event_of_item, self.block.first_item_of_match)
 
 
 def variables_of_items(program: SequenceProgram, block: MatchBlock) -> np.ndarray:
@@ -87,13 +44,10 @@ def variables_of_items(program: SequenceProgram, block: MatchBlock) -> np.ndarra
 
 
 def default_measures(query: SequenceQuery) -> tuple[tuple[str, ex.Expression], ...]:
-    """Return the measures of a query that names none.
-
-    A variable for one event has the values of the order columns at this event, ``a_ts``. A variable for
-    several events has their number and the values at the first and last, ``b_count``, ``b_first_ts``,
-    ``b_last_ts``. A name that a partition column or another measure has gets an underscore at its end.
-
-    """
+    """Return the measures of a query that names none."""
+    # A variable for one event has the values of the order columns at this event, ``a_ts``. A variable for
+    # several events has their number and the values at the first and last, ``b_count``, ``b_first_ts``,
+    # ``b_last_ts``. A name that a partition column or another measure has gets an underscore at its end.
     defaults: list[tuple[str, ex.Expression]] = []
     groups = query.group_variables
     for variable in query.variables:
@@ -113,14 +67,12 @@ def default_measures(query: SequenceQuery) -> tuple[tuple[str, ex.Expression], .
 def sequence_measures(
     program: SequenceProgram, events: Events, block: MatchBlock, source: Rows
 ) -> dict[str, Measured]:
-    """Compute the result columns of a block of matches."""
     query: SequenceQuery = program.query
-    matches = _Found(program, events, block)
     columns: dict[str, Measured] = {}
     if query.partition_by:
         last_rows = events.rows(block.last)
         columns = {name: Picked(name, last_rows) for name in query.partition_by}
-    evaluator = _SequenceEvaluator(query, matches, source)
+    evaluator = _SequenceEvaluator(program, events, block, source)
     if query.measures is None and not query.order_by:
         ends = [
             (f"{variable}_{end}position", variable, index)
@@ -142,9 +94,33 @@ def sequence_measures(
 class _SequenceEvaluator(Evaluator):
     """Computes measures that may also read the events of variables."""
 
-    def __init__(self, query: SequenceQuery, found: _Found, source: Rows):
-        super().__init__(query, found, source)
+    def __init__(self, program: SequenceProgram, events: Events, block: MatchBlock, source: Rows):
+        super().__init__(program.query, block, source)
+        self.program, self.events = program, events
         self._bound: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+
+    def rows_at(self, positions: np.ndarray) -> np.ndarray:
+        return self.events.rows(positions)
+
+    def event_of_item(self) -> np.ndarray:
+        return self.matches.event_of_item
+
+    @cached_property
+    def _variable_of_item(self) -> np.ndarray:
+        return variables_of_items(self.program, self.matches)
+
+    @cached_property
+    def _item_of_variable(self) -> dict[str, int]:
+        """The item of each variable's one event, the same in every match; empty if matches differ."""
+        if len(self.program.branches) > 1:
+            return {}
+        components = self.program.branches[0].branch.components
+        if any(component.low != 1 or component.high != 1 for component in components):
+            return {}
+        place, block = {component.variable: c for c, component in enumerate(components)}, self.matches
+        if not isinstance(block, LineBlock) and len(block.event_of_item) < len(place) * len(block):
+            return {}  # a partial match
+        return place if len(place) == len(components) else {}
 
     @cached_property
     def _numbers(self) -> np.ndarray:
@@ -160,20 +136,20 @@ class _SequenceEvaluator(Evaluator):
         return self._bound[variable]
 
     def _find(self, variable: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        matches = self.matches
-        if matches.item_of_variable is not None and variable in matches.item_of_variable:
+        block, item_of_variable = self.matches, self._item_of_variable
+        if variable in item_of_variable:
             every = self._numbers
-            if isinstance(matches.block, LineBlock):
-                return matches.block.events[matches.item_of_variable[variable]], every, every[:-1]
-            variable_items = slice(matches.item_of_variable[variable], None, len(matches.item_of_variable))
-            return np.ascontiguousarray(matches.block.event_of_item[variable_items]), every, every[:-1]
+            if isinstance(block, LineBlock):
+                return block.events[item_of_variable[variable]], every, every[:-1]
+            variable_items = slice(item_of_variable[variable], None, len(item_of_variable))
+            return np.ascontiguousarray(block.event_of_item[variable_items]), every, every[:-1]
         number = self.query.variables.index(variable)
-        variable_items = matches.variable_of_item == number
-        n_of_match = np.bincount(matches.block.match_of_item[variable_items], minlength=len(matches))
+        variable_items = self._variable_of_item == number
+        n_of_match = np.bincount(block.match_of_item[variable_items], minlength=len(block))
         having = np.flatnonzero(n_of_match)
         first_item = np.zeros(len(having) + 1, np.int64)
         np.cumsum(n_of_match[having], out=first_item[1:])
-        return matches.block.event_of_item[variable_items], first_item, having
+        return block.event_of_item[variable_items], first_item, having
 
     def _event_of(self, variable: str, index: int | str | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the events that ``variable[index]`` stands for, and the matches that have one."""
@@ -198,16 +174,15 @@ class _SequenceEvaluator(Evaluator):
             self._check(expression)
             events, having = self._event_of(expression.variable, expression.index)
             if len(having) == len(self.matches):
-                return Picked(expression.name, self.matches.events.rows(events))
+                return Picked(expression.name, self.rows_at(events))
         return super().measure(role, expression)
 
     def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
-        """Return a value per match."""
         reference = e.operand if isinstance(e, ex.Subscript) else e
         if isinstance(reference, ex.Reference):
             self._check(reference)
             events, having = self._event_of(reference.variable, reference.index)
-            return self._spread(self._row_value(e, self.matches.events.rows(events)), having)
+            return self._spread(self._row_value(e, self.rows_at(events)), having)
         return super().value(e)
 
     def _row_value(self, e: ex.Expression, rows: np.ndarray) -> pa.Array | pa.Scalar:
@@ -233,17 +208,11 @@ class _SequenceEvaluator(Evaluator):
             ends = {"first": [1], "last": [ex.LAST], "delta": [ex.LAST, 1]}[e.function]
             values = []
             for index in ends:
-                rows = self.matches.events.rows(self._event_of(variable, index)[0])
+                rows = self.rows_at(self._event_of(variable, index)[0])
                 values.append(self._spread(self._row_value(e.operand, rows), having))
             return values[0] if len(values) == 1 else self._arithmetic(e, "-", *values)
-        rows = self.matches.events.rows(events)
-        values = repeat_scalar(self._row_value(e.operand, rows), len(rows))
-        try:
-            reduced = reduce_items(e.function, values, first_item, self._order(e.operand))
-        except TypeError as error:
-            raise self.wrong(e, str(error)) from None
-        spread = self._spread(reduced, having)
-        return spread.fill_null(0) if e.function == "count" else spread
+        spread = self._spread(self._reduced(e, self.rows_at(events), first_item), having)
+        return spread.fill_null(0) if e.function in COUNTING else spread
 
     def _order(self, e: ex.Expression) -> tuple[str, ...] | None:
         name = e.name if isinstance(e, ex.Reference) else None
@@ -256,3 +225,28 @@ class _SequenceEvaluator(Evaluator):
         place = np.full(len(self.matches), -1, np.int64)
         place[having] = np.arange(len(having))
         return values.take(pa.array(place, mask=place < 0))
+
+
+def value_on_path(
+    program: SequenceProgram, events: Events, branch: int, path: np.ndarray, components: np.ndarray,
+    expression: ex.Expression, source: Rows,
+) -> Any:  # fmt: skip
+    """Return the value of a part of a condition on a partial match, whose newest event is ``i``."""
+    if any(isinstance(node, ex.Reference) and node.index == ex.ALL_BEFORE for node in expression.walk()):
+        path, components = path[:-1], components[:-1]
+    names = [component.variable for component in program.branches[branch].branch.components]
+    variables = [names[c] for c in components.tolist()]
+
+    def at(node: ex.Expression) -> ex.Expression:
+        if not isinstance(node, ex.Reference) or isinstance(node.index, int):
+            return node
+        n_before = variables.count(node.variable) - 1  # no event has the number that stands for none
+        index = (n_before or len(variables) + 1) if node.index == ex.BEFORE else ex.LAST
+        return replace(node, index=index)
+
+    block = MatchBlock(
+        path, components.astype(np.int16), np.array([0, len(path)]), np.array([branch], np.int16)
+    )
+    evaluator = _SequenceEvaluator(program, events, block, source)
+    value = evaluator.value(rebuilt(expression, ex.Expression, at))
+    return repeat_scalar(value, 1).to_pandas().iloc[0]

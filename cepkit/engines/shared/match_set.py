@@ -10,20 +10,20 @@ import numpy as np
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.events import Events
 
-LINEAGE = "cepkit.kernels.lineage"
+MATCHES = "cepkit.kernels.matches"
 _MANY = 1 << 15  # events; fewer take no time
 _FEW = 4  # partitions with a quarter of the events are worth to be taken out
 
 
 @dataclass(frozen=True)
 class MatchSet:
-    """Matches of contiguous rows of a partition, in the order of their last event."""
+    """Matches of contiguous rows of a partition, in the order of their last event, then of their first."""
 
     events: Events  # in stream order
-    # first, last: int64, (n_matches,): positions of the first and last event; no two matches have the same
-    # last event
+    # first, last: int64, (n_matches,): positions of the first and last event
     first: np.ndarray
     last: np.ndarray
+    may_overlap: bool = False  # if not, no event belongs to two matches
 
     def __len__(self) -> int:
         return len(self.first)
@@ -34,10 +34,9 @@ class MatchSet:
         return self.events.partition_of_event[self.last]
 
     def take(self, matches: np.ndarray | slice) -> MatchSet:
-        """Return the selected matches."""
         # Kernels take contiguous arrays, and a slice with a step is not contiguous.
         first, last = (np.ascontiguousarray(ends[matches]) for ends in (self.first, self.last))
-        return MatchSet(self.events, first, last)
+        return MatchSet(self.events, first, last, self.may_overlap)
 
     @cached_property
     def lineage(self) -> Lineage:
@@ -50,7 +49,11 @@ class MatchSet:
             dtype = np.int32 if self.events.n_events < 2**31 else np.int64
             few = few_matches.lineage
             return Lineage(rows[few.event_of_item].astype(dtype), few.first_item_of_match)
-        kernels = load_kernels(LINEAGE)
+        if self.may_overlap:
+            begin = self.events.rank_by_partition[self.first]
+            place = np.repeat(begin - first_item[:-1], np.diff(first_item)) + np.arange(first_item[-1])
+            return Lineage(self.events.by_partition[place], first_item)
+        kernels = load_kernels(MATCHES)
         dtype = np.int32 if self.events.n_events < 2**31 else np.int64
         event_of_item = np.empty(first_item[-1], dtype)
         fill_rows = kernels.fill_short_rows if dtype is np.int32 else kernels.fill_long_rows
@@ -61,12 +64,9 @@ class MatchSet:
 
     @property
     def in_few_partitions(self) -> tuple[MatchSet, np.ndarray | None]:
-        """The matches among the events of their partitions alone, and the positions of these events.
-
-        They are the matches themselves and None if their partitions have most of the events. The columns are
-        left out.
-
-        """
+        """The matches among the events of their partitions alone, and the positions of these events."""
+        # They are the matches themselves and None if their partitions have most of the events. The columns
+        # are left out.
         return self._taken_out or (self, None)
 
     @cached_property
@@ -82,7 +82,8 @@ class MatchSet:
         if len(rows) * _FEW > events.n_events:
             return None
         few = Events(len(rows), {}, events.partition_of_event[rows], events.n_partitions)
-        return MatchSet(few, np.searchsorted(rows, self.first), np.searchsorted(rows, self.last)), rows
+        ends = (np.searchsorted(rows, ends) for ends in (self.first, self.last))
+        return MatchSet(few, *ends, self.may_overlap), rows
 
     @cached_property
     def first_item_of_match(self) -> np.ndarray:
@@ -116,7 +117,7 @@ def _places_in_partitions(events: Events) -> np.ndarray:
     if events.n_events >= 2**31:
         return events.rank_by_partition
     place, n_before = np.empty(events.n_events, np.int32), np.zeros(events.n_partitions, np.int32)
-    load_kernels(LINEAGE).place_events(events.partition_of_event, n_before, place)
+    load_kernels(MATCHES).place_events(events.partition_of_event, n_before, place)
     return place
 
 

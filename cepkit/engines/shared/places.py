@@ -1,25 +1,254 @@
-"""Events laid out for sequence engines: one partition after the other, and limits in time as places."""
+"""Events laid out for sequence engines: by partition, with limits as places, and tests of single events."""
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, lru_cache, partial
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from cepkit import limits
+from cepkit.compile.interpreted.columns import ColumnReader, constants_of
+from cepkit.compile.interpreted.instructions import reading_unsupported
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequences.search_source import tests_of, write_accepting
 from cepkit.compile.shared.bound_query import Inputs
-from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.shared.kernels import InStreamOrder, accepted
-from cepkit.engines.shared.placing import Placing, can_place, even_cuts, in_slices, placing_of, threads_for
+from cepkit.compile.shared.loading import interpreting, load, load_kernels, reason_to_compile
+from cepkit.compile.shared.term_writing import VECTOR
+from cepkit.errors import CepError, short_text, whole_number
 from cepkit.events import Events
-from cepkit.progress import free_after_fork
+from cepkit.progress import checkpoint, free_after_fork, run_on_threads
 
-if TYPE_CHECKING:
-    from cepkit.compile.sequences.program import SequenceProgram
+# Work on slices of events on threads, such as sorting values by partition.
 
-WINDOWS, PATHS = "cepkit.kernels.windows", "cepkit.kernels.path_counts"
+# Sort values by partition with kernels: they read in order and write to a few places, on threads.
+
+KERNELS = "cepkit.kernels.row_finding"
+_FEWEST_EVENTS = 1 << 18  # numpy is done before the kernels are loaded
+_MOST_PARTITIONS = 1 << 14  # to write to more places takes as long as to read from everywhere
+_FEWEST_PER_THREAD = 1 << 20  # events; for fewer, a thread takes longer to begin than to work
+_POSITIONS_AT_ONCE = 1 << 16  # they stay in the processor's cache
+_WIDTHS = (1, 2, 4, 8)
+
+
+def usable_threads() -> int:
+    """Return how many threads matching may use: ``CEPKIT_THREADS``, or the cores of this process."""
+    named = os.environ.get("CEPKIT_THREADS")
+    if named:
+        try:
+            return whole_number("CEPKIT_THREADS", max(1, int(named)), most=limits.THREADS)
+        except ValueError:
+            raise CepError(
+                f"CEPKIT_THREADS={short_text(repr(named))}: expected a whole number of threads"
+            ) from None
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads_for(n_events: int) -> int:
+    """Return how many threads pay for a number of events, at least 1."""
+    return max(1, min(usable_threads(), n_events // _FEWEST_PER_THREAD))
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """Runs of events, and where the events of each partition go in each run. Threads take one run each."""
+
+    partition: np.ndarray  # int32, (n_events,)
+    cuts: np.ndarray  # int64, (n_runs + 1,)
+    cursor: np.ndarray  # int64, (n_runs, n_partitions): the place of the first event of the run
+    size: np.ndarray  # int64, (n_partitions,): events of each partition
+
+    def place(self, values: np.ndarray) -> np.ndarray:
+        """Return values of events, (n_events,), by partition. O(n_events)."""
+        placed = np.empty(len(values), values.dtype)
+        bits = np.dtype(f"u{values.dtype.itemsize}")
+        source, target = np.ascontiguousarray(values).view(bits), placed.view(bits)
+
+        def place_run(run: int, own: slice) -> None:
+            cursor = self.cursor[run].copy()
+            load_kernels(KERNELS).place_values(self.partition[own], cursor, source[own], target)
+
+        _for_each_run(self.cuts, place_run)
+        return placed
+
+    def positions(self) -> np.ndarray:
+        """Return the positions of the events by partition, int64, (n_events,)."""
+        placed = np.empty(len(self.partition), np.int64)
+        target = placed.view(np.uint64)
+
+        def place_run(run: int, own: slice) -> None:
+            cursor = self.cursor[run].copy()
+            for begin in range(own.start, own.stop, _POSITIONS_AT_ONCE):
+                stop = min(begin + _POSITIONS_AT_ONCE, own.stop)
+                positions = np.arange(begin, stop, dtype=np.uint64)
+                load_kernels(KERNELS).place_values(self.partition[begin:stop], cursor, positions, target)
+
+        _for_each_run(self.cuts, place_run)
+        return placed
+
+
+def placing_of(events: Events) -> Placing | None:
+    """Return how to place the values of events by partition, or None if numpy is as fast."""
+    n, n_partitions = events.n_events, events.n_partitions
+    if not (n >= _FEWEST_EVENTS and 2 <= n_partitions <= _MOST_PARTITIONS):
+        return None
+    n_runs = threads_for(n)
+    cuts, partition = np.linspace(0, n, n_runs + 1).astype(np.int64), events.partition_of_event
+    counts, first = np.zeros((2, n_runs, n_partitions), np.int64)
+
+    def count(run: int, own: slice) -> None:
+        load_kernels(KERNELS).count_by_partition(partition[own], counts[run], first[run])
+
+    _for_each_run(cuts, count)
+    before = np.cumsum(counts, axis=0) - counts
+    size = counts.sum(axis=0)
+    return Placing(partition, cuts, np.cumsum(size) - size + before, size)
+
+
+def can_place(values: np.ndarray) -> bool:
+    return values.ndim == 1 and values.dtype.kind != "O" and values.dtype.itemsize in _WIDTHS
+
+
+def _for_each_run(cuts: np.ndarray, work: Callable[[int, slice], None]) -> None:
+    checkpoint()
+    runs = [slice(begin, stop) for begin, stop in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)]
+    if len(runs) == 1:
+        work(0, runs[0])
+    else:
+        run_on_threads(lambda run: work(run, runs[run]), len(runs), len(runs))
+
+
+# Work on slices of events, on threads.
+
+PER_SLICE = 1 << 20  # events or places of a call: some hundredths of a second
+T = TypeVar("T")
+
+
+def even_cuts(n: int, n_slices: int | None = None) -> list[int]:
+    """Return where slices of about equal length begin, and ``n``."""
+    n_slices = n_slices or -(-n // PER_SLICE) or 1
+    return [n * i // n_slices for i in range(n_slices + 1)]
+
+
+def in_slices(work: Callable[[int, int], T], cuts: list[int], *, threads: int) -> list[T]:
+    """Return ``work(begin, stop)`` for all neighbours among the cuts, on threads."""
+    if threads < 2 or len(cuts) < 3:
+        results = []
+        for begin, stop in pairwise(cuts):
+            checkpoint()
+            results.append(work(begin, stop))
+        return results
+    return run_on_threads(lambda i: work(cuts[i], cuts[i + 1]), len(cuts) - 1, threads)
+
+
+# Kernels of sequence queries, loaded with the functions and column types that they need.
+
+COUNTING = "cepkit.kernels.interpreted_counting"  # the kernels that interpret sequences
+_EVENTS_PER_CHUNK = 1 << 16  # their columns fit the cache
+_EVENTS_PER_CALL = 1 << 20  # events tested between two checkpoints
+_WORK_PER_CALL_AS_PYTHON = 1 << 10
+
+
+def kernel(program: SequenceProgram, text: str, name: str) -> Callable:
+    """Load a generated module with the user's functions, and return its function ``name``."""
+    user = {f"u{i}": function.in_kernel for i, function in enumerate(program.functions.values())}
+    run = getattr(load(text, user), name)
+    # A kernel that runs as Python would warn of overflows. The decorator sets the error state in each call.
+    return run if hasattr(run, "py_func") else np.errstate(all="ignore")(run)
+
+
+def dtypes_of(inputs: Inputs) -> dict[str, str]:
+    """Return the dtype of every column that kernels read."""
+    return {
+        column: VECTOR if array.ndim == 2 else _name_of(array.dtype)
+        for column, array in inputs.columns.items()
+    }
+
+
+@lru_cache(maxsize=100)
+def _name_of(dtype: np.dtype) -> str:
+    return dtype.name  # numpy writes it again each time
+
+
+def per_call(run: Callable, amount: int) -> int:
+    """Return how much work a kernel may do in one call: ``amount``, or less if it runs as Python."""
+    return amount if hasattr(run, "py_func") else min(amount, _WORK_PER_CALL_AS_PYTHON)
+
+
+def _reading_unsupported(program: SequenceProgram) -> str | None:
+    terms = (term for terms in tests_of(program) for term in terms)
+    return next(filter(None, map(reading_unsupported, terms)), None)
+
+
+def chunk_readers(
+    columns: Mapping[str, np.ndarray], n_events: int, constants: tuple
+) -> Iterator[tuple[slice, ColumnReader]]:
+    for start in range(0, n_events, _EVENTS_PER_CHUNK):
+        checkpoint()
+        rows = slice(start, start + _EVENTS_PER_CHUNK)
+        yield rows, ColumnReader({name: values[rows] for name, values in columns.items()}, *constants)
+
+
+def _accepted_by_columns(places: Any, threads: int) -> np.ndarray:
+    """Return the same as `accepted`, computed by numpy."""
+    tests = tests_of(places.program)
+    accept = np.zeros((len(tests), places.n), np.uint8)
+    constants = constants_of(places.program, places.inputs)
+
+    def test(begin: int, stop: int) -> None:
+        columns = {name: values[begin:stop] for name, values in places.inputs.columns.items()}
+        with np.errstate(all="ignore"):
+            for rows, reader in chunk_readers(columns, stop - begin, constants):
+                for row, terms in zip(accept[:, begin:stop], tests, strict=True):
+                    row[rows] = reader.all(map(reader.true, terms))
+
+    in_slices(test, even_cuts(places.n), threads=threads)
+    return accept
+
+
+class InStreamOrder(NamedTuple):
+    """The events of a program in stream order."""
+
+    program: SequenceProgram
+    inputs: Inputs
+    n: int
+
+
+Loader = Callable[[SequenceProgram, str, str], Callable]  # takes what `kernel` takes
+
+
+def accepted(
+    places: Any,
+    load_as: Loader | None = None,
+    *,
+    otherwise: Loader = kernel,
+    threads: int = 1,
+) -> np.ndarray:
+    """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places)."""
+    # ``places`` are the events in any order: `InStreamOrder` or `cepkit.engines.shared.places.Places`.
+    # ``load_as`` loads the kernel. By default numpy computes the same where it can, and ``otherwise`` loads
+    # it.
+    program, inputs = places.program, places.inputs
+    accept = np.zeros((len(tests_of(program)), places.n), np.uint8)
+    dtypes = dtypes_of(inputs)
+    text = program.once(("accepting", *dtypes.items()), partial(write_accepting, program, dtypes)).text
+    if load_as is None and not (reason_to_compile(text, COUNTING) or _reading_unsupported(program)):
+        return interpreting(text, _accepted_by_columns, places.n)(places, threads)
+    run = (load_as or otherwise)(program, text, "accepting")
+    with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
+        cuts = [*range(0, places.n, per_call(run, _EVENTS_PER_CALL)), places.n]
+        in_slices(lambda *own: run(*own, *inputs.arguments(), accept), cuts, threads=threads)
+    return accept
+
+
+# Events laid out for sequence engines: one partition after the other, and limits in time as places.
+
+PLACES = "cepkit.kernels.places"
 _FEW = 1 << 15  # up to this many places, a search is as fast as a kernel, which must be compiled first
 _SLICES_PER_THREAD = 2
 _FEW_OF = 4  # a search for one place in four is faster than a pass over all
@@ -32,12 +261,11 @@ free_after_fork(_keeping)
 
 @dataclass(frozen=True)
 class Places:
-    """The events of a program by partition, in stream order within each; a place is a number in this order.
+    """The events of a program by partition, in stream order in each; a place is a number in this order."""
 
-    Within a partition, a later event has a higher place. Every limit below stays inside the partition of its
-    event, so engines need not know partitions. Only the events at the rising positions ``kept`` have places.
-
-    """
+    # Within a partition, a later event has a higher place. Every limit below stays inside the partition of
+    # its event, so engines need not know partitions. Only the events at the rising positions ``kept`` have
+    # places.
 
     program: SequenceProgram
     events: Events
@@ -50,7 +278,6 @@ class Places:
 
     @property
     def n(self) -> int:
-        """Number of places."""
         return self.placed.n_events
 
     @property
@@ -77,7 +304,6 @@ class Places:
         return self.events.rank_by_partition
 
     def places_of(self, positions: np.ndarray) -> np.ndarray:
-        """Return the places of positions that have some."""
         if self.kept is not None:
             positions = np.searchsorted(self.kept, positions)
         return self.placed.rank_by_partition[positions]
@@ -179,7 +405,7 @@ class Places:
         out = np.empty(len(places), np.int64)
         start = np.empty(0, np.int64) if self.is_one_partition else self.start_of_partition
         places = np.ascontiguousarray(places, np.int64)
-        find, time, closed = load_kernels(WINDOWS).window_starts_of, self.time, int(window.closed)
+        find, time, closed = load_kernels(PLACES).window_starts_of, self.time, int(window.closed)
 
         def search(begin: int, stop: int) -> None:
             with np.errstate(over="ignore"):
@@ -209,7 +435,7 @@ class Places:
         out = kept_limits.get(key)
         if out is None:
             out = np.empty(self.n, np.int64)
-            find = getattr(load_kernels(WINDOWS), kernel)
+            find = getattr(load_kernels(PLACES), kernel)
             with np.errstate(over="ignore"):  # only a kernel that runs as Python warns of an overflow
                 find(self.time, of_partition, width, int(closed), out)
             with _keeping:
@@ -240,16 +466,13 @@ class Places:
         if not self.program.window.strict_time:
             return np.arange(1, self.n + 1)
         out = np.empty(self.n, np.int64)
-        load_kernels(WINDOWS).later_places(self.time, self.end_of_partition, out)
+        load_kernels(PLACES).later_places(self.time, self.end_of_partition, out)
         return out
 
 
 def placed_and_accepted(program: SequenceProgram, events: Events) -> tuple[Places, np.ndarray]:
-    """Return the places of events, and which of them fulfil the conditions on single events; see `accepted`.
-
-    Events that fulfil none get no place if they are most of all, and no window counts events.
-
-    """
+    """Return the places of events, and which fulfil the conditions on single events; see `accepted`."""
+    # Events that fulfil none get no place if they are most of all, and no window counts events.
     if events.n_events >= _FEWEST_TO_LEAVE_OUT and program.window.within_events is None:
         inputs = program.inputs(events.columns)
         step = max(1, events.n_events // _SAMPLED)
@@ -270,5 +493,5 @@ def accepted_places(accept: np.ndarray) -> np.ndarray:
     if len(accept) <= _FEW:
         return np.flatnonzero(accept.view(np.bool_))
     out = np.empty(len(accept) + 1, np.int64)
-    n = load_kernels(PATHS).list_places(accept, out)
+    n = load_kernels(PLACES).list_places(accept, out)
     return out[:n] if 2 * n > len(out) else out[:n].copy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,12 +11,11 @@ import numpy as np
 
 from cepkit.compile.sequences.ordered_source import PathWriter
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
-from cepkit.compile.sequences.search_source import test_of, write_checking
-from cepkit.compile.shared.bound_query import Term
+from cepkit.compile.sequences.search_source import is_decided_at_begin, test_of, write_checking
 from cepkit.compile.shared.loading import reason_to_compile
 from cepkit.compile.shared.term_writing import module_header
-from cepkit.engines.shared.kernels import COUNTING, dtypes_of, kernel
-from cepkit.engines.shared.places import Places
+from cepkit.compile.shared.terms import Term
+from cepkit.engines.shared.places import COUNTING, Places, dtypes_of, kernel
 from cepkit.events import NULL_INTEGER
 
 # For a few events this is faster than compiling. It also shows which values a condition reads.
@@ -47,38 +46,21 @@ def _code(text: str):
     return compile("\n".join(lines), "<plain kernel>", "exec")
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What a condition read where it failed, or in its last test if it did not fail."""
-
-    truth: bool | None  # none for null
-    # The places of the events that its ``element`` leaves read, without missing events.
-    place_of: Mapping[Term, int]
-    value_of: Mapping[Term, Any]  # the values of its ``group`` leaves, as kernels hold them
-
-
-class _SeeingWriter(PathWriter):
-    """Writes functions that also pass the place of every element to ``see`` and the outcome to ``note``."""
+class _TruthWriter(PathWriter):
+    """Writes functions that also pass the outcome of a condition to ``note``: true, and false."""
 
     def write(self, term: Term, component_of: Mapping[str, int], **how: Any) -> str:
-        self.root, self.n_loads = term, 0
+        self.root = term
         return "\n".join(self.condition("condition", term, component_of, **how))
-
-    def load(self, column: str, place: str) -> str:
-        number, self.n_loads = self.n_loads, self.n_loads + 1
-        return super().load(column, f"see({number}, {place})")
 
     def true(self, term: Term) -> str:
         code = super().true(term)
-        if term is not self.root:
-            return code
-        values = "".join(f"{name}, " for leaf, name in self.names.items() if leaf.op == "group")
-        return f"note({code}, {self.false(term)}, ({values}))"
+        return f"note({code}, {self.false(term)})" if term is self.root else code
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A function of a path, and the arguments to write it again with `_SeeingWriter`."""
+    """A function of a path, and the arguments to write it again with `_TruthWriter`."""
 
     holds: Callable[..., bool]
     term: Term
@@ -87,10 +69,9 @@ class _Written:
 
 
 class PlainConditions:
-    """The conditions of a branch as Python functions of a path.
+    """The conditions of a branch as Python functions of a path."""
 
-    ``path[d]`` is the place of the d-th event, ``first[c]`` the depth at which component c begins.
-    """
+    # ``path[d]`` is the place of the d-th event, ``first[c]`` the depth at which component c begins.
 
     def __init__(self, places: Places, bound: BoundBranch):
         self.places, self.bound, self.branch = places, bound, bound.branch
@@ -141,18 +122,9 @@ class PlainConditions:
             self._add(writer, ("condition", i), term, of, top=at, taking=at if condition.each else None)
             return
         absence = self.branch.absences[condition.absence]
-        begun = self.decided_at_begin(condition.absence)
+        begun = is_decided_at_begin(self.bound, condition.absence)
         top = absence.before if begun else len(self.branch.components) - 1
         self._add(writer, ("absent", i), term, of, top=top, beside=absence.variable)
-
-    def decided_at_begin(self, a: int) -> bool:
-        """Return whether absence ``a`` is decided when the next component begins, not when a match ends."""
-        absence, components = self.branch.absences[a], self.branch.components
-        if absence.spanning or absence.after < 0 or absence.before >= len(components):
-            return False
-        conditions = [condition for condition in self.bound.conditions if condition.condition.absence == a]
-        named = {c for condition in conditions for c in condition.component_of_variable.values()}
-        return all(c < absence.before or (c == absence.before and not components[c].is_group) for c in named)
 
     # --- one event
 
@@ -220,54 +192,30 @@ class PlainConditions:
         with np.errstate(all="ignore"):
             return bool(self._written[key].holds(path, first, last, place, *self._arguments))
 
-    # --- a look inside
-
-    def seen(self, key: tuple, path: np.ndarray, first: np.ndarray, last: int, place: int = 0) -> Seen:
-        """Return what a condition reads.
-
-        ``key`` is ``("condition", i)``, or ``("alone", c, k)`` for the event at ``place`` as component ``c``.
-
-        """
+    def truth(
+        self, key: tuple, path: np.ndarray, first: np.ndarray, last: int, place: int = 0
+    ) -> bool | None:
+        """Return the truth of a condition, None for null."""
+        # ``key`` is ``("condition", i)``, or ``("alone", c, k)`` for the event at ``place`` as component
+        # ``c``.
         written = self._written[key]
-        writer = self._writer(_SeeingWriter)
+        writer = self._writer(_TruthWriter)
         text = writer.write(written.term, written.component_of, **written.how)
         names = plain_module(self.places.program, "\n".join([_HEADER, *writer.helpers, text]))
-        places: dict[int, int] = {}
-        outcome: list[tuple] = []
+        outcome: tuple[bool, bool] = True, False  # of a condition that reads no event: it has no predecessor
 
-        def see(number: int, at: int) -> int:
-            places[number] = int(at)
-            return at
-
-        def note(is_true: bool, is_false: bool, values: tuple) -> bool:
-            outcome[:] = [(bool(is_true), bool(is_false), values, dict(places))]
+        def note(is_true: bool, is_false: bool) -> bool:
+            nonlocal outcome
+            outcome = bool(is_true), bool(is_false)
             return is_true
 
-        names |= {"see": see, "note": note}
+        names["note"] = note
         if key[0] == "alone":
             path, first, last = np.array([place]), np.zeros(key[1] + 1, np.int64), 0
         with np.errstate(all="ignore"):
             names["condition"](path, first, last, place, *self._arguments)
-        if not outcome:  # the condition reads nothing: the event has no predecessor
-            return Seen(True, {}, {})
-        is_true, is_false, values, at = outcome[0]
-        leaves = list(dict.fromkeys(_leaves(written.term)))
-        elements = [leaf for leaf in leaves if leaf.op == "element"]
-        groups = [leaf for leaf in leaves if leaf.op == "group"]
-        return Seen(
-            True if is_true else False if is_false else None,
-            {leaf: at[number] for number, leaf in enumerate(elements) if number in at},
-            dict(zip(groups, values, strict=True)),
-        )
-
-
-def _leaves(term: Term) -> Iterator[Term]:
-    """Yield the elements and aggregates of ``term`` in the order in which their values are read."""
-    if term.op in ("element", "group"):
-        yield term
-        return
-    for arg in term.args:
-        yield from _leaves(arg)
+        is_true, is_false = outcome
+        return True if is_true else False if is_false else None
 
 
 # Tests given combinations of events against chosen conditions and absences of a branch.
@@ -285,10 +233,8 @@ def holding(
     conditions: Sequence[int],
     absences: Sequence[int] = (),
 ) -> np.ndarray:
-    """Return which conditions and absences hold for each combination of events.
-
-    Components that a condition does not read may have any places. Few tests run uncompiled.
-    """
+    """Return which conditions and absences hold for each combination of events."""
+    # Components that a condition does not read may have any places. Few tests run uncompiled.
     program, inputs = places.program, places.inputs
     n, n_tests = len(size), len(conditions) + len(absences)
     first_item = np.zeros(n + 1, np.int64)

@@ -29,7 +29,9 @@ _FIRST_EVENTS = 1 << 9
 _PART_OF_ALL = 8  # then all events are searched
 _FEW = 256  # up to this many matches are sorted without a kernel
 _EVENTS_PER_MATCH = 32  # up to this many, matches are counted by their last events to sort them
-ORDER = "cepkit.kernels.sequences.match_order"
+
+
+ORDER = "cepkit.kernels.places"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,6 @@ class MatchBlock:
 
     @property
     def n_items(self) -> int:
-        """Number of events of all matches."""
         return len(self.event_of_item)
 
     @property
@@ -65,7 +66,6 @@ class MatchBlock:
         return self.event_of_item[self.first_item_of_match[1:] - 1]
 
     def take(self, matches: np.ndarray | slice) -> MatchBlock:
-        """Return these matches, in this order."""
         sizes = np.diff(self.first_item_of_match)
         if len(sizes) and sizes[0] * len(sizes) == self.n_items and (sizes == sizes[0]).all():
             event, component = (
@@ -88,7 +88,6 @@ class MatchBlock:
         )
 
     def with_events(self, event_of_item: np.ndarray) -> MatchBlock:
-        """Return the matches with these events as their items."""
         return MatchBlock(
             event_of_item, self.component_of_item, self.first_item_of_match, self.branch_of_match
         )
@@ -98,12 +97,8 @@ class MatchBlock:
         return self if len(self) < 2 else self.take(self.order())
 
     def order(self) -> np.ndarray:
-        """Return the numbers of the matches in canonical order.
-
-        They are ordered by their events from the last to the first, then by the ends of the components, then
-        by the branch. Equal matches keep their order.
-
-        """
+        # They are ordered by their events from the last to the first, then by the ends of the components,
+        # then by the branch. Equal matches keep their order.
         if len(self) <= _FEW:
             return np.array(sorted(range(len(self)), key=self._key), np.int64)
         last, kernels = np.ascontiguousarray(self.last, np.int64), load_kernels(ORDER)
@@ -130,58 +125,63 @@ class MatchBlock:
 
 
 class LineBlock(MatchBlock):
-    """Matches of a branch with one event of each component; other arrays are made when they are needed."""
+    """Matches of a branch with the same components; other arrays are made when they are needed."""
 
-    def __init__(self, events: np.ndarray, branch: int):
-        self.__dict__.update(events=events, branch=branch)
+    # ``events`` has a row for each event of a match. ``components`` are theirs, by default one of each.
+    def __init__(self, events: np.ndarray, branch: int, components: np.ndarray | None = None):
+        components = np.arange(len(events), dtype=np.int16) if components is None else components
+        self.__dict__.update(events=events, branch=branch, components=components)
 
     def __reduce__(self) -> tuple:
-        return LineBlock, (self.events, self.branch)
+        return LineBlock, (self.events, self.branch, self.components)
 
     def __len__(self) -> int:
         return self.events.shape[1]
 
     @cached_property
     def event_of_item(self) -> np.ndarray:
-        """As of `MatchBlock`."""
         return self.events.T.ravel()
 
     @cached_property
     def component_of_item(self) -> np.ndarray:
-        """As of `MatchBlock`."""
-        return np.tile(np.arange(len(self.events), dtype=np.int16), len(self))
+        return np.tile(self.components, len(self))
 
     @cached_property
     def first_item_of_match(self) -> np.ndarray:
-        """As of `MatchBlock`."""
         return np.arange(0, self.n_items + 1, len(self.events))
 
     @cached_property
     def branch_of_match(self) -> np.ndarray:
-        """As of `MatchBlock`."""
         return np.full(len(self), self.branch, np.int16)
 
     @property
     def n_items(self) -> int:
-        """Number of events of all matches."""
         return self.events.size
 
     @property
     def first(self) -> np.ndarray:
-        """Position of the first event of each match."""
         return self.events[0]
 
     @property
     def last(self) -> np.ndarray:
-        """Position of the last event of each match."""
         return self.events[-1]
 
     def take(self, matches: np.ndarray | slice) -> MatchBlock:
-        """Return these matches, in this order."""
-        return LineBlock(self.events[:, matches], self.branch)
+        return LineBlock(self.events[:, matches], self.branch, self.components)
 
 
 EMPTY = MatchBlock(np.empty(0, np.int64), np.empty(0, np.int16), np.zeros(1, np.int64), np.empty(0, np.int16))
+
+
+def block_of_sizes(events: np.ndarray, sizes: np.ndarray, branch: int) -> MatchBlock:
+    """Return the matches with these events, one match after the other, by component."""
+    # ``sizes``, (n_matches, n_components), has the number of events of each component.
+    first_item = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes.sum(axis=1), out=first_item[1:])
+    components = np.tile(np.arange(sizes.shape[1], dtype=np.int16), len(sizes))
+    if (sizes != 1).any():
+        components = np.repeat(components, sizes.ravel())
+    return MatchBlock(events, components, first_item, np.full(len(sizes), branch, np.int16))
 
 
 def joined(blocks: list[MatchBlock]) -> MatchBlock:
@@ -219,11 +219,9 @@ def collect(blocks: Iterable[MatchBlock]) -> MatchBlock:
 
 @dataclass(frozen=True, slots=True)
 class SearchRun:
-    """How matches were searched.
+    """How matches were searched."""
 
-    ``tier`` is ``"interpreted"``, ``"compiled"``, or ``"interpreted, then compiled"``.
-
-    """
+    # ``tier`` is ``"interpreted"``, ``"compiled"``, or ``"interpreted, then compiled"``.
 
     tier: str
 
@@ -231,12 +229,9 @@ class SearchRun:
 def first_of_few_events(
     events: Events, n: int, growth: int, find: Callable[[Events, int], MatchBlock]
 ) -> MatchBlock | None:
-    """Return the first ``n`` matches if they end at the first events, otherwise None.
-
-    ``find`` returns the first matches of some events. Events after a match must not forbid it. The first
-    events grow by a factor, up to an eighth of all.
-
-    """
+    """Return the first ``n`` matches if they end at the first events, otherwise None."""
+    # ``find`` returns the first matches of some events. Events after a match must not forbid it. The first
+    # events grow by a factor, up to an eighth of all.
     n_events = _FIRST_EVENTS
     while 0 < n <= FEW_MATCHES and n_events * _PART_OF_ALL <= events.n_events:
         checkpoint()
@@ -277,17 +272,14 @@ def _step_in_turn(found: SequenceSet, steps: Iterator[MatchBlock]) -> Iterator[M
 
 
 class SequenceSet(ABC):
-    """The matches of a program in canonical order.
+    """The matches of a program in canonical order."""
 
-    Engines define `ends` and `ending`. Everything else follows; an engine may override it to be faster. One
-    thread at a time runs a public method: what they build is built once, and their arrays have one user.
-
-    """
+    # Engines define `ends` and `ending`. Everything else follows; an engine may override it to be faster. One
+    # thread at a time runs a public method: what they build is built once, and their arrays have one user.
 
     events: Events
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
-        """Return a set with its lock."""
         instance = super().__new__(cls)
         instance._turn = SetLock()
         return instance
@@ -312,7 +304,6 @@ class SequenceSet(ABC):
         return self._first_number[-1]
 
     def any(self) -> bool:
-        """Return whether there is a match."""
         return self.count() > 0
 
     def at_least(self) -> tuple[int, bool]:
@@ -324,7 +315,6 @@ class SequenceSet(ABC):
         return self.count()
 
     def first(self, n: int) -> MatchBlock:
-        """Return the first ``n`` matches, or all when there are no more."""
         return self.glance(n)
 
     def glance(self, n: int) -> MatchBlock:
@@ -351,13 +341,11 @@ class SequenceSet(ABC):
             begin = stop
 
     def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
-        """Yield all matches in blocks of at most ``size``."""
         for block in self.whole_blocks(size):
             for start in range(0, len(block), size):
                 yield block.take(slice(start, start + size)) if len(block) > size else block
 
     def take(self, numbers: list[int]) -> MatchBlock:
-        """Return the matches of these numbers, in this order."""
         positions, first = self._ends[0], self._first_number
         end_of_wanted = [bisect_right(first, number) - 1 for number in numbers]
         # Matches with ends near each other are enumerated together, while few are enumerated in vain.
@@ -402,37 +390,72 @@ class KnownMatches(SequenceSet):
         self.events, self.block, self.run = events, block, run
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions where matches end and how many end at each."""
         return np.unique(self.block.last, return_counts=True)
 
     def ending(self, low: int, high: int) -> MatchBlock:
-        """Return the matches that end from ``low`` to ``high``."""
         if low <= 0 and high >= self.events.n_events:
             return self.block
         last = self.block.last
         return self.block.take(slice(*np.searchsorted(last, [low, high])))
 
     def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
-        """Yield all matches in blocks of at most ``size``, in the order in which they are kept."""
         for start in range(0, len(self.block), size):
             yield self.block.take(slice(start, start + size)) if len(self.block) > size else self.block
 
     def count(self) -> int:
-        """Return the exact number of matches."""
         return len(self.block)
 
     def take(self, numbers: list[int]) -> MatchBlock:
-        """Return the matches of these numbers, in this order."""
         return self.block.take(np.asarray(numbers, np.int64))
 
 
-class FoundLater(SequenceSet):
-    """Matches that ``find`` finds in events when they are first needed.
+class FoundElsewhere(SequenceSet):
+    """The matches that another set has, ``_found``."""
 
-    Methods that must be quick first look for them within limits: ``find(events, most_calls=…)``.
-    ``is_final`` says that no event after a match forbids it.
+    _found: SequenceSet
 
-    """
+    def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
+        return self._found.ends()
+
+    def ending(self, low: int, high: int) -> MatchBlock:
+        return self._found.ending(low, high)
+
+    def count(self) -> int:
+        return self._found.count()
+
+    def any(self) -> bool:
+        return self._found.any()
+
+    def at_least(self) -> tuple[int, bool]:
+        return self._found.at_least()
+
+    def at_most(self) -> int:
+        return self._found.at_most()
+
+    def first(self, n: int) -> MatchBlock:
+        return self._found.first(n)
+
+    def glance(self, n: int) -> MatchBlock:
+        return self._found.glance(n)
+
+    def whole_blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
+        return self._found.whole_blocks(size)
+
+    def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
+        return self._found.blocks(size)
+
+    def take(self, numbers: list[int]) -> MatchBlock:
+        return self._found.take(numbers)
+
+    def sample(self, n: int, seed: int = 0) -> MatchBlock:
+        return self._found.sample(n, seed)
+
+
+class FoundLater(FoundElsewhere):
+    """Matches that ``find`` finds in events when they are first needed."""
+
+    # Methods that must be quick first look for them within limits: ``find(events, most_calls=…)``.
+    # ``is_final`` says that no event after a match forbids it.
 
     def __init__(self, events: Events, find: Callable[..., SequenceSet], *, is_final: bool):
         self.events, self._find, self._is_final = events, find, is_final
@@ -446,37 +469,21 @@ class FoundLater(SequenceSet):
         return self._looked if self._has_looked_at_all else self._find(self.events)
 
     @property
-    def run(self) -> SearchRun | None:
+    def run(self) -> Any:
         """How the matches are searched, after a first look for them."""
         return getattr(self._quick(), "run", None)
 
     def _quick(self) -> SequenceSet:
         return self._found if "_found" in self.__dict__ else self._looked
 
-    def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
-        """Return the positions where matches end and how many end at each."""
-        return self._found.ends()
-
-    def ending(self, low: int, high: int) -> MatchBlock:
-        """Return the matches that end from ``low`` to ``high``."""
-        return self._found.ending(low, high)
-
-    def count(self) -> int:
-        """Return the exact number of matches."""
-        return self._found.count()
-
-    def any(self) -> bool:
-        """Return whether there is a match."""
-        return self._found.any()
-
     def at_least(self) -> tuple[int, bool]:
-        """Return a number of matches that is quick to find, and whether it is the exact count."""
         return self._quick().at_least()
 
     def first(self, n: int) -> MatchBlock:
-        """Return the first ``n`` matches, or all when there are no more."""
         block = None
-        if self._is_final and "_found" not in self.__dict__ and not self._has_looked_at_all:
+        if self._has_looked_at_all:
+            return self._looked.first(n)
+        if self._is_final and "_found" not in self.__dict__:
             # The work of a search may rise with a power of the events, so they only double.
             block = first_of_few_events(self.events, n, 2, lambda few, n: self._find(few).first(n))
         return self._found.first(n) if block is None else block
@@ -486,21 +493,4 @@ class FoundLater(SequenceSet):
         return isinstance(self.__dict__.get("_looked"), KnownMatches)
 
     def glance(self, n: int) -> MatchBlock:
-        """Return up to ``n`` matches that are quick to find, if possible the first ones."""
         return self._quick().glance(n)
-
-    def whole_blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
-        """Yield all matches in blocks of about ``size``; matches with the same last event stay together."""
-        return self._found.whole_blocks(size)
-
-    def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
-        """Yield all matches in blocks of at most ``size``."""
-        return self._found.blocks(size)
-
-    def take(self, numbers: list[int]) -> MatchBlock:
-        """Return the matches of these numbers, in this order."""
-        return self._found.take(numbers)
-
-    def sample(self, n: int, seed: int = 0) -> MatchBlock:
-        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
-        return self._found.sample(n, seed)

@@ -10,21 +10,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cepkit.api.searching import match_events, source_of
+from cepkit.api.searching import match_events
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.match_recognize.bound import BoundRowQuery, bind_row_query
-from cepkit.engines.match_recognize.row_match_set import SearchedRows
+from cepkit.engines.match_recognize.bound import BoundRowQuery, SearchedRows, bind_row_query
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import FLOAT, INTEGER, NULL_INTEGER, TEXT, Column, ColumnType, Events, Frame, Source
-from cepkit.explorer.query.thresholds import SampledRows
+from cepkit.explorer.ranges import SampledRows
 from cepkit.frames.building import build_events, partition_codes
 from cepkit.frames.row_order import searched_rows
-from cepkit.frames.sources import WrappedSource
+from cepkit.frames.sources import WrappedSource, source_of_frame
 from cepkit.insight.why_not import cell
 from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import Engine, EngineValue, choose_engine
 from cepkit.planning.plans import compile_checked
 from cepkit.results.match_recognize.memory import ROWS_ENGINE, find_rows
@@ -148,13 +147,11 @@ class KeptColumns(WrappedSource):
         self._columns: dict[tuple, Column] = {}
 
     def column(self, name: str) -> Column:
-        """Return a column by name."""
         if (name,) not in self._columns:
             self._columns[name,] = self._source.column(name)
         return self._columns[name,]
 
     def item(self, name: str, index: int) -> Column:
-        """Return an item of a list column."""
         if (name, index) not in self._columns:
             self._columns[name, index] = self._source.item(name, index)
         return self._columns[name, index]
@@ -164,7 +161,7 @@ class SearchedFrame:
     """A pandas, polars or Arrow frame for many searches. Do not change the frame."""
 
     def __init__(self, frame: Frame):
-        source, self.native = source_of(frame)
+        source, self.native = source_of_frame(frame)
         self.frame, self.source = frame, KeptColumns(source)
         self._events: OrderedDict[tuple, Events] = OrderedDict()
         self._rows: tuple[tuple, SearchedRows] | None = None
@@ -172,13 +169,12 @@ class SearchedFrame:
 
     @property
     def schema(self) -> Mapping[str, ColumnType]:
-        """The types of the columns."""
         return self.source.schema
 
     def compile(self, query: RegexQuery | SequenceQuery | RowsQuery) -> AnyProgram:
         """Return a query bound to the columns after every check that does not read rows."""
         if isinstance(query, RowsQuery):
-            return bind_row_query(query.whole, self.schema, dict(query.params), self.source.clock)
+            return bind_row_query(query.whole, self.schema, dict(query.params)).ordered_by(self.source.clock)
         return compile_checked(query, self.source)
 
     def events(self, program: AnyProgram) -> Events:
@@ -205,7 +201,6 @@ class SearchedFrame:
         return self._rows[1]
 
     def engine_for(self, program: AnyProgram, engine: str | EngineValue) -> Engine:
-        """Return the engine that runs a program."""
         if not isinstance(program, BoundRowQuery):
             return choose_engine(program, engine)
         if engine != "auto":
@@ -242,7 +237,6 @@ class SearchedFrame:
         """Return the ``name``, the ``dtype`` and a ``note`` on the values of every column.
 
         Notes read the columns of texts; without them, the schema is enough.
-
         """
         described = []
         for name, column_type in self.schema.items():
@@ -379,7 +373,6 @@ class Keys:
 
 
 def _told(n: int, n_keys: int, is_search: bool, counts: np.ndarray | None) -> str:
-    """Return the number of keys in words."""
     noun = "key" if n_keys == 1 else "keys"
     if is_search:
         return f"{n:,} of {n_keys:,} {noun}" if n else f"none of {n_keys:,} {noun} contains this text"

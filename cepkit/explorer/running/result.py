@@ -1,8 +1,7 @@
-"""The result of one run of an explorer: its matches, their events, and the values kept of them."""
+"""The result of one run of an explorer and what it keeps, and partial matches as bars on the timeline."""
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,28 +16,118 @@ from cepkit.api.matching import match
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.match_recognize.bound import BoundRowQuery
 from cepkit.engines.measures.sequence_measures import variables_of_items
-from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock
+from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.events import Events, Source
-from cepkit.explorer.automaton import Automaton, states_of_match
-from cepkit.explorer.bars import PartialBar, RowStepping
+from cepkit.explorer.running.automaton import Automaton, state_of_events
 from cepkit.explorer.running.data import AnyProgram, SearchedFrame, count_by_partition
-from cepkit.explorer.running.pages import PAGE, Pages
-from cepkit.explorer.running.series import (
-    MOST_BANDS,
-    Ends,
-    Series,
-    ends_of_matches,
-    ends_of_partition,
-    series_of,
-)
-from cepkit.insight.first_matches import FirstMatches, FirstMatchFinder
-from cepkit.insight.stepping import Stepping
+from cepkit.explorer.running.series import Ends, Series, clock_of, series_of
+from cepkit.explorer.running.table import Pages
+from cepkit.insight.moments import Stepping
+from cepkit.insight.trace import names_of_mask
 from cepkit.insight.why_not import cell, row_text
-from cepkit.planning.planner import Engine
-from cepkit.plots.automata.automaton import shown_states
+from cepkit.insight.why_not_regex import Fate
+from cepkit.plots.automata import shown_states
 from cepkit.results.found import no_such_match
 from cepkit.results.matches import Matches
-from cepkit.results.query_found import SequenceFound
+
+# Partial matches as bars on the timeline.
+
+# Partial matches as bars on the timeline, each up to the event where it ended, and their fates in words.
+
+MOST_BARS = 3
+MOST_ROWS_NAMED = 3
+FAILED, MATCHED, REPLACED, OPEN = "failed", "matched", "replaced", "open"
+
+
+@dataclass(frozen=True)
+class PartialBar:
+    """A partial match on the timeline."""
+
+    # Positions of its known events in the stream, rising, each with a label that may be empty.
+    events: tuple[tuple[int, str], ...]
+    end: int  # position of the event where it ended
+    outcome: str  # ``failed``, ``matched``, ``replaced`` by a match, or ``open``
+    text: tuple[str, ...] = ()  # the failed conditions with their values, or the outcome in words
+
+
+@dataclass(frozen=True)
+class FateGroup:
+    """Partial matches of a regex that end in the same way."""
+
+    fate: Fate  # the fate of the one that began first
+    starts: tuple[int, ...]  # the events where they begin, rising
+
+    @property
+    def outcome(self) -> str:
+        """How they end."""
+        if self.fate.is_match:
+            return MATCHED
+        if self.fate.wanted is not None:
+            return FAILED
+        return OPEN if self.fate.rival is None else REPLACED
+
+
+def group_fates(fates: Sequence[Fate]) -> list[FateGroup]:
+    """Return the fates with those together that differ only in their first event, in the given order."""
+    groups: dict[tuple, list[Fate]] = {}
+    for fate in fates:
+        key = fate.end, fate.taken, fate.wanted, fate.rival, fate.is_match
+        groups.setdefault(key, []).append(fate)
+    return [
+        FateGroup(min(members, key=lambda fate: fate.start), tuple(sorted(fate.start for fate in members)))
+        for members in groups.values()
+    ]
+
+
+def describe_group(
+    names: tuple[str, ...],
+    group: FateGroup,
+    k: int,
+    row: Callable[[int], str],
+    at: Callable[[int], str],
+    late: str = "",
+) -> str:
+    """Return what happened to partial matches, in one or two sentences."""
+    fate, n = group.fate, len(group.starts)
+    is_one = n == 1
+    if is_one:
+        who = f"The {'match' if fate.is_match else 'partial match'} from {at(fate.start)}"
+    else:
+        shown = [row(start).removeprefix("row ") for start in group.starts[:MOST_ROWS_NAMED]]
+        shown += [f"{n - len(shown):,} more"] if n > len(shown) else []
+        who = f"{n:,} partial matches (from rows {', '.join(shown[:-1])} and {shown[-1]})"
+
+    def verb(one: str, many: str) -> str:
+        return one if is_one else many
+
+    takes = f"{verb('takes', 'take')} this row as {names_of_mask(names, fate.taken)}" if fate.taken else ""
+    if group.outcome == OPEN:
+        return f"{who} {takes or verb('passes', 'pass') + ' this row'} and {verb('stays', 'stay')} open."
+    there = "here" if fate.end == k else f"at {at(fate.end)}"
+    if group.outcome == MATCHED:
+        return f"{who} {takes + ' and ' if takes else ''}is completed {there}."
+    subject = who if not takes else f"{who} {takes}. {verb('It', 'They')}"
+    if group.outcome == REPLACED:
+        rival = f"the match from {row(fate.rival)} is complete"
+        return f"{subject} {verb('ends', 'end')} {there}, because {rival}."
+    if late:
+        return f"{subject} {verb('ends', 'end')} {there}: the window of {late} is over."
+    needed = names_of_mask(names, fate.wanted)
+    where = "this row" if fate.end == k else "that row"
+    return f"{subject} {verb('ends', 'end')} {there}: {where} is not {needed}."
+
+
+def as_traits(bars: Sequence[PartialBar], places: Callable[[Sequence[int]], Any]) -> list[dict[str, Any]]:
+    """Return bars for the timeline widget; ``places`` returns times and values of events."""
+    traits = []
+    for bar in bars:
+        at = places([*(position for position, _ in bar.events), bar.end])[:, 0].tolist()
+        events = [{"x": x, "label": label} for x, (_, label) in zip(at, bar.events, strict=False)]
+        traits.append({"events": events, "end": at[-1], "outcome": bar.outcome, "text": list(bar.text)})
+    return traits
+
+
+# The result of one run of an explorer: its matches, their events, and the values kept of them.
 
 SHOWN_VALUES = 14  # columns of the event in the stepper
 _LARGEST = 2**63
@@ -60,7 +149,6 @@ class RowNames:
 
     It does not know a result. A result that referred to itself would keep its memory until the garbage
     collection.
-
     """
 
     def __init__(self, source: Source, events: Events):
@@ -100,7 +188,7 @@ class Result:
         self.is_sequence = isinstance(program, SequenceProgram)
         self.is_rows = isinstance(program, BoundRowQuery)  # a query of MATCH_RECOGNIZE
         self._chosen: OrderedDict[int, Chosen] = OrderedDict()
-        self._steppings: dict[tuple[int | None, bool], Stepping | RowStepping] = {}
+        self._steppings: dict[int | None, Stepping] = {}
         self.value: str | None = None  # the column of the timeline; None: see `series_of`
         self._drawn: OrderedDict[tuple, Series] = OrderedDict()
         self._ends_of_key: dict[int | None, Ends] = {}
@@ -108,10 +196,6 @@ class Result:
         self.kept_bands: dict[int | None, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         # The event of the newest reasons, and the bars of its partial matches.
         self.bars: tuple[int, Sequence[PartialBar]] = (-1, ())
-        self.is_counted = False
-        self.took_s = 0.0  # to count the matches
-        self.opening: FirstMatches | None = None
-        self.opener: FirstMatchFinder | None = None
 
     @cached_property
     def told_matches(self) -> Any:
@@ -133,43 +217,14 @@ class Result:
 
     def count(self) -> int:
         """Return the number of matches, and remember where they end."""
-        began = time.perf_counter()
         n = self.matches.count()
         _ = self.ends
-        if not self.is_counted:
-            self.took_s = time.perf_counter() - began
-        self.is_counted = True
         return n
-
-    def open(self, engine: Engine, before: Result | None) -> bool:
-        """Find the first matches of a sequence if that is cheap; return whether they are enough to show.
-
-        ``before`` is a counted result of the same shape. Without one, nothing is compiled yet.
-
-        """
-        if not self.is_sequence:
-            return False
-        opener = before and before.opener
-        orders = opener and opener.orders
-        self.opener = FirstMatchFinder(self.program, self.events, engine.name, before is None, orders)
-        self.opening = self.opener.first(MOST_BANDS, PAGE)
-        if self.opening is None:
-            return False
-        first_matches = KnownMatches(self.events, self.opening.block)
-        place = {"source": self.data.source, "engine": engine, "native": self.data.native}
-        self.opened = Matches(SequenceFound(program=self.program, whole=first_matches, **place))
-        return True
-
-    def warm_up(self, engine: Engine) -> None:
-        """Compile the kernels for the next result of this shape and its pages."""
-        FirstMatchFinder(self.program, self.events, engine.name, False).first(MOST_BANDS, PAGE)
-        self.pages.frame(range(min(PAGE, self.count())))
 
     # --- the table
 
     @cached_property
     def pages(self) -> Pages:
-        """The pages of the table; all matches are counted."""
         return Pages(self.matches)
 
     def filtered(self, filters: Mapping[str, str]) -> Any:
@@ -181,7 +236,6 @@ class Result:
 
     @property
     def n_partitions(self) -> int:
-        """Number of partitions."""
         return self.events.n_partitions
 
     @cached_property
@@ -210,7 +264,6 @@ class Result:
 
     @cached_property
     def counts_by_partition(self) -> np.ndarray:
-        """The number of matches of every partition; all matches are counted."""
         counts = None
         if self.is_sequence:
             counts = self.counts_of_ends
@@ -221,34 +274,26 @@ class Result:
         """Return the partition of the first match, or of the first event; None for a single partition."""
         if self.n_partitions < 2:
             return None
-        ends = self.ends if self.is_counted else self.opening.block.last
-        position = int(ends[0]) if len(ends) else 0
+        position = int(self.ends[0]) if len(self.ends) else 0
         return int(self.events.partition_of_event[position]) if self.events.n_events else None
 
     # --- one match
 
     def choose(self, number: int) -> Chosen:
         """Return a match by number, negative numbers from the end; raise IndexError for other numbers."""
-        number = int(number)
-        if not self.is_opened(number):
-            n = self.count()
-            if not -n <= number < n:
-                raise no_such_match(number, n)
-            number %= n
+        number, n = int(number), self.count()
+        if not -n <= number < n:
+            raise no_such_match(number, n)
+        number %= n
         if number not in self._chosen:
             self._chosen[number] = self._look_up(number)
             while len(self._chosen) > 64:
                 self._chosen.popitem(last=False)
         return self._chosen[number]
 
-    def is_opened(self, number: int) -> bool:
-        """Return whether a match is known before all are counted."""
-        return self.opening is not None and 0 <= number < len(self.opening.block)
-
     def block_of(self, numbers: list[int]) -> MatchBlock:
-        """Return matches of a sequence by rising numbers; they must be counted or known before."""
-        is_opened = self.is_opened(numbers[0]) and self.is_opened(numbers[-1])
-        return (self.opened if is_opened else self.matches)._found.whole.take(numbers)
+        """Return matches of a sequence by rising numbers."""
+        return self.matches._found.whole.take(numbers)
 
     def _look_up(self, number: int) -> Chosen:
         if self.is_sequence:
@@ -256,16 +301,18 @@ class Result:
             names = np.array(self.program.query.variables, dtype=object)
             variables = names[variables_of_items(self.program, block)]
             positions, branch = block.event_of_item, int(block.branch_of_match[0])
-            passed = states_of_match(self.automaton, variables, block.component_of_item.tolist(), branch)
+            reached = state_of_events(self.automaton, variables, block.component_of_item.tolist(), branch)
         else:
             part = self.matches._found.whole.take(np.array([number]))
             positions = part.lineage.event_of_item.astype(np.int64)
             variables = self.matches._found.variables(part)
-            passed = states_of_match(self.automaton, variables) if not self.is_rows else []
-            if self.is_rows and (reached := self.drawn_states(part.state_of_item)):
-                passed = list(dict.fromkeys([0, *reached]))
+            if self.is_rows:
+                reached = self.drawn_states(part.state_of_item)
+            else:
+                reached = state_of_events(self.automaton, variables)
         partition = int(self.events.partition_of_event[positions[-1]])
-        return Chosen(number, tuple(positions.tolist()), tuple(variables), tuple(passed), partition)
+        passed = tuple(dict.fromkeys([0, *reached])) if reached else ()
+        return Chosen(number, tuple(positions.tolist()), tuple(variables), passed, partition)
 
     def drawn_states(self, states: np.ndarray) -> list[int]:
         """Return the drawn state of each state of a query of MATCH_RECOGNIZE; none if nothing is drawn."""
@@ -280,7 +327,6 @@ class Result:
     # --- the timeline
 
     def series(self, partition: int | None) -> Series:
-        """Return the events of a partition for a timeline."""
         key = partition, self.value
         if key not in self._drawn:
             series = series_of(self.program, self.data.source, self.events, partition, self.value)
@@ -303,14 +349,17 @@ class Result:
 
     @cached_property
     def all_ends(self) -> Ends:
-        """The ends of all matches; they are counted."""
         before = self.first_number if self.is_sequence else None
-        return ends_of_matches(self.program, self.data.source, self.events, self.ends, before)
+        time = clock_of(self.program, self.data.source, self.events, self.ends).time
+        return Ends(np.arange(len(self.ends)), self.ends, time, before)
 
     def ends_of(self, partition: int | None) -> Ends:
-        """Return the ends of the matches of a partition; of all for None. All matches are counted."""
+        """Return the ends of the matches of a partition; of all for None."""
         if partition not in self._ends_of_key:
-            self._ends_of_key = {partition: ends_of_partition(self.all_ends, self.events, partition)}
+            ends = self.all_ends
+            if partition is not None and self.n_partitions > 1:
+                ends = ends.of(np.flatnonzero(self.events.partition_of_event[ends.position] == partition))
+            self._ends_of_key = {partition: ends}
         return self._ends_of_key[partition]
 
     def points(self, chosen: Chosen, partition: int | None) -> list[dict[str, Any]]:
@@ -326,21 +375,14 @@ class Result:
 
     # --- steps
 
-    def stepping(self, partition: int | None) -> Stepping | RowStepping:
-        """Return the stepping through the events of a partition."""
-        key = partition, self.is_counted
-        if key not in self._steppings:
-            ends = self.ends if self.is_counted else None
-            stepping: Stepping | RowStepping
-            if isinstance(self.program, BoundRowQuery):
-                stepping = RowStepping(
-                    self.data.searched(self.program), partition, self._shown_states, ends, self.names.row_of
-                )
-            else:
-                name = self.names.row_of
-                stepping = Stepping(self.program, self.events, partition, self.automaton, ends, name)
-            self._steppings = {key: stepping}
-        return self._steppings[key]
+    def stepping(self, partition: int | None) -> Stepping:
+        if partition not in self._steppings:
+            program, states = self.program, self.automaton
+            if isinstance(program, BoundRowQuery):
+                program, states = self.data.searched(program), self._shown_states
+            name = self.names.row_of
+            self._steppings = {partition: Stepping(program, self.events, partition, states, self.ends, name)}
+        return self._steppings[partition]
 
     def label_of(self, position: int) -> Any:
         """Return the index label of an event, or the number of its row."""

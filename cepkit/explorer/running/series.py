@@ -27,8 +27,10 @@ from cepkit.events import (
     Events,
     Source,
 )
+from cepkit.explorer.running.roles import is_identifier, measures_first
 from cepkit.language.sequences.patterns import event_patterns
 from cepkit.language.sequences.printing import type_text
+from cepkit.plots.theme import variables_of
 
 # The local time of a time zone, as differences from UTC that a browser can add.
 
@@ -81,28 +83,41 @@ _MILLISECONDS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 
 
 @dataclass(frozen=True)
+class Clock:
+    """The clock of some events, as the axis of a timeline."""
+
+    time: np.ndarray  # (n,): the clock after ``origin``, which never falls; row numbers without a clock
+    kind: str = "number"
+    per_tick: float = 1.0  # milliseconds of a clock tick; 1 for a plain number
+    label: str = "row"
+    zone: str = ""  # time zone of the clock's times; empty if they have none
+    origin: int = 0  # what was subtracted from integers that a float64 cannot hold; 0 for all other clocks
+    is_exact: bool = True  # whether a float64 can tell any two times of the axis apart
+
+
+@dataclass(frozen=True)
 class Series:
     """The events of a timeline, from one partition or from all."""
 
     positions: np.ndarray | None  # int64: positions of the events in the stream; None for all events
-    time: np.ndarray  # (n,): the clock after ``origin``, which never falls; row numbers without a clock
+    clock: Clock
     value: np.ndarray  # (n,): numbers of a line (NaN for null), or the lane of every event
     form: str  # ``line`` or ``lanes``
     lane_names: tuple[str, ...] = ()
-    time_kind: str = "number"
-    per_tick: float = 1.0  # milliseconds of a clock tick; 1 for a plain number
-    x_label: str = "row"
+    lane_colours: tuple[int, ...] = ()  # places of their variables in the pattern; -1: others
     y_label: str = ""
-    zone: str = ""  # time zone of the clock's times; empty if they have none
-    origin: int = 0  # what was subtracted from integers that a float64 cannot hold; 0 for all other clocks
-    is_exact: bool = True  # whether a float64 can tell any two times of the axis apart
+
+    @property
+    def time(self) -> np.ndarray:
+        """The times of the clock, (n,)."""
+        return self.clock.time
 
     def __len__(self) -> int:
         return len(self.time)
 
     def x(self, index: Any) -> np.ndarray:
         """Return the times of these events on the axis: milliseconds since 1970, or numbers after origin."""
-        return np.asarray(self.time[index], np.float64) * self.per_tick
+        return np.asarray(self.time[index], np.float64) * self.clock.per_tick
 
     def index_of(self, positions: np.ndarray) -> np.ndarray:
         """Return the indices in the series of events of the stream."""
@@ -114,14 +129,14 @@ class Series:
 
     def ticks(self, index: Any) -> np.ndarray:
         """Return the clock of these events as int64 if a float64 cannot hold it, otherwise nothing."""
-        times = np.empty(0) if self.is_exact else self.time[index]
-        return np.asarray(times, np.int64) + np.int64(self.origin)
+        times = np.empty(0) if self.clock.is_exact else self.time[index]
+        return np.asarray(times, np.int64) + np.int64(self.clock.origin)
 
     def nearest(self, x: float | str) -> int:
         """Return the event nearest to a time of the axis, or the first event at a tick, given as text."""
         if isinstance(x, str):
-            return min(int(np.searchsorted(self.time, np.int64(int(x) - self.origin))), len(self) - 1)
-        after = int(np.searchsorted(self.time, x / self.per_tick))
+            return min(int(np.searchsorted(self.time, np.int64(int(x) - self.clock.origin))), len(self) - 1)
+        after = int(np.searchsorted(self.time, x / self.clock.per_tick))
         around = [i for i in (after - 1, after) if 0 <= i < len(self)]
         return min(around, key=lambda i: abs(self.x(i) - x))
 
@@ -129,7 +144,7 @@ class Series:
         """Return the first and the last (exclusive) event in a window of the axis; all for None or empty."""
         if not window:
             return 0, len(self)
-        first, last = (bound / self.per_tick for bound in window)
+        first, last = (bound / self.clock.per_tick for bound in window)
         low = int(np.searchsorted(self.time, first, "left"))
         return low, int(np.searchsorted(self.time, last, "right"))
 
@@ -146,7 +161,6 @@ def series_of(
 
     With ``value=None``, a sequence with a column of types has a lane per type of the pattern. Other queries
     show the first numeric column that they read, otherwise the first numeric column, otherwise one lane.
-
     """
     query = program.query
     positions = None
@@ -160,34 +174,15 @@ def series_of(
 
     n = events.n_events if positions is None else len(positions)
     clock = clock_of(program, source, events, positions)
-    time = clock.time
-    axis = {
-        "time_kind": clock.kind, "per_tick": clock.per_tick, "x_label": clock.label, "zone": clock.zone,
-        "origin": clock.origin, "is_exact": clock.is_exact,
-    }  # fmt: skip
     choices = drawable(program, source)
     if value not in choices:  # the column of types of another query
-        value = choices[0] if choices else None
+        value = first_drawn(program, choices)
     if value is not None and value == _type_column(program):
-        lane, names = _lanes(take(query.event_type), query)
-        return Series(positions, time, lane, "lanes", names, y_label=query.event_type, **axis)
+        lane, names, colours = _lanes(take(query.event_type), query)
+        return Series(positions, clock, lane, "lanes", names, colours, query.event_type)
     if value is None:
-        return Series(positions, time, np.zeros(n, np.int8), "lanes", ("events",), **axis)
-    return Series(positions, time, _numbers(take(value)), "line", y_label=value, **axis)
-
-
-@dataclass(frozen=True)
-class Clock:
-    """The clock of some events, as the axis of a timeline."""
-
-    time: np.ndarray  # (n,): ticks of the clock after ``origin``; positions in the stream without a clock
-    # kind, per_tick, label, zone, origin, is_exact: see `Series`
-    kind: str = "number"
-    per_tick: float = 1.0
-    label: str = "row"
-    zone: str = ""
-    origin: int = 0
-    is_exact: bool = True
+        return Series(positions, clock, np.zeros(n, np.int8), "lanes", ("events",), (-1,))
+    return Series(positions, clock, _numbers(take(value)), "line", y_label=value)
 
 
 def clock_of(program: BoundQuery, source: Source, events: Events, positions: np.ndarray | None) -> Clock:
@@ -228,13 +223,21 @@ def drawable(program: BoundQuery, source: Source) -> list[str]:
     """Return the columns that a timeline can show, best first: types in lanes, then numbers as a line.
 
     Numbers that the query reads come before others; its keys and its clock are left out.
-
     """
     query, types = program.query, _type_column(program)
     other = {*query.partition_by, *query.order_by, *source.duplicates, types}
     names = [name for name in dict.fromkeys((*program.columns, *source.schema)) if name in source.schema]
-    numbers = [name for name in names if name not in other and source.schema[name].kind in NUMBERS]
+    read = [name for name in program.columns if name in source.schema]
+    fitting = [name for name in names if name not in other and source.schema[name].kind in NUMBERS]
+    numbers = [name for name in fitting if name in read]
+    numbers += measures_first(name for name in fitting if name not in read)
     return [*([] if types is None else [types]), *numbers]
+
+
+def first_drawn(program: BoundQuery, choices: Sequence[str]) -> str | None:
+    """Return the column that a timeline shows first: never an identifier that the query does not read."""
+    fitting = (name for name in choices if name in program.columns or not is_identifier(name))
+    return next((name for name in choices[:1] if name == _type_column(program)), next(fitting, None))
 
 
 def _numbers(column: Column) -> np.ndarray:
@@ -244,8 +247,8 @@ def _numbers(column: Column) -> np.ndarray:
     return np.where(values == NULL_INTEGER, np.nan, values)
 
 
-def _lanes(column: Column, query: Any) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return the lane of every event, and the names of the lanes: types of the pattern, then other types."""
+def _lanes(column: Column, query: Any) -> tuple[np.ndarray, tuple[str, ...], tuple[int, ...]]:
+    """Return the lane of every event, and names and colours of lanes: types of the pattern, then others."""
     named = list(dict.fromkeys(event.event_type for event in event_patterns(query.pattern)))
     wanted = [kind for kind in named if kind is not None][: LANES - 1]
     if column.type.kind == TEXT:
@@ -270,18 +273,25 @@ def _lanes(column: Column, query: Any) -> tuple[np.ndarray, tuple[str, ...]]:
             lane[values == kind] = number
     names = [kind if isinstance(kind, str) else type_text(kind) for kind in wanted]
     has_other = bool((lane == len(wanted)).any())
-    return lane, (*names, *([OTHER_TYPES] if has_other else []))
+    variables = variables_of(query)
+    place_of: dict[Any, int] = {}
+    for event in event_patterns(query.pattern):
+        if event.variable in variables:
+            place_of.setdefault(event.event_type, variables.index(event.variable))
+    colours = [place_of.get(kind, -1) for kind in wanted]
+    return lane, (*names, *[OTHER_TYPES] * has_other), (*colours, *[-1] * has_other)
 
 
 def describe(series: Series, window: list[float] | None = None) -> dict[str, Any]:
     """Return the event traits of the timeline widget for a window of time."""
     drawn = draw_series(series, window)
     return {
-        "time_kind": series.time_kind, "form": series.form, "x": drawn["x"], "y": drawn["y"],
-        "lane_names": list(series.lane_names), "x_label": series.x_label, "y_label": series.y_label,
+        "time_kind": series.clock.kind, "form": series.form, "x": drawn["x"], "y": drawn["y"],
+        "lane_names": list(series.lane_names), "lane_colours": list(series.lane_colours),
+        "x_label": series.clock.label, "y_label": series.y_label,
         "sampled": drawn["sampled"], "view": series.extent, "ticks": drawn["ticks"],
-        "origin": str(series.origin),
-        "zone_offsets": [] if not series.zone else offsets_of(series.zone, *series.extent),
+        "origin": str(series.clock.origin),
+        "zone_offsets": [] if not series.clock.zone else offsets_of(series.clock.zone, *series.extent),
     }  # fmt: skip
 
 
@@ -291,7 +301,6 @@ def draw_series(series: Series, window: list[float] | None = None, buckets: int 
     ``window`` has the first and the last time of the axis; None or empty for all. In each of ``buckets``
     parts of it, a line has the least and the greatest value, a lane one event. Time O(events in the window),
     memory O(buckets) if no value is missing.
-
     """
     low, high = series.events_in(window)
     high = max(low, high)
@@ -382,7 +391,6 @@ class Ends:
         return np.diff(np.asarray(self.before)[bounds]).astype(np.float64)
 
     def of(self, own: np.ndarray) -> Ends:
-        """Return the ends with these indices."""
         before = self.before
         if isinstance(before, list):
             counts = (before[i + 1] - before[i] for i in own.tolist())
@@ -390,21 +398,6 @@ class Ends:
         elif before is not None:
             before = np.concatenate([[0], np.cumsum(np.diff(before)[own])])
         return Ends(self.index[own], self.position[own], self.time[own], before)
-
-
-def ends_of_matches(
-    program: BoundQuery, source: Source, events: Events, positions: np.ndarray, before: Any
-) -> Ends:
-    """Return the ends of all matches, at these positions of the stream. Time O(ends)."""
-    time = clock_of(program, source, events, positions).time
-    return Ends(np.arange(len(positions)), positions, time, before)
-
-
-def ends_of_partition(ends: Ends, events: Events, partition: int | None) -> Ends:
-    """Return the ends in a partition; all of them for None. Time O(ends)."""
-    if partition is None or events.n_partitions < 2:
-        return ends
-    return ends.of(np.flatnonzero(events.partition_of_event[ends.position] == partition))
 
 
 def bin_bounds(time: np.ndarray, low: float, high: float, *, is_whole: bool) -> np.ndarray:
@@ -415,38 +408,3 @@ def bin_bounds(time: np.ndarray, low: float, high: float, *, is_whole: bool) -> 
     first = 0 if is_whole else int(np.searchsorted(time, low, "left"))
     last = len(time) if is_whole else int(np.searchsorted(time, high, "right"))
     return np.concatenate([[first], np.clip(inner, first, last), [last]])
-
-
-def strip_traits(whole: Clock, every: Ends | None, own: Ends | None) -> dict[str, Any]:
-    """Return the traits of the strip: the numbers of all matches over the time of all events.
-
-    Every match counts at its last event. No match is enumerated.
-    """
-    if every is None or not len(whole.time):
-        return {"strip_view": [], "strip_all": [], "strip_key": []}
-    low, high = whole.time.tolist()
-    view = [low * whole.per_tick, high * whole.per_tick]
-
-    def counts(ends: Ends | None) -> np.ndarray:
-        none = np.empty(0)
-        return none if ends is None else ends.counts(bin_bounds(ends.time, low, high, is_whole=True))
-
-    return {"strip_view": view, "strip_all": counts(every), "strip_key": counts(own)}
-
-
-def crowd_traits(own: Ends | None, series: Series, window: Sequence[float] | None) -> dict[str, Any]:
-    """Return the traits that replace the bands of a key in a window, if there are too many; otherwise empty.
-
-    They are the numbers of matches that end in equal parts of the window. ``own`` has the matches of the key;
-    None if they are not counted.
-
-    """
-    nothing = {"crowd": [], "crowd_view": []}
-    if own is None or not len(series):
-        return nothing
-    view = list(window or series.extent)
-    low, high = (bound / series.per_tick for bound in view)
-    bounds = bin_bounds(own.time, low, high, is_whole=not window)
-    if own.count(int(bounds[0]), int(bounds[-1])) <= MOST_BANDS:
-        return nothing
-    return {"crowd": own.counts(bounds), "crowd_view": view}

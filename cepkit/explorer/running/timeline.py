@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cepkit.explorer.automaton import state_of_events
-from cepkit.explorer.bars import as_traits
+from cepkit.explorer.running.automaton import state_of_events
+from cepkit.explorer.running.result import as_traits
 from cepkit.explorer.running.series import (
     MOST_BANDS,
-    Series,
+    Ends,
+    bin_bounds,
     clock_of,
-    crowd_traits,
     describe,
     drawable,
-    strip_traits,
 )
 from cepkit.language.expressions.durations import count_text
 from cepkit.widgets.base import counted
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 def timeline_traits(
     result: Result, partition: int | None, window: list[float] | None = None
 ) -> dict[str, Any]:
-    """Return the traits of the timeline widget for a partition and a window of time."""
     series = result.series(partition)
     spans, ids, note = spans_of(result, partition, window)
     drawn = describe(series, window)
@@ -41,18 +39,40 @@ def timeline_traits(
 
 
 def strip_of(result: Result, partition: int | None) -> dict[str, Any]:
-    """Return the traits of the strip: the numbers of the matches of all keys and of a key over time."""
-    ends = np.array([0, -1] if result.events.n_events else [], np.int64) % max(1, result.events.n_events)
-    whole = clock_of(result.program, result.data.source, result.events, ends)
+    """Return the traits of the strip: the numbers of the matches of all keys and of a key over time.
+
+    Every match counts at its last event. No match is enumerated.
+    """
+    n = result.events.n_events
+    if not n:
+        return {"strip_view": [], "strip_all": [], "strip_key": []}
+    whole = clock_of(result.program, result.data.source, result.events, np.array([0, n - 1]))
+    low, high = whole.time.tolist()
+
+    def counts(ends: Ends) -> np.ndarray:
+        return ends.counts(bin_bounds(ends.time, low, high, is_whole=True))
+
     is_one = partition is None or result.n_partitions < 2
-    key_ends = None if is_one or not result.is_counted else result.ends_of(partition)
-    return strip_traits(whole, result.all_ends if result.is_counted else None, key_ends)
+    return {
+        "strip_view": [low * whole.per_tick, high * whole.per_tick],
+        "strip_all": counts(result.all_ends),
+        "strip_key": [] if is_one else counts(result.ends_of(partition)),
+    }
 
 
 def crowd_of(result: Result, partition: int | None, window: Sequence[float] | None) -> dict[str, Any]:
-    """Return the traits that replace the bands of a key in a window, if there are too many."""
-    ends = result.ends_of(partition) if result.is_counted else None
-    return crowd_traits(ends, result.series(partition), window)
+    """Return the traits that replace the bands of a key in a window, if there are too many; otherwise empty.
+
+    They are the numbers of matches of the key that end in equal parts of the window.
+    """
+    series, ends = result.series(partition), result.ends_of(partition)
+    view = list(window or series.extent)
+    if view:
+        low, high = (bound / series.clock.per_tick for bound in view)
+        bounds = bin_bounds(ends.time, low, high, is_whole=not window)
+        if ends.count(int(bounds[0]), int(bounds[-1])) > MOST_BANDS:
+            return {"crowd": ends.counts(bounds), "crowd_view": view}
+    return {"crowd": [], "crowd_view": []}
 
 
 def spans_of(
@@ -65,8 +85,6 @@ def spans_of(
         return np.empty((0, 2)), np.empty(0), ""
     low = min(low, len(series) - 1)
     stop = series.position_of(max(low, high - 1))
-    if not result.is_counted:
-        return _opened_spans(result, series, low, stop, partition, bool(window))
     first, last, ids, n_there = _bands(result, series.position_of(low), stop, partition)
     total = result.matches.count()
     where = " here" if window else ""
@@ -76,37 +94,8 @@ def spans_of(
         note = f"{count_text(n_there)} matches{key}{where}: zoom in to see each of them"
     elif n_there < total:
         note = f"{counted(n_there, 'match')}{key}{where}, {count_text(total)} in all"
-    return _drawn_bands(series, first, last), ids, note
-
-
-def _drawn_bands(series: Series, first: np.ndarray, last: np.ndarray) -> np.ndarray:
     x = series.x(series.index_of(np.concatenate([first, last])))
-    return np.column_stack([x[: len(first)], x[len(first) :]])
-
-
-def _opened_spans(
-    result: Result, series: Series, low: int, stop: int, partition: int | None, is_window: bool
-) -> tuple[np.ndarray, np.ndarray, str]:
-    """Return `spans_of` before the matches are counted; unknown numbers are NaN.
-
-    The look may continue after ``stop``, the last event of the window. Matches that begin later are left out.
-
-    """
-    is_one = partition is None or result.n_partitions < 2
-    if is_one and not low:
-        opening, ids = result.opening, np.arange(len(result.opening.block), dtype=np.float64)
-    else:
-        positions = np.arange(result.events.n_events) if series.positions is None else series.positions
-        opening = result.opener.first_of(positions, low, MOST_BANDS)
-        ids = np.full(0 if opening is None else len(opening.block), np.nan)
-    if opening is None or not (len(opening.block) or opening.is_all):
-        return np.empty((0, 2)), np.empty(0), "the matches appear when all are counted"
-    first, last = opening.block.first, opening.block.last
-    here = first <= stop
-    where = " here" if is_window else ""
-    key = "" if is_one else " of this key"
-    note = "" if opening.is_all else f"first {np.count_nonzero(here):,} matches{key}{where}"
-    return _drawn_bands(series, first[here], last[here]), ids[here], note
+    return np.column_stack([x[: len(first)], x[len(first) :]]), ids, note
 
 
 def _bands(
@@ -116,7 +105,6 @@ def _bands(
 
     A match may begin before or end after them. At most ``MOST_BANDS`` are returned. If a sequence has
     more, its total leaves out those that end after ``stop``.
-
     """
     ends = result.ends_of(partition)
     low, high = np.searchsorted(ends.position, [begin, stop + 1]).tolist()
@@ -173,7 +161,7 @@ def marks_of(
         return {"marks": np.empty((0, 2)), "names": [], "told": ""}
     positions, n_matches = events_in_state(result, state, partition, window)
     names, n = result.automaton.names_of(state), len(positions)
-    events = f"{n:,} {'event' if n == 1 else 'events'} of {count_of_matches(n_matches)}"
+    events = f"{counted(n, 'event')} of {counted(n_matches, 'match')}"
     words = f"{events} on the timeline marked as {' or '.join(names)}" if state else ""
     return {"marks": result.places(positions, partition), "names": names, "told": words}
 
@@ -183,7 +171,7 @@ def events_in_state(
 ) -> tuple[np.ndarray, int]:
     """Return the events that lead drawn matches (`spans_of`) to a state, and the number of matches."""
     numbers = spans_of(result, partition, window)[1]
-    numbers = numbers[~np.isnan(numbers)].astype(np.int64)  # NaN: the number is unknown
+    numbers = numbers.astype(np.int64)
     if not len(numbers):
         return np.empty(0, np.int64), 0
     part: Any = None
@@ -215,7 +203,6 @@ def places_of_events(result: Result, positions: Sequence[int], partition: int | 
     """Return the clicked events on the timeline of a partition: ``x``, ``y`` and ``partials``.
 
     ``partials`` are the bars of the partial matches at the event that was explained last.
-
     """
     of_event = result.events.partition_of_event
     shown_events = [event for event in positions if partition is None or of_event[event] == partition]
@@ -226,8 +213,3 @@ def places_of_events(result: Result, positions: Sequence[int], partition: int | 
 
     at = zip(shown_events, result.places(shown_events, partition).tolist(), strict=True)
     return [{"x": x, "y": y, "partials": partials(position)} for position, (x, y) in at]
-
-
-def count_of_matches(n: int) -> str:
-    """Return a number of matches in words: ``1 match``, ``1,200 matches``."""
-    return f"{n:,} {'match' if n == 1 else 'matches'}"

@@ -84,7 +84,6 @@ class Worker:
 
         A job of the first kind cancels a running job of that kind after ``patience_s`` seconds, so that some
         jobs of a fast series finish. A job that submits another one is not cancelled by it.
-
         """
         turn = Turn(self, kind, job)
         with self.lock:

@@ -13,27 +13,16 @@ from cepkit.limits import TICKS
 
 # Nanoseconds of each unit, from long to short; errors and `format_duration` use these names.
 NANOSECONDS = {
-    "w": 604_800_000_000_000,
-    "d": 86_400_000_000_000,
-    "h": 3_600_000_000_000,
-    "min": 60_000_000_000,
-    "s": 1_000_000_000,
-    "ms": 1_000_000,
-    "us": 1_000,
-    "ns": 1,
-}
+    "w": 604_800_000_000_000, "d": 86_400_000_000_000, "h": 3_600_000_000_000, "min": 60_000_000_000,
+    "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1,
+}  # fmt: skip
 
 # Both the micro sign and the Greek letter mu occur for micro.
 _SPELLINGS = {
-    "w": "w week weeks",
-    "d": "d day days",
-    "h": "h hr hrs hour hours",
-    "min": "m min mins minute minutes",
-    "s": "s sec secs second seconds",
-    "ms": "ms millisecond milliseconds",
-    "us": "us \u00b5s \u03bcs microsecond microseconds",
-    "ns": "ns nanosecond nanoseconds",
-}
+    "w": "w week weeks", "d": "d day days", "h": "h hr hrs hour hours", "min": "m min mins minute minutes",
+    "s": "s sec secs second seconds", "ms": "ms millisecond milliseconds",
+    "us": "us \u00b5s \u03bcs microsecond microseconds", "ns": "ns nanosecond nanoseconds",
+}  # fmt: skip
 UNITS = {spelling: unit for unit, spellings in _SPELLINGS.items() for spelling in spellings.split()}
 
 _UNEVEN = {"month": "28 to 31 days", "year": "365 or 366 days"}
@@ -50,11 +39,9 @@ _PART = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?P<unit>[^\W
 
 
 def parse_duration(text: str) -> int:
-    """Return the nanoseconds of a duration such as ``5 min``, ``2.5 s``, ``500ms`` or ``1h30m``.
-
-    A duration is a sum of numbers with units (ns, us, ms, s, min, h, d, w or their English words).
-    ``m`` is a minute. Days have 24 hours.
-    """
+    """Return the nanoseconds of a duration such as ``5 min``, ``2.5 s``, ``500ms`` or ``1h30m``."""
+    # A duration is a sum of numbers with units (ns, us, ms, s, min, h, d, w or their English words).
+    # ``m`` is a minute. Days have 24 hours.
     if not isinstance(text, str):
         raise WrongTypeError(f"expected a duration as text, such as '5 min', got {type(text).__name__}")
     total, position = Fraction(0), 0

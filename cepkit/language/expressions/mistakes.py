@@ -35,14 +35,12 @@ CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The words for the errors of one grammar.
+    """The words for the errors of one grammar."""
 
-    ``expected``: (terminal, terminals that it covers, words); the first fitting entry wins. ``mistakes``:
-    (regular expression around the position of the error, message with its groups as in ``re.sub``). The
-    group ``at``, if it exists, is underlined instead of the whole. ``reserved`` is the hint for a reserved
-    word used as a name; the word is its group.
-
-    """
+    # ``expected``: (terminal, terminals that it covers, words); the first fitting entry wins. ``mistakes``:
+    # (regular expression around the position of the error, message with its groups as in ``re.sub``). The
+    # group ``at``, if it exists, is underlined instead of the whole. ``reserved`` is the hint for a reserved
+    # word used as a name; the word is its group.
 
     expected: tuple[tuple[str, frozenset[str], tuple[str, ...]], ...]
     mistakes: tuple[tuple[str, str], ...]
@@ -52,11 +50,8 @@ class Vocabulary:
 def syntax_error(
     error: UnexpectedInput, text: str, words: Vocabulary, role: str | None, whole: str | None = None
 ) -> PatternSyntaxError:
-    """Return the most helpful error for lark's ``error`` in ``text``.
-
-    ``whole`` is the complete text; ``text`` is a part of it, with blanks in place of the rest.
-
-    """
+    """Return the most helpful error for lark's ``error`` in ``text``."""
+    # ``whole`` is the complete text; ``text`` is a part of it, with blanks in place of the rest.
     token = getattr(error, "token", None)
     at_end = token is not None and token.type == "$END"
     position = len(text.rstrip()) if at_end else error.pos_in_stream
@@ -165,7 +160,7 @@ def _list(items: list[str]) -> str:
 
 
 _OPERATORS = frozenset(
-    {"_AND", "_OR", "NOT", "_IN", "_BETWEEN", "_IS", "_LIKE", "_LSQB", "LPAR"}
+    {"_AND", "_OR", "NOT", "_IN", "_BETWEEN", "_IS", "LIKE", "IS_DISTINCT", "_LSQB", "LPAR"}
     | {"COMPARISON", "MULTIPLY", "PLUS", "MINUS"}
 )
 _OPERANDS = frozenset(
@@ -178,7 +173,7 @@ _UNIT = "|".join(sorted(UNITS, key=len, reverse=True))
 # Methods of a pandas Series; group 1 is the value: a column, or a column of an event such as b.x or b[i].x.
 _METHOD = r"([^\W\d]\w*(?:\s*\[[^\]]*\])?(?:\s*\.\s*[^\W\d]\w*)??)\s*\.\s*"
 _OF_THE_ROW_BEFORE = (
-    (r"shift\s*\(\s*(?:periods\s*=\s*)?-[^)]*\)?", "the row after is not known yet; name it in the pattern"),
+    (r"shift\s*\(\s*(?:periods\s*=\s*)?-[^)]*\)?", r"write the value of the row after as next(\1)"),
     (r"shift\s*\(\s*(?:1\s*)?\)", r"write the value of the row before as prev(\1)"),
     (
         r"shift\s*\(\s*(?:periods\s*=\s*)?([0-9]+)[^)]*\)?",
@@ -220,7 +215,7 @@ _EXPECTED_IN_EXPRESSIONS = (
     ("MULTIPLY", _OPERATORS - {"_AND"}, ("an arithmetic operator",)),
     ("_AND", frozenset(), ("'and' with the upper bound",)),
     ("_IN", _OPERATORS, ("'in'", "'between'", "'like'")),
-    ("NULL", frozenset({"NOT"}), ("'null'", "'not null'")),
+    ("NULL", frozenset({"NOT"}), ("'null'", "'not null'", "'distinct from'")),
     ("STRING", frozenset(), ("a text in quotes",)),
     ("INT", frozenset({"MINUS"}), ("a whole number",)),
     ("LPAR", frozenset({"_LSQB"}), ("'(' with the list of values",)),
@@ -244,8 +239,8 @@ _MISTAKES_IN_EXPRESSIONS = (
     ),
     (r"(?<![\w.])[0-9]{1,3}(?:[,_][0-9]{3})+\b", "write numbers without thousands separators"),
     (r"\blambda\b[^:]*:?", "a predicate is the condition alone, without 'lambda'"),
-    (r"\bif\b|\belse\b", "'if … else' does not exist; join conditions with and, or, not"),
-    (r"\bcase\b\s+when\b|\bwhen\b", "CASE does not exist; join conditions with and, or, not"),
+    (r"\bif\b|\belse\b", "'if … else' does not exist; write if(condition, value, other), or join conditions"),
+    (r"\bcase\b\s+when\b|\bwhen\b", "CASE WHEN does not exist here; write if(condition, value, other)"),
     (r"\bfor\b", "loops do not exist; aggregates such as max(x) range over the match"),
     *_methods(*_OF_VALUES),
     (

@@ -12,8 +12,14 @@ from typing import Any
 from cepkit.errors import CepError, PredicateError, WrongTypeError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks, format_duration
-from cepkit.language.expressions.functions import FUNCTIONS, registered_function
+from cepkit.language.expressions.functions import (
+    AGGREGATE_SPELLINGS,
+    FUNCTIONS,
+    is_registered,
+    registered_function,
+)
 from cepkit.language.expressions.trees import rebuilt
+from cepkit.language.expressions.vocabulary import VOCABULARY
 from cepkit.limits import REPEATED_PARTS, refuse_beyond
 
 _USE_SYMBOLS = (
@@ -32,6 +38,11 @@ def _on_both_sides(sign: str) -> tuple[Callable[[Operand, Any], Operand], Callab
         return Operand(ex.Arithmetic(sign, as_expression(other), self.expression))
 
     return on_left, on_right
+
+
+def _compared(sign: str) -> Callable[[Operand, Any], Operand]:
+    """Return the method of a comparison."""
+    return lambda self, other: Operand(ex.Comparison(sign, self.expression, as_expression(other)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,23 +78,9 @@ class Operand:
     def __neg__(self) -> Operand:
         return Operand(ex.Negative(self.expression))
 
-    def __eq__(self, other: Any) -> Operand:  # type: ignore[override]
-        return _comparison("==", self, other)
-
-    def __ne__(self, other: Any) -> Operand:  # type: ignore[override]
-        return _comparison("!=", self, other)
-
-    def __lt__(self, other: Any) -> Operand:
-        return _comparison("<", self, other)
-
-    def __le__(self, other: Any) -> Operand:
-        return _comparison("<=", self, other)
-
-    def __gt__(self, other: Any) -> Operand:
-        return _comparison(">", self, other)
-
-    def __ge__(self, other: Any) -> Operand:
-        return _comparison(">=", self, other)
+    __eq__, __ne__ = _compared("=="), _compared("!=")  # type: ignore[assignment]
+    __lt__, __le__ = _compared("<"), _compared("<=")
+    __gt__, __ge__ = _compared(">"), _compared(">=")
 
     def __and__(self, other: Any) -> Operand:
         return _junction(ex.And, self, other)
@@ -149,10 +146,13 @@ class Operand:
     def apply(self, function: str, *others: Any) -> Operand:
         """Return a built-in or registered function of this value and ``others``."""
         arguments = (self.expression, *map(as_expression, others))
-        if function not in FUNCTIONS:
+        takes = FUNCTIONS.get(function)
+        if takes is None and function in VOCABULARY and not is_registered(function):
+            takes = VOCABULARY[function].takes
+        if takes is None:
             registered_function(function)  # raises with the nearest name if no such function exists
-        elif not FUNCTIONS[function].accepts(len(arguments)):
-            raise PredicateError(f"{function} takes {FUNCTIONS[function]}, {len(arguments)} given")
+        elif not takes.accepts(len(arguments)):
+            raise PredicateError(f"{function} takes {takes}, {len(arguments)} given")
         return Operand(ex.Call(function, arguments))
 
 
@@ -234,10 +234,6 @@ def as_expression(value: Any) -> ex.Expression:
     raise PredicateError(f"{type(value).__name__} cannot be used in a condition{cure}")
 
 
-def _comparison(sign: str, left: Any, right: Any) -> Operand:
-    return Operand(ex.Comparison(sign, as_expression(left), as_expression(right)))
-
-
 def _junction(kind: type[ex.And] | type[ex.Or], left: Any, right: Any) -> Operand:
     operands: list[ex.Expression] = []
     for side in (left, right):
@@ -288,6 +284,13 @@ class Aggregates(ABC):
     def collect(self, value: str | Operand) -> Operand:
         """Return the list of the values; only allowed in measures."""
         return self._aggregate("collect", value)
+
+    def aggregate(self, function: str, value: str | Operand) -> Operand:
+        """Return an aggregate by its name, such as ``"median"``, of a column or an expression of columns."""
+        name = AGGREGATE_SPELLINGS.get(function.lower()) if isinstance(function, str) else None
+        if name is None:
+            raise PredicateError(f"no aggregate {function!r}; there are {', '.join(AGGREGATE_SPELLINGS)}")
+        return self._aggregate(name, value)
 
     def _aggregate(self, function: str, value: str | Operand | None) -> Operand:
         if value is None or isinstance(value, str):

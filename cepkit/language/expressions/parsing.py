@@ -1,4 +1,4 @@
-"""Parse predicates and measures into trees, by the grammar ``expr.lark``; parsers of all grammar files."""
+"""Parse texts of expressions, build their trees from the rules of the grammar, and say what is wrong."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import io
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cepkit.cache import UnsafeFolderError, keep, kept_path, read_kept
 from cepkit.errors import NoEventVariableError, PatternSyntaxError, UnsupportedQueryError, WrongTypeError
+from cepkit.language.expressions import functions
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.building import EXPRESSION_BUILDER, Refusal
 from cepkit.language.expressions.functions import registered_names
 from cepkit.language.expressions.mistakes import (
     BRACKETS,
@@ -28,23 +29,309 @@ from cepkit.language.expressions.mistakes import (
 )
 from cepkit.language.expressions.printing import quoted_name
 from cepkit.language.expressions.trees import rebuilt
-from cepkit.limits import CONDITIONS, DEPTH, REPEATED_PARTS, TEXT, refuse_beyond
+from cepkit.language.expressions.vocabulary import SUMMARIES, VOCABULARY, WITH_UNIT, unit_fault, unit_of_time
+from cepkit.limits import CONDITIONS, DEPTH, REPEATED_PARTS, ROWS_BACK, TEXT, refuse_beyond
 
 if TYPE_CHECKING:
-    from lark import Lark
+    from lark import Lark, Token
 
+
+# Build the trees of predicates and measures from the rules of ``expr.lark`` during parsing.
+
+_OPERATORS = {"=": "==", "<>": "!="}
+
+LONGEST_NUMBER = 4000  # digits; Python refuses to convert longer ones
+TOO_LONG = "the number is too long"
+
+# The parts of a REFERENCE of expr.lark.
+_REFERENCE = re.compile(
+    r"(?P<variable>\w+)\s*(?:\[(?P<index>[^\]]*)\]\s*)?(?:\.\s*(?P<name>[\w.]+|`.*`))?", re.DOTALL
+)
+
+
+class Refusal(Exception):
+    """A fault that a builder found; the caller adds the text that contains it."""
+
+    def __init__(self, message: str, span: tuple[int, int]):
+        self.message, self.span = message, span
+
+
+def span_of(children: list) -> tuple[int, int]:
+    """Return the span of a rule from its first to its last child (a token or a finished node)."""
+    first, last = children[0], children[-1]
+    start = first.span[0] if hasattr(first, "span") else first.start_pos
+    return start, last.span[1] if hasattr(last, "span") else last.end_pos
+
+
+def unquoted(token: str) -> str:
+    """Return the text between the quotes of ``token``."""
+    quote = token[0]
+    return token[1:-1].replace(quote * 2, quote)
+
+
+def whole_number(token: Token, digits: str | None = None) -> int:
+    """Return the number that ``token`` spells; ``digits`` are its digits if it has a suffix."""
+    if len(token) > LONGEST_NUMBER:
+        raise Refusal(TOO_LONG, (token.start_pos, token.end_pos))
+    return int(token if digits is None else digits)
+
+
+def _negate_if(expression: ex.Expression, negation: Token | None) -> ex.Expression:
+    return expression if negation is None else ex.Not(expression, span=expression.span)
+
+
+def like_of(operand: ex.Expression, word: Token, pattern: str, span: tuple[int, int]) -> ex.Like:
+    """Return the test of a pattern; ``ilike`` compares lower case with lower case."""
+    if word.lower() == "ilike":
+        return ex.Like(ex.Call("lower", (operand,), span=operand.span), pattern.lower(), span=span)
+    return ex.Like(operand, pattern, span=span)
+
+
+def _constant_of(value: bool | None) -> Callable[[Any, Any], ex.Literal]:
+    return lambda builder, children: ex.Literal(value, span=span_of(children))
+
+
+class ExpressionBuilder:
+    """The parser's callbacks, one for each alias of ``expr.lark``; punctuation is not passed to them."""
+
+    # SQL has most of them, too.
+
+    def any_of(self, children):
+        return ex.Or(tuple(children), span=span_of(children))
+
+    def all_of(self, children):
+        return ex.And(tuple(children), span=span_of(children))
+
+    def opposite(self, children):
+        return ex.Not(children[1], span=span_of(children))
+
+    def comparison(self, children):
+        links = []
+        for left, operator, right in zip(children[::2], children[1::2], children[2::2], strict=False):
+            links.append(
+                ex.Comparison(
+                    _OPERATORS.get(operator, str(operator)), left, right, span=span_of([left, right])
+                )
+            )
+        return links[0] if len(links) == 1 else ex.And(tuple(links), span=span_of(children))
+
+    def membership(self, children):
+        operand, negation, *options = children
+        options = tuple(option for option in options if isinstance(option, ex.Expression))
+        return _negate_if(ex.In(operand, options, span=span_of(children)), negation)
+
+    def between(self, children):
+        operand, negation, low, high = children
+        span = span_of(children)
+        bounds = (ex.Comparison(">=", operand, low, span=span), ex.Comparison("<=", operand, high, span=span))
+        return _negate_if(ex.And(bounds, span=span), negation)
+
+    def is_null(self, children):
+        operand, negation, _ = children
+        return _negate_if(ex.IsNull(operand, span=span_of(children)), negation)
+
+    def is_distinct(self, children):
+        left, words, right = children
+        same = ex.IsDistinct(left, right, span=span_of(children))
+        return _negate_if(same, words if "not" in words.lower() else None)
+
+    def like(self, children):
+        operand, negation, word, pattern = children
+        return _negate_if(like_of(operand, word, unquoted(pattern), span_of(children)), negation)
+
+    def arithmetic(self, children):
+        left, operator, right = children
+        return ex.Arithmetic(str(operator), left, right, span=span_of(children))
+
+    def negative(self, children):
+        return ex.Negative(children[1], span=span_of(children))
+
+    def subscript(self, children):
+        operand, minus, index, _ = children
+        position = whole_number(index)
+        return ex.Subscript(operand, position if minus is None else -position, span=span_of(children))
+
+    def attribute(self, children):
+        return ex.Attribute(str(children[0]), span=span_of(children))
+
+    def quoted_attribute(self, children):
+        return ex.Attribute(unquoted(children[0]), span=span_of(children))
+
+    def reference(self, children):
+        return _reference(children[0], span_of(children))
+
+    def parameter(self, children):
+        return ex.Parameter(str(children[0][1:]), span=span_of(children))
+
+    def integer(self, children):
+        return ex.Literal(whole_number(children[0]), span=span_of(children))
+
+    def decimal(self, children):
+        value = float(children[0])
+        if value == float("inf"):
+            raise Refusal("the number is too large for a float", span_of(children))
+        return ex.Literal(value, span=span_of(children))
+
+    def text(self, children):
+        return ex.Literal(unquoted(children[0]), span=span_of(children))
+
+    true, false, null = _constant_of(True), _constant_of(False), _constant_of(None)
+
+    def group(self, children):
+        return replace(children[1], span=span_of(children))
+
+    def call(self, children):
+        name, _, *arguments, _ = children
+        span, lower = span_of(children), name.lower()
+        if lower in functions.AGGREGATE_SPELLINGS:
+            return _aggregate(functions.AGGREGATE_SPELLINGS[lower], arguments, span)
+        if lower == "prev":
+            return _previous(arguments, span)
+        if lower in functions.FUNCTIONS and (lower, len(arguments)) != ("round", 2):
+            arity = functions.FUNCTIONS[lower]
+            if not arity.accepts(len(arguments)):
+                raise Refusal(f"{lower} takes {arity}, {len(arguments)} given", span)
+            return ex.Call(lower, tuple(arguments), span=span)
+        if lower == "next":
+            return _next(arguments, span)
+        if lower in VOCABULARY and not functions.is_registered(name):
+            return call_of_value(lower, lower, arguments, span)
+        if lower in functions.FOREIGN_FUNCTIONS and not functions.is_registered(name):
+            message = f"no function {str(name)!r}; {functions.FOREIGN_FUNCTIONS[lower]}"
+            raise Refusal(message, span_of([name]))
+        meant = functions.misspelt_built_in(name)
+        if meant and not functions.is_registered(name):
+            hint = "register your own function first, with @cep.pure"
+            raise Refusal(f"no function {str(name)!r}. Did you mean {meant!r}? ({hint})", span_of([name]))
+        return ex.Call(str(name), tuple(arguments), span=span)
+
+
+def call_of_value(
+    name: str, shown: str, arguments: Sequence[ex.Expression], span: tuple[int, int]
+) -> ex.Call:
+    """Return a call of a function of `VOCABULARY`; ``shown`` is its name in errors."""
+    function, arguments = VOCABULARY[name], tuple(arguments)
+    if (
+        function.name in ("datediff", "date_add") and len(arguments) == 2
+    ):  # as in Spark: of days, the last time first
+        arguments = (ex.Literal("day"), *arguments[::-1])
+    elif function.name in WITH_UNIT and arguments:
+        arguments = (_unit(function.name, shown, arguments[0]), *arguments[1:])
+    if not function.takes.accepts(len(arguments)):
+        form = f", as in {shown}('hour', {', '.join(WITH_UNIT[name])})" if name in WITH_UNIT else ""
+        rows = "; the number of rows of the match is count()" if function.name == "length" else ""
+        raise Refusal(f"{shown}() takes {function.takes}{form}; {len(arguments)} given{rows}", span)
+    return ex.Call(name, arguments, span=span)
+
+
+def _unit(name: str, shown: str, word: ex.Expression) -> ex.Literal:
+    """Return the unit of time in the first argument: a name, or a text."""
+    written = word.name if isinstance(word, ex.Attribute) else getattr(word, "value", None)
+    unit = unit_of_time(written)
+    if unit is None:
+        raise Refusal(unit_fault(name, shown, written), word.span)
+    return ex.Literal(unit, span=word.span)
+
+
+def _next(arguments: list[ex.Expression], span: tuple[int, int]) -> ex.Call:
+    """Return the value of a later row: ``next(x)``, or ``next(x, 2)``."""
+    previous = _previous(arguments, span, "next")
+    for node in previous.operand.walk():
+        if isinstance(node, ex.Previous) or (isinstance(node, ex.Call) and node.function == "next"):
+            raise Refusal("prev and next do not go inside next; count the rows, as in next(x, 2)", node.span)
+    return ex.Call("next", (previous.operand, ex.Literal(previous.offset)), span=span)
+
+
+def _reference(token: Token, span: tuple[int, int]) -> ex.Reference:
+    parts = _REFERENCE.fullmatch(token)
+    variable, name, index = parts["variable"], parts["name"], parts["index"]
+    if name is not None and name[0] == "`":
+        name = unquoted(name)
+    if index is None:
+        return ex.Reference(variable, name, span=span)
+    index = "".join(index.split()).lower()
+    if index.isdecimal():
+        if len(index) > 9 or int(index) < 1:
+            raise Refusal(f"the events of {variable!r} count from 1: {variable}[1]", span)
+        return ex.Reference(variable, name, int(index), span=span)
+    owner, _, last = index.rpartition(".")
+    if last == "len" and owner not in ("", variable.lower()):
+        raise Refusal(f"write {variable}[LEN], the last event of {variable!r} itself", span)
+    kinds = {"i": ex.CURRENT, "i-1": ex.BEFORE, "..i-1": ex.ALL_BEFORE}
+    return ex.Reference(variable, name, kinds.get(index, ex.LAST), span=span)
+
+
+def _aggregate(function: str, arguments: list[ex.Expression], span: tuple[int, int]) -> ex.Aggregate:
+    if function == "count" and not arguments:
+        return ex.Aggregate("count", span=span)
+    summary = SUMMARIES.get(function)
+    if summary is not None and summary.by is not None:
+        return _aggregate_by(function, summary.by, arguments, span)
+    if len(arguments) != 1:
+        several = {
+            "max": "; the largest of several values is greatest(x, y)",
+            "min": "; the smallest of several values is least(x, y)",
+        }
+        wanted = "no argument or one" if function == "count" else "exactly one argument"
+        raise Refusal(f"{function} takes {wanted}, {len(arguments)} given{several.get(function, '')}", span)
+    _refuse_inner(function, arguments)
+    return ex.Aggregate(function, arguments[0], span=span)
+
+
+def _aggregate_by(
+    function: str, second: str, arguments: list[ex.Expression], span: tuple[int, int]
+) -> ex.Aggregate:
+    if len(arguments) != 2:
+        raise Refusal(f"{function} takes a value and {second}, {len(arguments)} given", span)
+    _refuse_inner(function, arguments)
+    by = arguments[1]
+    if function == "quantile" and not (
+        isinstance(by, ex.Literal) and type(by.value) in (int, float) and 0 <= by.value <= 1
+    ):
+        raise Refusal("quantile takes a share between 0 and 1, as in quantile(x, 0.9)", by.span)
+    return ex.Aggregate(function, arguments[0], by, span=span)
+
+
+def _refuse_inner(function: str, arguments: list[ex.Expression]) -> None:
+    for node in (node for argument in arguments for node in argument.walk()):
+        if isinstance(node, ex.Aggregate | ex.Previous):
+            inner = node.function if isinstance(node, ex.Aggregate) else "prev"
+            raise Refusal(f"{inner} inside {function}: an aggregate takes values of single events", node.span)
+
+
+def _previous(arguments: list[ex.Expression], span: tuple[int, int], name: str = "prev") -> ex.Previous:
+    way = "back" if name == "prev" else "ahead"
+    if len(arguments) not in (1, 2):
+        raise Refusal(
+            f"{name} takes a value and, optionally, how many rows {way}; {len(arguments)} arguments given",
+            span,
+        )
+    operand, offset = arguments[0], arguments[1] if len(arguments) == 2 else ex.Literal(1)
+    if not (isinstance(offset, ex.Literal) and type(offset.value) is int and offset.value >= 1):
+        raise Refusal(f"{name} counts rows {way} with a whole number from 1", offset.span)
+    if offset.value > ROWS_BACK:
+        raise Refusal(f"{name} counts at most {ROWS_BACK:,} rows {way}", offset.span)
+    for node in operand.walk():
+        if isinstance(node, ex.Aggregate):
+            row = "previous" if name == "prev" else "next"
+            raise Refusal(
+                f"{node.function} inside {name}: only values of single events have a {row} row", node.span
+            )
+    return ex.Previous(operand, offset.value, span=span)
+
+
+EXPRESSION_BUILDER = ExpressionBuilder()
+
+
+# Parse predicates and measures into trees, by the grammar ``expr.lark``; parsers of all grammar files.
 
 # Parsers of grammar files. Their tables come with the package, or are kept in the cache.
 
 _LANGUAGE = Path(__file__).resolve().parents[1]
 _FILES = (
-    "expressions/expr.lark",
-    "regex/regex.lark",
-    "sequences/sase.lark",
-    "match_recognize/row_pattern.lark",
-    "match_recognize/sql_expression.lark",
-    "siddhi/siddhi.lark",
-)
+    "expressions/expr.lark", "regex/regex.lark", "sequences/sase.lark", "match_recognize/row_pattern.lark",
+    "match_recognize/sql_expression.lark", "siddhi/siddhi.lark", "eql.lark",
+)  # fmt: skip
 GRAMMARS = tuple(_LANGUAGE / path for path in _FILES)
 FOLDER = _LANGUAGE / "tables"
 _OPTIONS: dict[str, Any] = {"parser": "lalr", "lexer": "basic"}
@@ -59,7 +346,10 @@ def make_parser(grammar: Path, builder: object) -> Lark:
     if tables.exists():
         return _parser_of(tables.read_bytes(), builder)
     key = hashlib.sha256(f"{lark.__version__} {sys.version}\n{text}".encode()).hexdigest()[:24]
-    path = _kept_path(f"cepkit_grammar_{key}.tables")
+    try:
+        path = kept_path(f"cepkit_grammar_{key}.tables")
+    except UnsafeFolderError:
+        path = None
     if path is None:  # without a cache folder the parser is built again each time (30 ms)
         return lark.Lark(text, **_OPTIONS, transformer=builder)
     content = read_kept(path)
@@ -67,13 +357,6 @@ def make_parser(grammar: Path, builder: object) -> Lark:
         content = _tables(text)
         keep(path, content)
     return _parser_of(content, builder)
-
-
-def _kept_path(name: str) -> Path | None:
-    try:
-        return kept_path(name)
-    except UnsafeFolderError:
-        return None
 
 
 def _parser_of(tables: bytes, builder: object) -> Lark:
@@ -198,16 +481,14 @@ LONGEST_KEPT = 2_000  # characters; the trees of the last texts up to this lengt
 def parse_expression(
     text: str, *, role: str = "predicate", references: bool = False, whole: str | None = None
 ) -> ex.Expression:
-    """Return the tree of a predicate or measure.
-
-    Python and SQL spellings are read alike: ``and or not && || & | ! ~``, ``== = != <>``, ``in``,
-    ``between``, ``is null``, ``like``. ``a < b < c`` means ``a < b and b < c``. ``&`` and ``|`` bind like
-    ``and`` and ``or``, so ``a > 1 & b > 2`` means what it seems to mean. Write strings in single or double
-    quotes (doubled inside), odd column names in backticks, and parameters as ``:name``.
-
-    The first call builds the parser (about 30 ms). A short text that was parsed before gives the same tree
-    again.
-    """
+    """Return the tree of a predicate or measure."""
+    # Python and SQL spellings are read alike: ``and or not && || & | ! ~``, ``== = != <>``, ``in``,
+    # ``between``, ``is null``, ``like``. ``a < b < c`` means ``a < b and b < c``. ``&`` and ``|`` bind like
+    # ``and`` and ``or``, so ``a > 1 & b > 2`` means what it seems to mean. Write strings in single or double
+    # quotes (doubled inside), odd column names in backticks, and parameters as ``:name``.
+    #
+    # The first call builds the parser (about 30 ms). A short text that was parsed before gives the same tree
+    # again.
     if not isinstance(text, str) or len(text) > LONGEST_KEPT:
         return _parse_expression(text, role, references, whole)
     return _parse_once(text, role, references, whole, registered_names())
@@ -230,8 +511,27 @@ def _parse_expression(text: str, role: str, references: bool, whole: str | None)
         tree = parse(text, _expression_parser, words, role, whole)
     check_tree(tree, ex.Expression.children, text if whole is None else whole, role)
     if not references:
+        tree = fields_of_structs(tree)
         _refuse_references(tree, text, role)
     return tree
+
+
+_FIELD = re.compile(r"(?!_)\w+(?:\.(?!_)\w+)*")
+
+
+def fields_of_structs(
+    tree: ex.Expression, is_name: Callable[[str], bool] = lambda owner: False
+) -> ex.Expression:
+    """Return a tree in which ``user.id`` is a field of a column, unless ``user`` is a name of the pattern."""
+
+    def change(node: ex.Expression) -> ex.Expression:
+        if not isinstance(node, ex.Reference) or node.index is not None or is_name(node.variable):
+            return node
+        is_field = node.name is not None and _FIELD.fullmatch(node.name)
+        return ex.Attribute(f"{node.variable}.{node.name}", span=node.span) if is_field else node
+
+    has_fields = any(isinstance(node, ex.Reference) for node in tree.walk(literals=False))
+    return rebuilt(tree, ex.Expression, change) if has_fields else tree
 
 
 def parse_with_lists(
@@ -287,11 +587,8 @@ def parse(
 
 
 def check_text(text: str, role: str | None = None) -> None:
-    """Raise if a text is too long to parse, has too many conditions, or nests too many brackets.
-
-    Blanks and the items of long lists of constants do not count.
-
-    """
+    """Raise if a text is too long to parse, has too many conditions, or nests too many brackets."""
+    # Blanks and the items of long lists of constants do not count.
     if len(text) > TEXT:
         n = len(shortened(text)[0].replace(" ", ""))
         refuse_beyond(TEXT, n, "characters of the query", _CURE)
@@ -322,12 +619,9 @@ def _expression_parser() -> Lark:
 
 
 def check_tree(tree: Any, children: Callable, text: str, role: str | None) -> None:
-    """Raise if a tree is too deep for the passes that walk it, or if its parts repeat too often.
-
-    BETWEEN and chains such as ``1 < x < 3`` have an operand twice. Where they are inside each other, the
-    number of parts doubles at each level.
-
-    """
+    """Raise if a tree is too deep for the passes that walk it, or if its parts repeat too often."""
+    # BETWEEN and chains such as ``1 < x < 3`` have an operand twice. Where they are inside each other, the
+    # number of parts doubles at each level.
     for depth, n_repeated in _levels(tree, children):
         if depth > DEPTH:
             raise located(_TOO_DEEP, text, (0, 1), role)
@@ -336,10 +630,8 @@ def check_tree(tree: Any, children: Callable, text: str, role: str | None) -> No
 
 
 def check_built(tree: Any, children: Callable, role: str) -> None:
-    """Raise if parts of a tree that Python built repeat too often, or if a condition is too deep.
-
-    A variable that occurs twice, as in ``e = e & e``, doubles the text of the tree each time.
-    """
+    """Raise if parts of a tree that Python built repeat too often, or if a condition is too deep."""
+    # A variable that occurs twice, as in ``e = e & e``, doubles the text of the tree each time.
     is_condition = isinstance(tree, ex.Expression)
     for depth, n_repeated in _levels(tree, children):
         if is_condition and depth > DEPTH:

@@ -13,10 +13,10 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import UNITS, duration_ticks, format_duration
 from cepkit.language.expressions.trees import text_of
 
-# Convert expressions to text, in one canonical spelling with no more parentheses than needed.
-
 # Reserved in expr.lark in any case; a column with such a name is printed in backticks.
-RESERVED = frozenset(["and", "or", "not", "in", "between", "is", "like", "null", "none", "true", "false"])
+RESERVED = frozenset(
+    ["and", "or", "not", "in", "between", "is", "like", "ilike", "null", "none", "true", "false"]
+)
 
 _NAME = re.compile(r"[^\W\d]\w*")
 
@@ -31,7 +31,7 @@ class ExpressionPrinter:
     after_not = _NOT  # how tightly an operand of `not` must bind to need no parentheses
     constants: ClassVar[dict[bool | None, str]] = {None: "null", True: "true", False: "false"}
     signs: ClassVar[dict[str, str]] = {}  # of comparisons, where they differ
-    tests: ClassVar[tuple[type, ...]] = (ex.In, ex.IsNull, ex.Like)  # they take `not` inside
+    tests: ClassVar[tuple[type, ...]] = (ex.In, ex.IsNull, ex.Like, ex.IsDistinct)  # they take `not` inside
 
     def text(self, expression: ex.Expression) -> str:
         """Return the text of an expression."""
@@ -57,6 +57,8 @@ class ExpressionPrinter:
                 return self.reference(expression), ITEM
             case ex.Parameter(name=name):
                 return f":{name}", ITEM
+            case ex.Call(function="next", arguments=(operand, ex.Literal(value=1))):
+                return f"next({self.text(operand)})", ITEM
             case ex.Call(function=function, arguments=arguments):
                 return f"{function}({self.listed(arguments)})", ITEM
             case ex.Negative(operand=operand):
@@ -115,6 +117,9 @@ class ExpressionPrinter:
 
     def test(self, expression: Any, negation: str) -> str:
         """Return a test of ``tests``; ``negation`` is an empty text or ``not_``."""
+        if isinstance(expression, ex.IsDistinct):
+            left, right = self.at_least(SUM, expression.left), self.at_least(SUM, expression.right)
+            return f"{left} is {negation}distinct from {right}"
         operand = self.at_least(SUM, expression.operand)
         match expression:
             case ex.In(options=options):
@@ -129,8 +134,9 @@ class ExpressionPrinter:
             case ex.Previous(operand=operand, offset=offset):
                 rows = f", {offset}" if offset != 1 else ""
                 return f"prev({self.text(operand)}{rows})", ITEM
-            case ex.Aggregate(function=function, operand=operand):
-                return f"{function}({'' if operand is None else self.text(operand)})", ITEM
+            case ex.Aggregate(function=function, operand=operand, by=by):
+                arguments = (self.text(part) for part in (operand, by) if part is not None)
+                return f"{function}({', '.join(arguments)})", ITEM
             case ex.Subscript(operand=operand, index=index):
                 return f"{self.at_least(ITEM, operand)}[{index}]", ITEM
         if hasattr(expression, "in_sql"):  # a node of MATCH_RECOGNIZE, whose room is above this one
@@ -142,11 +148,9 @@ _PRINTER = ExpressionPrinter()
 
 
 def print_expression(expression: ex.Expression) -> str:
-    """Return text that `parse_expression` reads back as an equal tree.
-
-    Text cannot spell a negative number as a Literal; it is printed like the Negative that text gives.
-    Time is linear in the size of the tree times its depth.
-    """
+    """Return text that `parse_expression` reads back as an equal tree."""
+    # Text cannot spell a negative number as a Literal; it is printed like the Negative that text gives.
+    # Time is linear in the size of the tree times its depth.
     return _PRINTER.text(expression)
 
 
@@ -197,7 +201,6 @@ _STEPS = {
     ">": "rises", "<": "falls", ">=": "does not fall", "<=": "does not rise", "==": "stays the same",
     "!=": "changes",
 }  # fmt: skip
-_TURNED = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
 _PLACES = {
     "first": "its first value", "last": "its previous value",
     "max": "its maximum so far", "min": "its minimum so far",
@@ -280,7 +283,7 @@ def _is_positive(amount: ex.Expression) -> bool:
 
 def _say_comparison(operator: str, left: ex.Expression, right: ex.Expression) -> str:
     if isinstance(left, ex.Literal) and not isinstance(right, ex.Literal):
-        operator, left, right = _TURNED.get(operator, operator), right, left
+        operator, left, right = ex.MIRRORED.get(operator, operator), right, left
     return " ".join(filter(None, (_text(left), "is", _SIDES[operator], _say_value(right, left))))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, singledispatch
@@ -60,6 +61,12 @@ def text_of(tree: object) -> str:
 # A node's ``span`` is its position in the source text, for error messages. Comparison ignores it. Passes over
 # the tree (printing, binding, code) are defined in the modules of their stages.
 
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+    ">=": operator.ge,
+}  # fmt: skip
+MIRRORED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}  # for sides that swap places
+NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 AGGREGATES = ("first", "last", "count", "max", "min", "sum", "avg", "delta", "collect")
 
 Span = tuple[int, int]
@@ -122,11 +129,9 @@ CURRENT, BEFORE, LAST, ALL_BEFORE = "i", "i-1", "LEN", "..i-1"
 
 @dataclass(frozen=True, slots=True)
 class Reference(Expression):
-    """Value of column ``name`` at the event ``index`` of a pattern variable; ``b[i-1].price`` in text.
+    """Value of column ``name`` at the event ``index`` of a pattern variable; ``b[i-1].price`` in text."""
 
-    ``name`` is None for the variable as a whole, as in ``count(b)``.
-
-    """
+    # ``name`` is None for the variable as a whole, as in ``count(b)``.
 
     variable: str
     name: str | None = None
@@ -150,14 +155,14 @@ class Previous(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Expression):
-    """One of ``AGGREGATES`` over the match; in a predicate, over the match's rows before the current one.
+    """One of ``AGGREGATES`` over the match; in a predicate, over the match's rows before the current one."""
 
-    ``operand`` is None for ``count()``; ``count(x)`` counts the rows where x is not null.
-
-    """
+    # ``operand`` is None for ``count()``; ``count(x)`` counts the rows where x is not null. ``by`` is the
+    # second argument, as in ``min_by(x, y)``.
 
     function: str
     operand: Expression | None = None
+    by: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +229,9 @@ class Not(Expression):
 
 @dataclass(frozen=True, slots=True)
 class In(Expression):
-    """True if ``operand`` equals one of the ``options`` (one or more).
+    """True if ``operand`` equals one of the ``options`` (one or more)."""
 
-    As in SQL, it is null if ``operand`` equals none of them and one is null.
-
-    """
+    # As in SQL, it is null if ``operand`` equals none of them and one is null.
 
     operand: Expression
     options: tuple[Expression, ...]
@@ -255,6 +258,14 @@ class Like(Expression):
 
     operand: Expression
     pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsDistinct(Expression):
+    """True if both operands differ, or one is null; two nulls are not distinct. Never null itself."""
+
+    left: Expression
+    right: Expression
 
 
 _LEAVES = frozenset({Literal, Attribute, Reference, Parameter})  # lists have thousands of them

@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from cepkit.errors import nearest
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.building import ExpressionBuilder, Refusal, span_of, unquoted, whole_number
 from cepkit.language.expressions.durations import NANOSECONDS, UNITS, format_duration, parse_duration
-from cepkit.language.expressions.functions import FIELDS, SIGNATURES, UNITS_OF_TIME, WITH_UNIT
 from cepkit.language.expressions.functions import SQL_FUNCTIONS as FOREIGN_FUNCTIONS
-from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.expressions.functions import registered_in_sql
+from cepkit.language.expressions.parsing import (
+    ExpressionBuilder,
+    Refusal,
+    call_of_value,
+    like_of,
+    span_of,
+    unquoted,
+)
+from cepkit.language.expressions.vocabulary import FIELDS, VOCABULARY
+from cepkit.language.match_recognize import query as rp
+from cepkit.language.row_patterns import Anchor, Exclusion, PatternBuilder, Permutation
 
 if TYPE_CHECKING:
     from lark import Token
@@ -25,121 +34,18 @@ _TRIMS = {"leading": "ltrim", "trailing": "rtrim", "both": "trim"}
 _TYPES_OF_TWO_WORDS = ("double precision", "character varying", "char varying")
 
 
-class CallBuilder(ExpressionBuilder):
-    """The callbacks for tests and calls with words inside, such as ``EXTRACT(DAY FROM ts)``."""
-
-    def positive(self, children):
-        return replace(children[1], span=span_of(children))
-
-    def is_truth(self, children):
-        operand, negation, word = children
-        span, lower = span_of(children), word.lower()
-        if lower not in ("true", "false", "unknown"):
-            message = f"expected NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM, found {str(word)!r}"
-            raise Refusal(message, span_of([word]))
-        unknown = ex.IsNull(operand, span=span)
-        return _negated_if(
-            unknown if lower == "unknown" else rp.IsTruth(operand, lower == "true", span=span), negation
-        )
-
-    def is_distinct(self, children):
-        left, negation, _, right = children
-        return _negated_if(rp.IsDistinct(left, right, span=span_of(children)), negation)
-
-    def like(self, children):
-        operand, negation, pattern, escape = children
-        span, written = span_of([operand, pattern if escape is None else escape]), unquoted(pattern)
-        sign = None if escape is None else unquoted(escape)
-        if sign is not None:
-            _check_escapes(written, sign, span_of([pattern]), span_of([escape]))
-        if sign is None or sign not in written:
-            return _negated_if(ex.Like(operand, written, span=span), negation)
-        return _negated_if(rp.LikeWithEscape(operand, written, sign, span=span), negation)
-
-    def between_symmetric(self, children):
-        operand, negation, first_limit, second_limit = children
-        span = span_of(children)
-        for node in (node for part in (operand, first_limit, second_limit) for node in part.walk()):
-            if isinstance(node, ex.Comparison | ex.Or):  # the text would grow with each level
-                raise Refusal("BETWEEN SYMMETRIC takes values without conditions inside", node.span)
-        ways = tuple(
-            ex.And(
-                (ex.Comparison(">=", operand, low, span=span), ex.Comparison("<=", operand, high, span=span)),
-                span=span,
-            )
-            for low, high in ((first_limit, second_limit), (second_limit, first_limit))
-        )
-        return _negated_if(ex.Or(ways, span=span), negation)
-
-    def call_from(self, children):
-        name, _, item, start, length, _ = children
-        span, lower = span_of([name, children[-1]]), name.lower()
-        if lower in ("substring", "substr"):
-            return checked_call(name, (item, start) if length is None else (item, start, length), span)
-        if length is None and lower == "trim":
-            return checked_call(name, (start, item), span)
-        if length is None and lower == "extract":
-            field = item.name.lower() if isinstance(item, ex.Attribute) else ""
-            if field not in FIELDS:
-                field_names = ", ".join(word.upper() for word in FIELDS if not word.startswith("day_"))
-                hint = nearest(field, FIELDS)
-                raise Refusal(f"EXTRACT takes one of {field_names}{hint and '.' + hint}", item.span)
-            return ex.Call(FIELDS[field], (start,), span=span)
-        raise Refusal(f"{name.upper()}() takes no FROM; write commas between its arguments", span)
-
-    def trim(self, children):
-        name, _, side, signs, text, _ = children
-        span = span_of([name, children[-1]])
-        if name.lower() != "trim":
-            raise Refusal(f"{side.upper()} belongs to TRIM, as in TRIM({side.upper()} '0' FROM x)", span)
-        return ex.Call(_TRIMS[side.lower()], (text,) if signs is None else (text, signs), span=span)
-
-    def position(self, children):
-        part, whole = [child for child in children if isinstance(child, ex.Expression)]
-        return ex.Call("strpos", (whole, part), span=span_of([children[0], children[-1]]))
-
-    def cast(self, children):
-        _, _, operand, kind, second, *length, _ = children
-        lower, present = kind.lower(), [item for item in length if item is not None]
-        if second is not None:
-            lower = f"{lower} {second.lower()}"
-            if lower not in _TYPES_OF_TWO_WORDS:
-                raise Refusal(f"CAST: no type {lower.upper()}", span_of([kind, second]))
-        numbers = [str(item) for item in present if item.isdecimal()]
-        if any(len(number) > 18 for number in numbers):
-            raise Refusal("the length of the type has too many digits; it has 18 at most", span_of(present))
-        kind = f"{lower}({','.join(numbers)})" if numbers else lower
-        return rp.Cast(operand, kind, span=span_of([children[0], children[-1]]))
-
-
-def checked_call(name: Token, arguments: tuple[Any, ...], span: tuple[int, int]) -> ex.Call:
+def checked_call(name: Token, arguments: tuple[Any, ...], span: tuple[int, int]) -> ex.Expression:
     """Return a call of a function. Raise for a wrong number, and for functions of other engines."""
     lower, upper = name.lower(), name.upper()
+    if (registered := registered_in_sql(name)) is not None:
+        if not registered.arity.accepts(len(arguments)):
+            raise Refusal(f"{upper}() takes {registered.arity}; {len(arguments)} given", span)
+        return rp.UserCall(registered, arguments, span=span)
     if lower in FOREIGN_FUNCTIONS:
         raise Refusal(f"{upper}() does not run here; {FOREIGN_FUNCTIONS[lower]}", span)
-    if lower in WITH_UNIT and arguments:
-        arguments = (_unit(upper, lower, arguments[0]), *arguments[1:])
-    signature = SIGNATURES.get(lower)
-    if signature is not None and not signature.accepts(len(arguments)):
-        form = f", as in {upper}('hour', {', '.join(WITH_UNIT[lower])})" if lower in WITH_UNIT else ""
-        raise Refusal(f"{upper}() takes {signature}{form}; {len(arguments)} given", span)
+    if lower in VOCABULARY:
+        return call_of_value(lower, upper, arguments, span)
     return ex.Call(lower, arguments, span=span)
-
-
-def _unit(upper: str, lower: str, given: ex.Expression) -> ex.Literal:
-    """Return the unit of time in the first argument: a name, or a text."""
-    word = given.name if isinstance(given, ex.Attribute) else getattr(given, "value", None)
-    if isinstance(word, str):
-        unit = word.lower()
-        unit = unit if unit in UNITS_OF_TIME else unit.removesuffix("s")
-        if unit in UNITS_OF_TIME:
-            return ex.Literal(unit, span=given.span)
-    form = f"{upper}('hour', {', '.join(WITH_UNIT[lower])})"
-    units = ", ".join(UNITS_OF_TIME)
-    hint = nearest(word, UNITS_OF_TIME) if isinstance(word, str) else ""
-    raise Refusal(
-        f"{upper}() takes a unit of time first, as in {form}: {units}{hint and '.' + hint}", given.span
-    )
 
 
 def _check_escapes(pattern: str, sign: str, at: tuple[int, int], sign_at: tuple[int, int]) -> None:
@@ -220,7 +126,6 @@ def _duration(amount: str, first: str, last: str, span: tuple[int, int]) -> str:
 
 
 def print_interval(duration: str) -> str:
-    """Return the literal of a duration as SQL text."""
     parts = duration.split()
     if len(parts) == 2:
         return f"INTERVAL '{parts[0]}' {_WORDS[parts[1]]}"
@@ -231,8 +136,6 @@ def print_interval(duration: str) -> str:
     fraction = f".{rest:09}".rstrip("0") if rest else ""
     return f"INTERVAL '{days} {hours:02}:{minutes:02}:{seconds:02}{fraction}' DAY TO SECOND"
 
-
-# Build the trees of MATCH_RECOGNIZE from the rules of its grammars during parsing.
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
 
@@ -247,54 +150,25 @@ def column_name(token: str) -> str:
     return unquoted(token) if token[0] in '"`' else str(token)
 
 
-class _RowPatternBuilder:
-    """The parser's callbacks, one method for each rule and alias of ``row_pattern.lark``."""
+class _RowPatternBuilder(PatternBuilder):
+    """The callbacks of the rules and aliases that only ``row_pattern.lark`` has."""
 
-    def start(self, children):
-        return children[0]
+    name = staticmethod(variable_name)
 
-    def alternation(self, children):
-        if len(children) == 1:
-            return children[0]
+    def alternative(self, children):
         places = [child.span for child in children if child.span is not None]
-        if len(places) < len(children):
-            at = places[0] if places else (0, 1)
-            raise Refusal("a side of '|' is empty; write () for no row", at)
-        flat = [
-            option
-            for child in children
-            for option in (child.options if isinstance(child, rp.Alternation) else (child,))
-        ]
-        return rp.Alternation(tuple(flat), span=(places[0][0], places[-1][1]))
-
-    def concatenation(self, children):
-        if not children:
-            return rp.NoRow()
-        if len(children) == 1:
-            return children[0]
-        flat = [
-            part
-            for child in children
-            for part in (child.parts if isinstance(child, rp.Concatenation) else (child,))
-        ]
-        return rp.Concatenation(tuple(flat), span=span_of(children))
-
-    def variable(self, children):
-        return rp.RowVariable(variable_name(children[0]), span=span_of(children))
-
-    quoted_variable = variable
+        if len(places) < len(children) > 1:
+            raise Refusal("a side of '|' is empty; write () for no row", places[0] if places else (0, 1))
+        return super().alternative(children)
 
     def start_anchor(self, children):
-        return rp.Anchor(True, span=span_of(children))
+        return Anchor(True, span=span_of(children))
 
     def end_anchor(self, children):
-        return rp.Anchor(False, span=span_of(children))
-
-    def group(self, children):
-        return replace(children[1], span=span_of(children))
+        return Anchor(False, span=span_of(children))
 
     def exclusion(self, children):
-        return rp.Exclusion(children[1], span=span_of(children))
+        return Exclusion(children[1], span=span_of(children))
 
     def permutation(self, children):
         parts = tuple(children[2:-1])
@@ -302,43 +176,96 @@ class _RowPatternBuilder:
             raise Refusal("PERMUTE takes two patterns or more", span_of(children))
         if len(parts) > 8:
             raise Refusal("PERMUTE takes eight patterns at most", span_of(children))
-        return rp.Permutation(parts, span=span_of(children))
-
-    def star(self, children):
-        return _quantified(children, 0, None)
-
-    def plus(self, children):
-        return _quantified(children, 1, None)
-
-    def optional(self, children):
-        return _quantified(children, 0, 1, n_signs=2)
-
-    def exactly(self, children):
-        times = whole_number(children[2])
-        return _quantified(children, times, times)
-
-    def at_least(self, children):
-        return _quantified(children, whole_number(children[2]), None)
-
-    def from_to(self, children):
-        return _quantified(children, whole_number(children[2]), whole_number(children[3]))
-
-    def at_most(self, children):
-        return _quantified(children, 0, whole_number(children[2]))
+        return Permutation(parts, span=span_of(children))
 
 
-def _quantified(children: list, low: int, high: int | None, n_signs: int = 1) -> rp.Quantified:
-    marks = sum(child == "?" for child in children[1:] if isinstance(child, str))
-    if high is not None and high < max(1, low):
-        place = (children[1].start_pos, children[-1].end_pos)
-        if high == 0:
-            raise Refusal("a quantifier must allow one repetition or more; write () for no row", place)
-        raise Refusal(f"the lower bound {low} is above the upper bound {high}", place)
-    return rp.Quantified(children[0], low, high, marks < n_signs, span=span_of(children))
-
-
-class _SqlExpressionBuilder(CallBuilder):
+class _SqlExpressionBuilder(ExpressionBuilder):
     """The callbacks of the rules and aliases that only ``sql_expression.lark`` has."""
+
+    def positive(self, children):
+        return replace(children[1], span=span_of(children))
+
+    def is_truth(self, children):
+        operand, negation, word = children
+        span, lower = span_of(children), word.lower()
+        if lower not in ("true", "false", "unknown"):
+            message = f"expected NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM, found {str(word)!r}"
+            raise Refusal(message, span_of([word]))
+        unknown = ex.IsNull(operand, span=span)
+        return _negated_if(
+            unknown if lower == "unknown" else rp.IsTruth(operand, lower == "true", span=span), negation
+        )
+
+    def is_distinct(self, children):
+        left, negation, _, right = children
+        return _negated_if(ex.IsDistinct(left, right, span=span_of(children)), negation)
+
+    def like(self, children):
+        operand, negation, word, pattern, escape = children
+        span, written = span_of([operand, pattern if escape is None else escape]), unquoted(pattern)
+        sign = None if escape is None else unquoted(escape)
+        if sign is not None:
+            _check_escapes(written, sign, span_of([pattern]), span_of([escape]))
+        if sign is None or sign not in written:
+            return _negated_if(like_of(operand, word, written, span), negation)
+        if word.lower() == "ilike":
+            operand, written = ex.Call("lower", (operand,), span=operand.span), written.lower()
+        return _negated_if(rp.LikeWithEscape(operand, written, sign, span=span), negation)
+
+    def between_symmetric(self, children):
+        operand, negation, first_limit, second_limit = children
+        span = span_of(children)
+        for node in (node for part in (operand, first_limit, second_limit) for node in part.walk()):
+            if isinstance(node, ex.Comparison | ex.Or):  # the text would grow with each level
+                raise Refusal("BETWEEN SYMMETRIC takes values without conditions inside", node.span)
+        ways = tuple(
+            ex.And(
+                (ex.Comparison(">=", operand, low, span=span), ex.Comparison("<=", operand, high, span=span)),
+                span=span,
+            )
+            for low, high in ((first_limit, second_limit), (second_limit, first_limit))
+        )
+        return _negated_if(ex.Or(ways, span=span), negation)
+
+    def call_from(self, children):
+        name, _, item, start, length, _ = children
+        span, lower = span_of([name, children[-1]]), name.lower()
+        if lower in ("substring", "substr"):
+            return checked_call(name, (item, start) if length is None else (item, start, length), span)
+        if length is None and lower == "trim":
+            return checked_call(name, (start, item), span)
+        if length is None and lower == "extract":
+            field = item.name.lower() if isinstance(item, ex.Attribute) else ""
+            if field not in FIELDS:
+                field_names = ", ".join(word.upper() for word in FIELDS if not word.startswith("day_"))
+                hint = nearest(field, FIELDS)
+                raise Refusal(f"EXTRACT takes one of {field_names}{hint and '.' + hint}", item.span)
+            return ex.Call(FIELDS[field], (start,), span=span)
+        raise Refusal(f"{name.upper()}() takes no FROM; write commas between its arguments", span)
+
+    def trim(self, children):
+        name, _, side, signs, text, _ = children
+        span = span_of([name, children[-1]])
+        if name.lower() != "trim":
+            raise Refusal(f"{side.upper()} belongs to TRIM, as in TRIM({side.upper()} '0' FROM x)", span)
+        return ex.Call(_TRIMS[side.lower()], (text,) if signs is None else (text, signs), span=span)
+
+    def position(self, children):
+        part, whole = [child for child in children if isinstance(child, ex.Expression)]
+        return ex.Call("strpos", (whole, part), span=span_of([children[0], children[-1]]))
+
+    def cast(self, children):
+        _, _, operand, kind, second, *length, _ = children
+        lower, present = kind.lower(), [item for item in length if item is not None]
+        if second is not None:
+            lower = f"{lower} {second.lower()}"
+            if lower not in _TYPES_OF_TWO_WORDS:
+                raise Refusal(f"CAST: no type {lower.upper()}", span_of([kind, second]))
+        numbers = [str(item) for item in present if item.isdecimal()]
+        if any(len(number) > 18 for number in numbers):
+            raise Refusal("the length of the type has too many digits; it has 18 at most", span_of(present))
+        kind = f"{lower}({','.join(numbers)})" if numbers else lower
+        return rp.Cast(operand, kind, span=span_of([children[0], children[-1]]))
 
     def joined(self, children):
         return rp.Joined(*children, span=span_of(children))
@@ -350,8 +277,9 @@ class _SqlExpressionBuilder(CallBuilder):
         return ex.Attribute(column_name(children[0]), span=span_of(children))
 
     def reference(self, children):
-        variable, _, column = children
-        return ex.Reference(variable_name(variable), column_name(column), span=span_of(children))
+        variable, _, *fields = children
+        column = ".".join(column_name(field) for field in fields[::2])  # and fields of a column of structs
+        return ex.Reference(variable_name(variable), column, span=span_of(children))
 
     def typed_text(self, children):
         word, text = children[0].upper(), unquoted(children[1])
@@ -415,14 +343,13 @@ class _SqlExpressionBuilder(CallBuilder):
     def call(self, children) -> Any:
         semantics, name, _, distinct, *arguments, _ = children
         span = span_of([child for child in children if child is not None])
-        lower = name.lower()
+        lower = _SAME_AGGREGATES.get(name.lower(), name.lower())
+        is_distinct = distinct is not None or name.lower() in _OF_DISTINCT
         final, arguments = _is_final(semantics), tuple(item for item in arguments if item is not None)
         if distinct is not None and lower not in (*rp.AGGREGATES_OF_ROWS, *_JOINED_LISTS):
             raise Refusal("DISTINCT belongs to an aggregate", span_of([distinct]))
         if lower in _JOINED_LISTS and len(arguments) in (1, 2):
-            items = rp.RowAggregate(
-                "array_agg", arguments[:1], distinct=distinct is not None, final=final, span=span
-            )
+            items = rp.RowAggregate("array_agg", arguments[:1], distinct=is_distinct, final=final, span=span)
             between = arguments[1] if len(arguments) == 2 else ex.Literal("")
             return ex.Call("array_join", (items, between), span=span)
         if lower in rp.AGGREGATES_OF_ROWS:
@@ -431,7 +358,7 @@ class _SqlExpressionBuilder(CallBuilder):
                 raise Refusal(
                     f"{name.upper()} takes {n} argument{'s' * (n > 1)}, {len(arguments)} given", span
                 )
-            return rp.RowAggregate(lower, arguments, distinct=distinct is not None, final=final, span=span)
+            return rp.RowAggregate(lower, arguments, distinct=is_distinct, final=final, span=span)
         if lower in rp.NAVIGATIONS:
             return _navigation(lower, arguments, final, span)
         if lower in _SAME_NAVIGATION:
@@ -448,6 +375,17 @@ class _SqlExpressionBuilder(CallBuilder):
 # Functions of rows in other words: those of Snowflake.
 _JOINED_LISTS = ("listagg", "string_agg")  # the items of a list, one after the other
 _SAME_NAVIGATION = {"lag": "prev", "lead": "next"}
+# Aggregates in the words of other engines.
+_SAME_AGGREGATES = {
+    **dict.fromkeys(("approx_count_distinct", "approx_distinct", "count_distinct"), "count"),
+    **dict.fromkeys(("collect_list", "collect_set"), "array_agg"), "countif": "count_if",
+    **dict.fromkeys(("booland_agg", "logical_and"), "bool_and"),
+    **dict.fromkeys(("boolor_agg", "logical_or"), "bool_or"),
+    **{"arg_max": "max_by", "arg_min": "min_by", "argmax": "max_by", "argmin": "min_by"},
+    **{"mean": "avg", "stdev": "stddev", "std": "stddev"},
+    **{"variance_pop": "var_pop", "variance_samp": "var_samp"},
+}  # fmt: skip
+_OF_DISTINCT = ("approx_count_distinct", "approx_distinct", "count_distinct", "collect_set")
 _OF_THE_MATCH = ("match_number", "match_rowtime", "match_sequence_number", "timed_out")
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 from cepkit.errors import PatternSyntaxError, nearest
 from cepkit.language.expressions.mistakes import Vocabulary, bracket_fault
@@ -34,11 +35,9 @@ class TextPart:
 
     @property
     def text(self) -> str:
-        """The part alone."""
         return self.whole[self.start : self.stop]
 
     def error(self, message: str) -> PatternSyntaxError:
-        """Return an error that underlines the part."""
         start = self.start + len(self.text) - len(self.text.lstrip())
         return PatternSyntaxError(message, self.whole, start, len(self.text.strip()))
 
@@ -192,12 +191,9 @@ def check_brackets(text: str) -> None:
 
 
 def _inner_fault(text: str, at: int) -> tuple[str, int, int] | None:
-    """Return message, position and length for the bracket that is open where the next clause begins.
-
-    ``at`` is the place of a bracket without a partner. The ``)`` of MATCH_RECOGNIZE ( … ) closes a bracket
-    inside it if one is missing there, so ``at`` is that of MATCH_RECOGNIZE.
-
-    """
+    """Return message, position and length for the bracket that is open where the next clause begins."""
+    # ``at`` is the place of a bracket without a partner. The ``)`` of MATCH_RECOGNIZE ( … ) closes a bracket
+    # inside it if one is missing there, so ``at`` is that of MATCH_RECOGNIZE.
     if text[at] != "(":
         return None
     tokens = [token for token, _ in TextPart(text, at, len(text)).tokens()]
@@ -275,11 +271,8 @@ def _ends_expression(tokens: list[re.Match[str]], name: re.Match[str]) -> bool:
 def entries(
     part: TextPart, clause: str, names_first: bool, clauses: Mapping[str, TextPart]
 ) -> Iterator[tuple[TextPart, TextPart]]:
-    """Yield name and expression of each entry of a list.
-
-    An entry is ``name AS expression`` with ``names_first``, else ``expression AS name``, also without AS.
-
-    """
+    """Yield name and expression of each entry of a list."""
+    # An entry is ``name AS expression`` with ``names_first``, else ``expression AS name``, also without AS.
     for entry in part.split():
         tokens = entry.outer()
         at = [i for i, token in enumerate(tokens) if token[0].upper() == "AS" and token.lastgroup == "word"]
@@ -340,7 +333,7 @@ def _nameless(entry: TextPart, clause: str, form: str, clauses: Mapping[str, Tex
 
 # The words for syntax errors in the texts of MATCH_RECOGNIZE.
 
-TOO_LARGE = "; hand the result to DuckDB or Spark SQL for the rest of the query"
+TOO_LARGE = "; cep.sql runs it around MATCH_RECOGNIZE, by DuckDB or Spark SQL"
 
 
 _AFTER_A_FACTOR = frozenset({"STAR", "PLUS", "QUESTION", "LBRACE", "_BAR"})
@@ -377,7 +370,7 @@ _OPERATORS = frozenset(
         "_IN",
         "_BETWEEN",
         "_IS",
-        "_LIKE",
+        "LIKE",
         "COMPARISON",
         "MULTIPLY",
         "PLUS",
@@ -436,7 +429,7 @@ SQL_EXPRESSION_WORDS = Vocabulary(
 # Names of tables in the SELECT around MATCH_RECOGNIZE, and the clauses of larger queries.
 
 NAME = r"[^\W\d]\w*|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`"
-_TABLE = re.compile(rf"(?:(?:{NAME}) \. )*(?P<table>{NAME})(?: (?:AS )?(?P<alias>{NAME}))?", re.IGNORECASE)
+TABLE = re.compile(rf"(?:(?:{NAME}) \. )*(?P<table>{NAME})(?: (?:AS )?(?P<alias>{NAME}))?", re.IGNORECASE)
 # What may follow the clause in SQL and does not run here, by its first word.
 _LARGER = {
     "GROUP": "GROUP BY", "HAVING": "HAVING", "JOIN": "JOIN", "INNER": "JOIN", "LEFT": "JOIN", "RIGHT": "JOIN",
@@ -448,7 +441,7 @@ _LARGER = {
 
 def read_table(part: TextPart) -> tuple[str, set[str]]:
     """Return the name of the table after FROM without its schema, and the names that may qualify columns."""
-    match = _TABLE.fullmatch(part.without_comments())
+    match = TABLE.fullmatch(part.without_comments())
     if match is None:
         raise part.error(f"FROM: expected the name of one table{TOO_LARGE}")
     names = [name for name in (match["table"], match["alias"]) if name]
@@ -465,7 +458,114 @@ def refuse_larger(part: TextPart, words: Sequence[re.Match[str]]) -> None:
 
 
 def check_qualifier(entry: TextPart, clause: str, name: str, qualifiers: Collection[str]) -> None:
-    """Raise if no table or alias has this name."""
     if variable_name(name) not in qualifiers:
         hint = nearest(variable_name(name), qualifiers)
         raise entry.error(f"{clause}: no table {name!r} here{hint and '.' + hint}")
+
+
+# Find MATCH_RECOGNIZE in a larger query: its table, its text, and the entries of WITH that it sees.
+
+_AFTER_A_TABLE = re.compile(
+    "ON|USING|WHERE|GROUP|HAVING|ORDER|LIMIT|OFFSET|FETCH|JOIN|INNER|LEFT|RIGHT|FULL|CROSS|NATURAL|UNION|"
+    "INTERSECT|EXCEPT|MINUS|QUALIFY|WINDOW|PIVOT|UNPIVOT|LATERAL|TABLESAMPLE|ASOF|SEMI|ANTI|POSITIONAL",
+    re.IGNORECASE,
+)
+
+
+class InnerClause(NamedTuple):
+    """A MATCH_RECOGNIZE with its table, inside a query."""
+
+    table: TextPart  # what follows FROM, such as a name or a query in brackets
+    body: TextPart
+    entries: tuple[TextPart, ...]  # of WITH, before the clause
+    name: str | None  # of the table, without its schema; None if it is no name
+    alias: str  # by which the query may call the rows; empty if an alias follows the clause
+
+    @property
+    def entry_names(self) -> set[str]:
+        """The names of the entries of WITH, in lower case."""
+        texts = (re.sub(r"(?i)^RECURSIVE (?!AS )", "", entry.without_comments()) for entry in self.entries)
+        return {column_name(text.partition(" ")[0]).lower() for text in texts}
+
+    @property
+    def query_of_table(self) -> str:
+        """The query whose rows the clause reads."""
+        entries = ", ".join(entry.text for entry in self.entries)
+        return f"{entries and f'WITH {entries} '}SELECT * FROM {self.table.text}"
+
+    def replaced_by(self, name: str) -> str:
+        """Return the whole text with a table in the place of the clause and its table."""
+        whole, alias = self.table.whole, self.alias and f" AS {self.alias}"
+        return f"{whole[: self.table.start]}{name}{alias}{whole[self.body.stop :]}"
+
+
+def first_clause(text: str) -> InnerClause | None:
+    """Return the first MATCH_RECOGNIZE of a text, whose table can hold no other; None if there is none."""
+    tokens = TextPart(text, 0, len(text)).tokens()
+    word = next((token for token, _ in tokens if token[0].upper() == "MATCH_RECOGNIZE"), None)
+    if word is None:
+        return None
+    levels = list(_levels(text, word.start()))
+    words = levels[-1].outer()
+    at = next(i for i, token in enumerate(words) if token.start() == word.start())
+    begins = [i for i, token in enumerate(words[:at]) if token[0].upper() in ("FROM", "JOIN", ",")]
+    if not begins or begins[-1] + 1 == at or words[at + 1 : at + 2] == [] or words[at + 1][0] != "(":
+        raise TextPart(text, word.start(), word.end()).error(
+            "expected a table and a clause: FROM t MATCH_RECOGNIZE ( … )"
+        )
+    of_table = words[begins[-1] + 1 : at]
+    table = TextPart(text, of_table[0].start(), of_table[-1].end())
+    if any(token[0].upper() in ("ON", "USING") for token in of_table):
+        raise table.error("put the join into brackets: FROM (SELECT … JOIN …) MATCH_RECOGNIZE")
+    body = TextPart(text, word.start(), words[at + 2].end())
+    named = TABLE.fullmatch(table.without_comments())
+    name, alias = (
+        (None, "") if named is None else (column_name(named["table"]), named["alias"] or named["table"])
+    )
+    for token in words[at + 3 : at + 4]:
+        if token.lastgroup in ("word", "quoted") and not _AFTER_A_TABLE.fullmatch(token[0]):
+            alias = ""  # the query gives the rows another
+    return InnerClause(table, body, tuple(_entries(levels, word.start())), name, alias)
+
+
+def _levels(text: str, place: int) -> Iterator[TextPart]:
+    """Yield the text and the insides of the brackets around a place, from the outside to the inside."""
+    starts = [0]
+    for token, _ in TextPart(text, 0, place).tokens():
+        if token.lastgroup == "open":
+            starts.append(token.end())
+        elif token.lastgroup == "close":
+            starts.pop()
+    for start in starts:
+        rest = TextPart(text, start, len(text)).tokens()
+        yield TextPart(text, start, next((token.start() for token, depth in rest if depth < 0), len(text)))
+
+
+def _entries(levels: list[TextPart], place: int) -> Iterator[TextPart]:
+    """Yield the entries of WITH that end before a place, with RECURSIVE before the first one."""
+    for level in levels:
+        words = level.outer()
+        upper = [token[0].upper() for token in words]
+        first = 1
+        while first and upper[:1] == ["WITH"] and "AS" in upper[first:]:
+            stop = upper.index(")", upper.index("AS", first))
+            if words[stop].end() > place:
+                break
+            yield TextPart(level.whole, words[first].start(), words[stop].end())
+            first = stop + 2 if upper[stop + 1 : stop + 2] == [","] else 0
+
+
+def with_parameters(
+    text: str, params: Mapping[str, Any], write: Callable[[str], str]
+) -> tuple[str, dict[str, Any]]:
+    """Return a text with ``write(name)`` for each parameter ``:name``, and the values of these parameters."""
+    used: dict[str, Any] = {}
+    parts, end = [], 0
+    tokens = [token for token, _ in TextPart(text, 0, len(text)).tokens()]
+    for i, (colon, name) in enumerate(pairwise(tokens)):
+        is_cast = i > 0 and tokens[i - 1][0] == ":"
+        if colon[0] == ":" and not is_cast and colon.end() == name.start() and name[0] in params:
+            used[name[0]] = params[name[0]]
+            parts += [text[end : colon.start()], write(name[0])]
+            end = name.end()
+    return "".join([*parts, text[end:]]), used

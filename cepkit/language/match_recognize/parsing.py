@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 
 from cepkit.errors import PatternSyntaxError, WrongTypeError, nearest
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.functions import RegisteredFunction, registered_functions
 from cepkit.language.expressions.parsing import check_text
-from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.building import column_name, variable_name
 from cepkit.language.match_recognize.clauses import (
     OF_MATCH_RECOGNIZE,
@@ -25,15 +25,15 @@ from cepkit.language.match_recognize.clauses import (
     split_clauses,
 )
 from cepkit.language.match_recognize.query import WITH_TIMED_OUT, RowPatternQuery, SelectedRows, WindowedRows
-from cepkit.language.match_recognize.reading import read_clauses, split_and_check
-from cepkit.language.match_recognize.selecting import (
+from cepkit.language.match_recognize.reading import (
     check_begin,
-    outer_expression,
+    end_of_select,
+    read_clauses,
     read_columns,
-    read_order,
-    read_rows_kept,
     read_select,
+    split_and_check,
 )
+from cepkit.language.row_patterns import Anchor, Exclusion, variables
 
 # Check a parsed MATCH_RECOGNIZE: names of variables, and what functions of rows may contain.
 
@@ -42,7 +42,7 @@ Span = tuple[int, int]
 
 def check_query(query: RowPatternQuery) -> None:
     """Raise for names that do not exist, and for functions of rows in wrong places."""
-    primary = [variable.name for variable in rp.row_variables(query.pattern)]
+    primary = [variable.name for variable in variables(query.pattern)]
     variable_names = [*dict.fromkeys([*primary, *(name for name, _ in query.subset)])]
     _check_subsets(query, primary)
     for name, _ in query.define:
@@ -56,8 +56,8 @@ def check_query(query: RowPatternQuery) -> None:
         place = _place(query, target, before=r"\bSKIP\s+TO\s+(?:FIRST\s+|LAST\s+)?")
         raise _error(query, f"AFTER MATCH: no variable {target!r}{hint and '.' + hint}", place)
     if query.rows_per_match == "all_with_unmatched":
-        for node in _nodes(query.pattern):
-            if isinstance(node, rp.Exclusion):
+        for node in query.pattern.walk():
+            if isinstance(node, Exclusion):
                 message = "PATTERN: WITH UNMATCHED ROWS does not go with an exclusion, {- … -}"
                 raise _error(query, message, node.span)
     if query.timed_out and query.within is None:
@@ -87,12 +87,6 @@ def _check_subsets(query: RowPatternQuery, primary: list[str]) -> None:
                 hint = nearest(member, primary)
                 message = f"SUBSET: the pattern has no variable {member!r}{hint and '.' + hint}"
                 raise _error(query, message, _place(query, member, before=r"\bSUBSET\b[^)]*?"))
-
-
-def _nodes(pattern: rp.RowPattern) -> Iterator[rp.RowPattern]:
-    yield pattern
-    for part in pattern.children():
-        yield from _nodes(part)
 
 
 def _check_expression(
@@ -127,7 +121,6 @@ def _check_of_the_match(
 
 
 def _variable_of(node: ex.Expression) -> str | None:
-    """Return the variable that a node names, or None."""
     if isinstance(node, ex.Reference | rp.Classifier | rp.RowAggregate):
         return node.variable
     return None
@@ -180,13 +173,11 @@ _FRAME = re.compile(
 
 
 def is_window_select(whole: TextPart) -> bool:
-    """Return whether a text is a SELECT with a WINDOW."""
     words = [token[0].upper() for token in whole.outer()]
     return words[:1] == ["SELECT"] and "MATCH_RECOGNIZE" not in words and "WINDOW" in words
 
 
 def read_window_select(whole: TextPart) -> WindowedRows:
-    """Return the SELECT of a text."""
     check_begin(whole)
     head, clauses = split_clauses(whole, OF_WINDOW_SELECT)
     for name in ("FROM", "WINDOW"):
@@ -202,28 +193,22 @@ def read_window_select(whole: TextPart) -> WindowedRows:
     check_query(query)
     _check_pattern(query)
     alias = next((name for name in sorted(qualifiers) if name != variable_name(table)), None)
-    where = clauses.get("WHERE")
     first = whole.outer()[0]
     columns = read_columns(TextPart(whole.whole, first.end(), head.stop), qualifiers, name)
     _check_measures(whole, columns, query)
-    limit, offset = read_rows_kept(clauses)
     return WindowedRows(
-        table=table,
+        table,
+        query,
+        columns,
+        alias,
+        **end_of_select(clauses, qualifiers, columns),
         name=name,
-        rows=query,
-        columns=columns,
         frame_end=_frame_end(parts.get("ROWS BETWEEN"), inside),
         seek="INITIAL or SEEK" in parts and parts["INITIAL or SEEK"].text.strip().upper() == "SEEK",
-        alias=alias,
-        where=None if where is None else outer_expression(where, "WHERE", qualifiers),
-        order_by=read_order(clauses.get("ORDER BY"), qualifiers, columns),
-        limit=limit,
-        offset=offset,
     )
 
 
 def _window(part: TextPart) -> tuple[str, TextPart]:
-    """Return the name of the window, and the part in its brackets."""
     words = part.outer()
     if len(words) < 4 or words[2][0] != "(":
         raise part.error("WINDOW: write w AS ( … PATTERN (A B+) … )")
@@ -255,17 +240,16 @@ def _frame_end(part: TextPart | None, inside: TextPart) -> int | str | None:
 
 def _check_pattern(query: RowPatternQuery) -> None:
     """Raise for what SQL does not allow in a WINDOW."""
-    waiting: list[rp.RowPattern] = [query.pattern]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, rp.Anchor):
-            raise _at(query, node, f"PATTERN: a WINDOW has no anchor {'^' if node.at_start else '$'}")
-        waiting.extend(node.children())
+    for node in query.pattern.walk():
+        if isinstance(node, Anchor):
+            raise _error(query, f"PATTERN: a WINDOW has no anchor {node}", node.span)
     for clause, trees in (("DEFINE", query.define), ("MEASURES", query.measures)):
         for name, tree in trees:
             for node in tree.walk():
                 if isinstance(node, rp.MatchNumber):
-                    raise _at(query, node, f"{clause} {name}: the matches of a WINDOW have no numbers")
+                    raise _error(
+                        query, f"{clause} {name}: the matches of a WINDOW have no numbers", node.span
+                    )
 
 
 def _check_measures(
@@ -280,30 +264,26 @@ def _check_measures(
                 if not any(name.lower() == measure_name.lower() for measure_name in names):
                     hint = nearest(name, names)
                     message = f"SELECT: the window has no measure {name!r}{hint and '.' + hint}"
-                    raise _at(query, node, message)
-
-
-def _at(query: RowPatternQuery, node: rp.RowPattern | ex.Expression, message: str):
-    start, stop = node.span or (0, 1)
-    return TextPart(query.source, start, stop).error(message)
+                    raise _error(query, message, node.span)
 
 
 # Parse MATCH_RECOGNIZE, alone or in a SELECT, by ``row_pattern.lark`` and ``sql_expression.lark``.
 
 
 def parse_match_recognize(text: str) -> RowPatternQuery | SelectedRows | WindowedRows:
-    """Return the tree of a MATCH_RECOGNIZE clause, or of a SELECT around one, or with a WINDOW.
-
-    Names without quotes are variables in upper case. ``PATTERN`` and ``DEFINE`` are required, and the clauses
-    have SQL's order. Flink's ``WITHIN`` follows the pattern.
-    """
+    """Return the tree of a MATCH_RECOGNIZE clause, or of a SELECT around one, or with a WINDOW."""
+    # Names without quotes are variables in upper case. ``PATTERN`` and ``DEFINE`` are required, and the
+    # clauses have SQL's order. Flink's ``WITHIN`` follows the pattern.
     if not isinstance(text, str):
         raise WrongTypeError(f"MATCH_RECOGNIZE: expected text, got {type(text).__name__}")
-    return _parse_once(text)
+    return _parse_once(text, registered_functions())
 
 
 @lru_cache(maxsize=16)
-def _parse_once(text: str) -> RowPatternQuery | SelectedRows | WindowedRows:
+def _parse_once(
+    text: str, functions: tuple[RegisteredFunction, ...]
+) -> RowPatternQuery | SelectedRows | WindowedRows:
+    """Return the tree of a text; ``functions`` are part of the key, since a call holds its function."""
     check_text(text)
     check_brackets(text)
     tokens = [token for token, _ in TextPart(text, 0, len(text)).tokens()]

@@ -17,11 +17,9 @@ from cepkit.language.expressions.printing import (
     quoted_text,
     say_condition,
     say_duration,
-    say_times,
-    times_text,
 )
 from cepkit.language.expressions.trees import rebuilt, text_of
-from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.building import print_interval
 from cepkit.language.match_recognize.query import (
     AFTER_MATCH,
@@ -32,8 +30,7 @@ from cepkit.language.match_recognize.query import (
     SortKey,
     WindowedRows,
 )
-
-# Convert the trees of MATCH_RECOGNIZE to SQL text, in one canonical spelling.
+from cepkit.language.row_patterns import Pattern, PatternWords, print_pattern, say_pattern, variables
 
 # Words that a name without quotes cannot be, in expressions, in patterns or as names of clauses.
 _RESERVED = frozenset(
@@ -47,9 +44,6 @@ _RESERVED = frozenset(
     ]
 )  # fmt: skip
 _NAME = re.compile(r"[^\W\d]\w*")
-
-# Binding strength in patterns.
-_ALTERNATION, _CONCATENATION, _FACTOR, _PRIMARY = range(4)
 
 
 def sql_column(name: str) -> str:
@@ -70,65 +64,30 @@ def _quoted(name: str) -> str:
 # --- patterns ----------------------------------------------------------------------------------------------
 
 
-def print_row_pattern(pattern: rp.RowPattern) -> str:
-    """Return a pattern as text that parses to an equal tree."""
-    return _pattern(pattern)[0]
-
-
-def _pattern(pattern: rp.RowPattern) -> tuple[str, int]:
-    """Return the text of a pattern and its binding strength."""
-    match pattern:
-        case rp.RowVariable(name=name):
-            return sql_variable(name), _PRIMARY
-        case rp.NoRow():
-            return "()", _PRIMARY
-        case rp.Anchor(at_start=at_start):
-            return "^" if at_start else "$", _PRIMARY
-        case rp.Concatenation(parts=parts):
-            return " ".join(_pattern_at_least(_FACTOR, part) for part in parts), _CONCATENATION
-        case rp.Alternation(options=options):
-            return " | ".join(_pattern_at_least(_CONCATENATION, part) for part in options), _ALTERNATION
-        case rp.Permutation(parts=parts):
-            return f"PERMUTE({', '.join(map(print_row_pattern, parts))})", _PRIMARY
-        case rp.Exclusion(body=body):
-            return f"{{- {print_row_pattern(body)} -}}", _PRIMARY
-        case rp.Quantified(body=body, low=low, high=high, greedy=greedy):
-            mark = "" if greedy else "?"
-            return f"{_pattern_at_least(_PRIMARY, body)}{times_text(low, high)}{mark}", _FACTOR
-    raise TypeError(f"no text for {type(pattern).__name__}")
-
-
-def _pattern_at_least(tightness: int, pattern: rp.RowPattern) -> str:
-    text, strength = _pattern(pattern)
-    return text if strength >= tightness else f"({text})"
+def print_row_pattern(pattern: Pattern) -> str:
+    return print_pattern(pattern, sql_variable)
 
 
 # --- expressions -------------------------------------------------------------------------------------------
 
 
 class SqlPrinter(ExpressionPrinter):
-    """Prints expressions as SQL."""
-
     and_, or_, not_ = " AND ", " OR ", "NOT "
     constants: ClassVar[dict[bool | None, str]] = {None: "NULL", True: "TRUE", False: "FALSE"}
     signs: ClassVar[dict[str, str]] = {"==": "=", "!=": "<>"}
     tests: ClassVar[tuple[type, ...]] = (
         *ExpressionPrinter.tests,
         rp.IsTruth,
-        rp.IsDistinct,
         rp.LikeWithEscape,
     )
 
     def name(self, name: str) -> str:
-        """Return the name of a column."""
         return sql_column(name)
 
     def reference(self, node: ex.Reference) -> str:
-        """Return a column at the rows of a variable."""
         return f"{sql_variable(node.variable)}.{sql_column(node.name or '')}"
 
     def literal(self, value: bool | int | float | str | None) -> tuple[str, int]:
-        """Return a constant and its binding strength."""
         if isinstance(value, float) and not math.isfinite(value):
             return repr(value), UNARY if value < 0 else ITEM
         return super().literal(value)
@@ -139,12 +98,12 @@ class SqlPrinter(ExpressionPrinter):
 
     def test(self, expression: Any, negation: str) -> str:
         """Return a test; ``negation`` is NOT with a blank, or nothing."""
-        is_distinct = isinstance(expression, rp.IsDistinct)
+        is_distinct = isinstance(expression, ex.IsDistinct)
         operand = self.at_least(SUM, expression.left if is_distinct else expression.operand)
         match expression:
             case rp.IsTruth(truth=truth):
                 return f"{operand} IS {negation}{'TRUE' if truth else 'FALSE'}"
-            case rp.IsDistinct(right=right):
+            case ex.IsDistinct(right=right):
                 return f"{operand} IS {negation}DISTINCT FROM {self.at_least(SUM, right)}"
             case rp.LikeWithEscape(pattern=pattern, escape=escape):
                 return f"{operand} {negation}LIKE {quoted_text(pattern)} ESCAPE {quoted_text(escape)}"
@@ -164,7 +123,6 @@ class SqlPrinter(ExpressionPrinter):
         return super().node(expression)
 
     def other(self, expression: ex.Expression) -> tuple[str, int]:
-        """Return a node that only SQL has, and its binding strength."""
         match expression:
             case rp.Joined(left=left, right=right):
                 return f"{self.at_least(SUM, left)} || {self.at_least(PRODUCT, right)}", SUM
@@ -185,6 +143,8 @@ class SqlPrinter(ExpressionPrinter):
                 return "TIMED_OUT()", ITEM
             case rp.EveryColumn():
                 return "*", ITEM
+            case rp.UserCall(registered=registered, arguments=arguments):
+                return f"{registered.name.upper()}({self.listed(arguments)})", ITEM
             case rp.Cast(operand=operand, kind=kind):
                 return f"CAST({self.text(operand)} AS {kind})", ITEM
             case rp.ArrayOf(items=items):
@@ -197,7 +157,6 @@ class SqlPrinter(ExpressionPrinter):
         raise TypeError(f"no SQL text for {type(expression).__name__}")
 
     def aggregate(self, node: rp.RowAggregate) -> str:
-        """Return an aggregate of rows."""
         inside = self.listed(node.arguments)
         if not node.arguments:
             inside = "*" if node.variable is None else f"{sql_variable(node.variable)}.*"
@@ -267,18 +226,10 @@ def _lines_of_pattern(query: RowPatternQuery, search: str = "") -> list[str]:
 
 
 def print_select(query: SelectedRows) -> str:
-    """Return the SELECT as text that parses to an equal query."""
-    text = f"{_select(query)} {print_match_recognize(query.rows)}"
-    text += f" AS {sql_variable(query.alias)}" if query.alias else ""
-    text += f"\nWHERE {print_sql(query.where)}" if query.where is not None else ""
-    return text + _end_of_select(query)
+    return _select(query, f" {print_match_recognize(query.rows)}") + _end_of_select(query)
 
 
 def print_window_select(query: WindowedRows) -> str:
-    """Return the SELECT with a WINDOW as text that parses to an equal query."""
-    text = _select(query)
-    text += f" AS {sql_variable(query.alias)}" if query.alias else ""
-    text += f"\nWHERE {print_sql(query.where)}" if query.where is not None else ""
     ends = {None: "UNBOUNDED FOLLOWING", 0: "CURRENT ROW"}
     end = query.frame_end
     if end not in ends:
@@ -288,15 +239,18 @@ def print_window_select(query: WindowedRows) -> str:
         f"ROWS BETWEEN CURRENT ROW AND {ends[end]}",
         *_lines_of_pattern(query.rows, "SEEK " if query.seek else "INITIAL "),
     ]
-    text += "\n" + _bracketed(f"WINDOW {sql_variable(query.name)} AS", lines)
-    return text + _end_of_select(query)
+    window = _bracketed(f"WINDOW {sql_variable(query.name)} AS", lines)
+    return f"{_select(query)}\n{window}{_end_of_select(query)}"
 
 
-def _select(query: SelectedRows | WindowedRows) -> str:
+def _select(query: SelectedRows | WindowedRows, clause: str = "") -> str:
+    """Return a SELECT up to WHERE; ``clause`` is MATCH_RECOGNIZE ( … ) after the table."""
     columns = "*"
     if query.columns is not None:
         columns = ", ".join(_selected(name, tree) for name, tree in query.columns)
-    return f"SELECT {columns}\nFROM {sql_column(query.table)}"
+    text = f"SELECT {columns}\nFROM {sql_column(query.table)}{clause}"
+    text += f" AS {sql_variable(query.alias)}" if query.alias else ""
+    return text + (f"\nWHERE {print_sql(query.where)}" if query.where is not None else "")
 
 
 def _end_of_select(query: SelectedRows | WindowedRows) -> str:
@@ -319,30 +273,10 @@ def _order(keys: tuple[SortKey, ...]) -> str:
 
 
 def sql_key(key: SortKey) -> str:
-    """Return the column or the expression that an entry of ORDER BY sorts by."""
     return sql_column(key.column) if key.value is None else print_sql(key.value)
 
 
-text_of.register(rp.RowPattern, print_row_pattern)
-for _kind in (
-    rp.TimeLiteral,
-    rp.IntervalLiteral,
-    rp.Navigation,
-    rp.RowAggregate,
-    rp.Classifier,
-    rp.MatchNumber,
-    rp.MatchRowtime,
-    rp.TimedOut,
-    rp.OverWindow,
-    rp.EveryColumn,
-    rp.Joined,
-    rp.IsTruth,
-    rp.IsDistinct,
-    rp.LikeWithEscape,
-    rp.Cast,
-    rp.CaseWhen,
-    rp.ArrayOf,
-):
+for _kind in (rp.SqlExpression, rp.TimeLiteral, rp.IntervalLiteral):
     text_of.register(_kind, print_sql)
 text_of.register(RowPatternQuery, print_match_recognize)
 text_of.register(SelectedRows, print_select)
@@ -372,12 +306,17 @@ _SIMPLE = (
 def say_rows(query: RowPatternQuery) -> str:
     """Return a query of MATCH_RECOGNIZE in one plain sentence, without a full stop."""
     defined = dict(query.define)
-    words = [_say(query.pattern, frozenset(defined))]
+
+    def row(name: str) -> str:
+        return f"a row {name}" if name in defined else f"any row {name}"
+
+    spoken = PatternWords(row, lambda name: f"rows {name}", " or else ", "times")
+    words = [say_pattern(query.pattern, spoken)]
     if query.within is not None:
         words.append(f"in less than {say_duration(query.within)}")
     if query.partition_by:
         words.append(f"per {join_words(query.partition_by)}")
-    names = dict.fromkeys(variable.name for variable in rp.row_variables(query.pattern))
+    names = dict.fromkeys(variable.name for variable in variables(query.pattern))
     meanings = [f"{name} means that {_condition(name, defined[name])}" for name in names if name in defined]
     subsets = [f"{name} is {join_words(members)} together" for name, members in query.subset]
     skip = _SKIPS[query.after_match]
@@ -393,58 +332,11 @@ def _condition(variable: str, tree: ex.Expression) -> str:
         if isinstance(node, ex.Reference) and node.variable == variable and node.name is not None:
             return ex.Attribute(node.name)
         if isinstance(node, rp.Navigation) and node.function == "prev" and node.offset != 0:
-            return ex.Previous(node.operand, node.offset or 1) if _is_column(node.operand) else node
+            is_column = isinstance(node.operand, ex.Attribute)
+            return ex.Previous(node.operand, node.offset or 1) if is_column else node
         return node
 
     simple = rebuilt(tree, ex.Expression, plain)
     if all(isinstance(node, _SIMPLE) for node in simple.walk()):
         return say_condition(simple)
     return print_sql(tree)
-
-
-def _is_column(tree: ex.Expression) -> bool:
-    return isinstance(tree, ex.Attribute)
-
-
-def _say(pattern: rp.RowPattern, defined: frozenset[str]) -> str:
-    def say(part: rp.RowPattern) -> str:
-        return _say(part, defined)
-
-    match pattern:
-        case rp.RowVariable(name=name):
-            return f"a row {name}" if name in defined else f"any row {name}"
-        case rp.NoRow():
-            return "no row"
-        case rp.Anchor(at_start=at_start):
-            return (
-                "from the first row of the partition" if at_start else "up to the last row of the partition"
-            )
-        case rp.Concatenation(parts=parts):
-            return ", then ".join(map(say, parts))
-        case rp.Alternation(options=options):
-            return "either " + " or else ".join(_in_brackets(option, defined) for option in options)
-        case rp.Permutation(parts=parts):
-            return f"in any order: {join_words([_in_brackets(part, defined) for part in parts])}"
-        case rp.Exclusion(body=body):
-            return f"{_in_brackets(body, defined)} (not shown)"
-        case rp.Quantified():
-            return _say_repeat(pattern, defined)
-    raise TypeError(f"no words for {type(pattern).__name__}")
-
-
-def _in_brackets(pattern: rp.RowPattern, defined: frozenset[str]) -> str:
-    is_single = isinstance(pattern, rp.RowVariable | rp.NoRow | rp.Anchor | rp.Exclusion)
-    is_row = isinstance(pattern, rp.Quantified) and isinstance(pattern.body, rp.RowVariable)
-    text = _say(pattern, defined)
-    return text if is_single or is_row else f"({text})"
-
-
-def _say_repeat(pattern: rp.Quantified, defined: frozenset[str]) -> str:
-    body, low, high = pattern.body, pattern.low, pattern.high
-    if isinstance(body, rp.RowVariable):
-        rows = f"rows {body.name}"
-        text = say_times(low, high, _say(body, defined), lambda n: f"{n} {rows}")
-    else:
-        group = f"({_say(body, defined)})"
-        text = say_times(low, high, group, lambda n: f"{group} {n} times")
-    return text if pattern.greedy else f"{text}, as few as possible"

@@ -8,8 +8,163 @@ from typing import Any, ClassVar
 
 from cepkit.errors import UnsupportedQueryError
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.trees import Attribute, Expression, text_of
-from cepkit.language.match_recognize.patterns import EveryColumn, RowPattern
+from cepkit.language.expressions.functions import RegisteredFunction
+from cepkit.language.expressions.trees import Attribute, Expression, Literal, text_of
+from cepkit.language.expressions.vocabulary import OF_SQL
+from cepkit.language.row_patterns import Pattern
+
+# The expressions that only SQL has, as trees of small frozen values.
+
+AGGREGATES_OF_ROWS = (
+    "count", "count_if", "sum", "avg", "min", "max", "array_agg", "bool_and", "every", "bool_or",
+    "arbitrary", "any_value", "max_by", "min_by", "map_agg", "stddev", "stddev_pop", "stddev_samp",
+    "variance", "var_pop", "var_samp", *OF_SQL,
+)  # fmt: skip
+OF_TWO_ARGUMENTS = ("max_by", "min_by", "map_agg")
+NAVIGATIONS = ("first", "last", "prev", "next")
+
+
+# --- expressions of SQL ------------------------------------------------------------------------------------
+# A column alone is an Attribute, and a column of a variable, ``A.price``, is a Reference without an index.
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLiteral(Literal):
+    """A time, ``TIMESTAMP '…'`` or ``DATE '…'``; ``value`` is its text. A date is a time at midnight."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalLiteral(Literal):
+    """A length of time, ``INTERVAL '5' MINUTE``; ``value`` is the duration as text, such as ``5 min``."""
+
+
+class SqlExpression(Expression):
+    """Base of the nodes that only SQL spells. `printing` gives them the method ``in_sql``."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Navigation(SqlExpression):
+    """FIRST, LAST, PREV or NEXT: ``operand`` at another row."""
+
+    # ``offset`` is None if the text does not give one. ``final`` is True for FINAL, False for RUNNING, and
+    # None if the text says neither.
+
+    function: str
+    operand: Expression
+    offset: int | None = None
+    final: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowAggregate(SqlExpression):
+    """One of ``AGGREGATES_OF_ROWS`` over the rows of a match."""
+
+    # ``count`` without arguments is COUNT(*), or COUNT(A.*) with ``variable``. ``final`` is as in
+    # `Navigation`.
+
+    function: str
+    arguments: tuple[Expression, ...] = ()
+    variable: str | None = None
+    distinct: bool = False
+    final: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Classifier(SqlExpression):
+    """CLASSIFIER(): the variable of a row; with ``variable`` the last row among this variable's rows."""
+
+    variable: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MatchNumber(SqlExpression):
+    """MATCH_NUMBER(): the number of the match in its partition, from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchRowtime(SqlExpression):
+    """Flink's MATCH_ROWTIME(): the time of the last row of the match."""
+
+    # ``operand`` is the column of the time. The parser takes the first column of ORDER BY if there is none.
+
+    operand: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut(SqlExpression):
+    """TIMED_OUT(): whether the row is a partial match that ran out of time, and no match."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverWindow(SqlExpression):
+    """``operand OVER window``: a measure of the window, or a function of the rows of the match."""
+
+    operand: Expression
+    window: str
+
+
+@dataclass(frozen=True, slots=True)
+class EveryColumn(SqlExpression):
+    """``*`` among other columns in the list after SELECT: all columns of the result of the clause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(SqlExpression):
+    """``left || right``: two texts, one after the other. Null if a side is null."""
+
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class IsTruth(SqlExpression):
+    """``operand IS TRUE`` or ``operand IS FALSE``. Never null."""
+
+    operand: Expression
+    truth: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LikeWithEscape(SqlExpression):
+    """``operand LIKE pattern ESCAPE escape``: the character after ``escape`` stands for itself."""
+
+    operand: Expression
+    pattern: str
+    escape: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(SqlExpression):
+    """``CAST(operand AS type)``; ``kind`` is the type in lower case, such as ``varchar(7)``."""
+
+    operand: Expression
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOf(SqlExpression):
+    """``ARRAY[…]``: a list of values."""
+
+    items: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UserCall(SqlExpression):
+    """A call of a function that the user registered."""
+
+    registered: RegisteredFunction
+    arguments: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseWhen(SqlExpression):
+    """``CASE WHEN … THEN … ELSE … END``. Conditions and values alternate in ``branches``."""
+
+    branches: tuple[Expression, ...]
+    default: Expression | None = None
+
 
 ROWS_PER_MATCH = {
     "one": "ONE ROW PER MATCH",
@@ -28,12 +183,10 @@ AFTER_MATCH = {
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """One entry of ORDER BY. Nulls are last unless the text says otherwise.
+    """One entry of ORDER BY. Nulls are last unless the text says otherwise."""
 
-    The ORDER BY of a SELECT also takes a ``value``, an expression over the columns of the result. ``column``
-    is then its text. A number is the place of a column in the result, from 1.
-
-    """
+    # The ORDER BY of a SELECT also takes a ``value``, an expression over the columns of the result.
+    # ``column`` is then its text. A number is the place of a column in the result, from 1.
 
     column: str
     descending: bool = False
@@ -45,7 +198,7 @@ class SortKey:
 class RowPatternQuery:
     """The clauses of one ``MATCH_RECOGNIZE ( … )``."""
 
-    pattern: RowPattern  # the row pattern
+    pattern: Pattern  # the row pattern
     # define, measures: conditions of variables, and output columns
     define: tuple[tuple[str, Expression], ...] = ()
     measures: tuple[tuple[str, Expression], ...] = ()
@@ -68,52 +221,41 @@ class RowPatternQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class SelectedRows:
-    """``SELECT … FROM table MATCH_RECOGNIZE ( … ) AS alias WHERE … ORDER BY … LIMIT … OFFSET …``.
-
-    ``columns`` has names and expressions over the result of the clause; None is ``SELECT *``. ``offset`` is
-    the number of rows before the first one that LIMIT counts.
-
-    """
+class _Select:
+    """``SELECT … FROM table … AS alias WHERE … ORDER BY … LIMIT … OFFSET …`` around row patterns."""
 
     table: str
     rows: RowPatternQuery
+    # Names and expressions over the result, or over the table and its WINDOW; None is ``SELECT *``.
     columns: tuple[tuple[str, Expression], ...] | None = None
     alias: str | None = None
-    where: Expression | None = None
-    order_by: tuple[SortKey, ...] = ()
-    limit: int | None = None
-    offset: int = 0
-
-    def __str__(self) -> str:
-        return text_of(self)
-
-
-@dataclass(frozen=True, slots=True)
-class WindowedRows:
-    """``SELECT … FROM table WHERE … WINDOW name AS ( … ) ORDER BY … LIMIT …``, with a row pattern.
-
-    The result has one row for each row of the table. A match is searched in the frame of the row: the row and
-    those after it. A row that a match before it skips has none.
-    """
-
-    # table, alias: the table, and another name for it
-    table: str
-    name: str  # the clauses of the window. Measures have the values at the last row of the match.
-    rows: RowPatternQuery  # expressions over columns and over `OverWindow`; None is ``SELECT *``
-    # How many rows after the current one belong to the frame, or the column that says it. None: all.
-    columns: tuple[tuple[str, Expression], ...] | None = None
-    # Whether the first match in the frame counts (SEEK), or only one that begins at the row (INITIAL).
-    frame_end: int | str | None = None
-    seek: bool = False
-    alias: str | None = None
-    where: Expression | None = None  # which rows of the table the window sees
+    where: Expression | None = None  # which rows remain of the result, or of the table before a WINDOW
     order_by: tuple[SortKey, ...] = ()
     limit: int | None = None
     offset: int = 0  # number of rows before the first one that LIMIT counts
 
     def __str__(self) -> str:
         return text_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedRows(_Select):
+    """``SELECT … FROM table MATCH_RECOGNIZE ( … ) AS alias WHERE … ORDER BY … LIMIT … OFFSET …``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowedRows(_Select):
+    """``SELECT … FROM table WHERE … WINDOW name AS ( … ) ORDER BY … LIMIT …``, with a row pattern."""
+
+    # The result has one row for each row of the table. A match is searched in the frame of the row: the row
+    # and those after it. A row that a match before it skips has none. Measures have the values at the last
+    # row of the match.
+
+    name: str
+    # How many rows after the current one belong to the frame, or the column that says it. None: all.
+    frame_end: int | str | None = None
+    # Whether the first match in the frame counts (SEEK), or only one that begins at the row (INITIAL).
+    seek: bool = False
 
 
 def clauses_that_drop(query: SelectedRows) -> str:
@@ -157,27 +299,21 @@ class RowsQuery:
         return self.whole.rows if isinstance(self.whole, SelectedRows) else self.whole
 
     @property
-    def pattern(self) -> RowPattern:
-        """The row pattern."""
+    def pattern(self) -> Pattern:
         return self.rows.pattern
 
     @property
     def define(self) -> tuple[tuple[str, ex.Expression], ...]:
-        """The conditions of the variables."""
         return self.rows.define
 
     @property
     def within(self) -> str | None:
-        """The window of Flink's WITHIN."""
         return self.rows.within
 
     @property
     def order_by(self) -> tuple[str, ...]:
-        """The columns whose values never fall along the stream; the first is a clock.
-
-        They are the keys before the first descending one, or one that has nulls first.
-
-        """
+        """The columns whose values never fall along the stream; the first is a clock."""
+        # They are the keys before the first descending one, or one that has nulls first.
         names: list[str] = []
         for key in self.keys:
             if key.descending or key.nulls_first:

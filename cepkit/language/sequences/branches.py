@@ -1,9 +1,8 @@
-"""Normal form of a sequence query: branches without alternatives, each a row of components and conditions.
+"""Normal form of a sequence query: branches without alternatives, each a row of components and conditions."""
 
-Optional parts, ``any_of`` and ``all_of`` become separate branches, and repeated groups are written out. A
-match of the query is a match of one branch. Every conjunct of the query becomes conditions on a branch; a
-condition says at which component it is decided and for which events.
-"""
+# Optional parts, ``any_of`` and ``all_of`` become separate branches, and repeated groups are written out. A
+# match of the query is a match of one branch. Every conjunct of the query becomes conditions on a branch; a
+# condition says at which component it is decided and for which events.
 
 from __future__ import annotations
 
@@ -15,6 +14,7 @@ from math import factorial
 from cepkit.errors import UnsupportedQueryError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.trees import with_parts
+from cepkit.language.expressions.vocabulary import COUNTING
 from cepkit.language.sequences.patterns import (
     AbsentPattern,
     AllOf,
@@ -23,9 +23,9 @@ from cepkit.language.sequences.patterns import (
     Loop,
     SequenceOf,
     SequencePattern,
+    SequenceQuery,
     event_patterns,
 )
-from cepkit.language.sequences.query import SequenceQuery
 from cepkit.limits import BRANCHES
 
 # Lines of a sequence pattern: rows of components and absent events, without alternatives.
@@ -36,13 +36,11 @@ from cepkit.limits import BRANCHES
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One or more successive events of a branch that ``variable`` names.
+    """One or more successive events of a branch that ``variable`` names."""
 
-    ``step`` says what may be skipped before the first event, ``inner`` what may be skipped between two
-    events. ``is_group`` says whether the variable can name several events, even if it names one here.
-    ``rounds`` lists the loops written out around it, with the number of the round.
-
-    """
+    # ``step`` says what may be skipped before the first event, ``inner`` what may be skipped between two
+    # events. ``is_group`` says whether the variable can name several events, even if it names one here.
+    # ``rounds`` lists the loops written out around it, with the number of the round.
 
     variable: str
     event_type: str | int | bool | None
@@ -290,10 +288,8 @@ class Branch:
 
 
 def branches(query: SequenceQuery) -> tuple[Branch, ...]:
-    """Return the branches of ``query``, ordered by the options they take, then by their variables.
-
-    Matches that consist of the same events have this order.
-    """
+    """Return the branches of ``query``, ordered by the options they take, then by their variables."""
+    # Matches that consist of the same events have this order.
     lines = [line for line in lines_of(query.pattern, query.strategy) if line.components]
     refuse_too_many(len(lines))
     unsorted = [_branch(query, line) for line in lines]
@@ -405,6 +401,7 @@ def _without(expression: ex.Expression, unbound: frozenset[str]) -> ex.Expressio
     match expression:
         case ex.Reference(variable=variable) if variable in unbound:
             return ex.Literal(None, span=expression.span)
-        case ex.Aggregate(function=function, operand=ex.Reference(variable=variable)) if variable in unbound:
-            return ex.Literal(0 if function == "count" else None, span=expression.span)
+        case ex.Aggregate(function=function):  # over one variable, in an expression of its columns
+            if any(reference.variable in unbound for reference, _ in _references(expression)):
+                return ex.Literal(0 if function in COUNTING else None, span=expression.span)
     return with_parts(expression, ex.Expression, lambda part: _without(part, unbound))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.building import Refusal, span_of, unquoted, whole_number
+from cepkit.language.expressions.parsing import Refusal, span_of, unquoted, whole_number
 from cepkit.language.expressions.printing import times_text
 from cepkit.language.sequences.patterns import (
     AbsentPattern,
@@ -45,13 +46,15 @@ class _Option(NamedTuple):
     span: tuple[int, int]
 
 
+def _type_of(value: bool | None) -> Callable[[Any, Any], _Type]:
+    return lambda builder, children: _Type(value, span_of(children))
+
+
 class _SequenceBuilder:
-    """The parser's callbacks, one for each rule and alias of ``sase.lark``.
+    """The parser's callbacks, one for each rule and alias of ``sase.lark``."""
 
-    Conditions are still missing; a literal marks the position of their bracket. An event without a name has
-    the name ''. Both are resolved once the pattern is complete.
-
-    """
+    # Conditions are still missing; a literal marks the position of their bracket. An event without a name has
+    # the name ''. Both are resolved once the pattern is complete.
 
     def start(self, children):
         return children[0]
@@ -68,14 +71,7 @@ class _SequenceBuilder:
         span = (number.start_pos if minus is None else minus.start_pos, number.end_pos)
         return _Type(value if minus is None else -value, span)
 
-    def type_true(self, children):
-        return _Type(True, span_of(children))
-
-    def type_false(self, children):
-        return _Type(False, span_of(children))
-
-    def type_any(self, children):
-        return _Type(None, span_of(children))
+    type_true, type_false, type_any = _type_of(True), _type_of(False), _type_of(None)
 
     def event(self, children):
         type_, variable, _, condition = children

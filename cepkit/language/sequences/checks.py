@@ -9,7 +9,6 @@ from dataclasses import replace
 from cepkit.errors import CepError, PredicateError, nearest
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.printing import RESERVED, quoted_name
-from cepkit.language.expressions.summaries import reason_for_measures_only
 from cepkit.language.query_parts import refuse_clash_with_partition, refuse_parameters
 from cepkit.language.sequences.branches import referenced_variables
 from cepkit.language.sequences.patterns import (
@@ -22,16 +21,17 @@ from cepkit.language.sequences.patterns import (
     Loop,
     SequenceOf,
     SequencePattern,
+    SequenceQuery,
     event_patterns,
 )
 from cepkit.language.sequences.printing import RESERVED_IN_SEQUENCES, type_text
-from cepkit.language.sequences.query import SequenceQuery
 
 # The pattern is checked whenever a query is made or changed. The whole query is checked once it is complete,
 # since later calls may still add missing parts. `check_ready` checks what only the frame can provide.
 
 SCOPES = ("run", "edge")
-AFTER_MATCH = ("none", "past_last", "to_next", "to_first", "to_last")
+ONCE = ("once", "once_newest")  # each event is in one match: the oldest or the newest one that it completes
+AFTER_MATCH = ("none", "past_last", "to_next", "to_first", "to_last", *ONCE)
 
 _NAME = re.compile(r"[^\W\d]\w*")
 
@@ -164,9 +164,9 @@ def _refuse_preference_under_any(query: SequenceQuery) -> None:
 
 def _refuse_after_match_under_any(query: SequenceQuery) -> None:
     kind = query.after_match[0]
-    if query.strategy == "any" and kind not in ("none", "past_last"):
+    if query.strategy == "any" and kind not in ("none", "past_last", *ONCE):
         raise CepError(
-            f"after_match: {kind!r} is not defined under strategy 'any'; use 'none' or 'past_last', "
+            f"after_match: {kind!r} is not defined under strategy 'any'; use 'none', 'past_last' or 'once', "
             "or use strategy 'next'"
         )
 
@@ -200,10 +200,16 @@ def _refuse_bad_order(query: SequenceQuery) -> None:
 def _refuse_endless_absence(query: SequenceQuery) -> None:
     if query.within is not None:
         return
-    for where, direction in (("before the first", 1), ("after the last", -1)):
+    edges = [(1, "before the first event needs a limit on the wait; give a time window, as in WITHIN 5 min")]
+    if not query.is_finished:
+        edges.append((
+            -1,
+            "after the last event needs a limit on the wait; give a time window, as in WITHIN 5 min, or "
+            "complete_until='end' if the data are finished, so that it means 'never'",
+        ))  # fmt: skip
+    for direction, problem in edges:
         for node in _absent_at_edge(query.pattern, direction):
-            message = f"an event absent {where} event needs a limit on the wait; give a time window"
-            raise _at(query, node, f"{message}, as in WITHIN 5 min")
+            raise _at(query, node, f"an event absent {problem}")
 
 
 def _absent_at_edge(pattern: SequencePattern, direction: int) -> Iterator[AbsentPattern]:
@@ -246,13 +252,9 @@ PATTERN_CHECKS: tuple[Check, ...] = (
     _refuse_no_event,
 )
 WHOLE_CHECKS: tuple[Check, ...] = (
-    _refuse_preference_under_any,
-    _refuse_after_match_under_any,
-    _refuse_bad_order,
-    _refuse_endless_absence,
-    refuse_clash_with_partition,
-    refuse_parameters,
-)
+    _refuse_preference_under_any, _refuse_after_match_under_any, _refuse_bad_order, _refuse_endless_absence,
+    refuse_clash_with_partition, refuse_parameters,
+)  # fmt: skip
 
 
 def check_ready(query: SequenceQuery) -> None:
@@ -308,11 +310,8 @@ def _refuse_bad_untils(query: SequenceQuery) -> None:
 
 
 def _check_untils(place: _Place, pattern: SequencePattern, bound: frozenset[str]) -> frozenset[str]:
-    """Check the ends of all loops; return the variables that are bound in each match after ``pattern``.
-
-    ``bound`` are the variables bound before it. A repeated group binds none: each round has its own events.
-
-    """
+    """Check the ends of all loops; return the variables that are bound in each match after ``pattern``."""
+    # ``bound`` are the variables bound before it. A repeated group binds none: each round has its own events.
     match pattern:
         case EventPattern(variable=variable):
             return frozenset({variable})
@@ -432,9 +431,8 @@ def _check_reference(place: _Place, node: ex.Reference, aggregate: ex.Aggregate 
 def _check_aggregate(place: _Place, node: ex.Aggregate) -> None:
     inside = [part for part in node.walk() if isinstance(part, ex.Reference | ex.Attribute)]
     ranges = {(part.variable, part.index) for part in inside if isinstance(part, ex.Reference)}
-    reason = reason_for_measures_only(node.function)
-    if reason is not None and not place.is_measure:
-        raise place.error(f"{node} {reason}, which only measures can have", node)
+    if node.function == "collect" and not place.is_measure:
+        raise place.error(f"{node} makes a list, which only measures can have", node)
     if not inside and not (place.is_measure and node.operand is None):
         example = f"count({place.some})" if node.function == "count" else f"{node.function}({place.some}.x)"
         raise place.error(f"{node} names no event; write {example}", node)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from cepkit.errors import CepError, PatternSyntaxError, PredicateError, nearest, truth
+from cepkit.errors import CepError, PatternSyntaxError, PredicateError, truth
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks, format_duration, parse_duration
@@ -17,10 +17,10 @@ from cepkit.language.expressions.operands import Operand
 from cepkit.language.expressions.parsing import check_built, parse_expression
 from cepkit.language.expressions.printing import at_least_not, print_expression
 from cepkit.language.expressions.trees import rebuilt
-from cepkit.language.query_parts import Duration, as_columns, as_mapping
+from cepkit.language.query_parts import END, Duration, as_columns, as_mapping, read_after_match
 from cepkit.language.sequences.checks import (
-    AFTER_MATCH,
     CONDITION_CHECKS,
+    ONCE,
     PATTERN_CHECKS,
     WHOLE_CHECKS,
     check_words,
@@ -30,31 +30,23 @@ from cepkit.language.sequences.patterns import (
     EventPattern,
     Loop,
     SequencePattern,
+    SequenceQuery,
     event_patterns,
     read_condition,
 )
 from cepkit.language.sequences.printing import print_sequence
-from cepkit.language.sequences.query import SequenceQuery
 
 # Convert the arguments of a sequence query (text, trees or values) into the parts of the query.
 
-# Words are joined by blanks, '_' or '-'; SQL and Flink write more words.
-_AFTER_MATCH = re.compile(
-    r"(?ai:(?:after{_}match{_})?(?:skip{_})?"
-    r"(?P<kind>none|no{_}skip|past{_}last(?:{_}row|{_}event)?|to{_}next(?:{_}row|{_}event)?|to{_}first|to{_}last))"
-    r"(?:\s*[(\[]\s*(?P<bracketed>\w+)\s*[)\]]|\s+(?P<plain>\w+))?".replace("{_}", r"[\s_-]+")
-)
+_AFTER_MATCH = ("none", "past_last", "to_next", "to_first(b)", "to_last(b)", *ONCE)
 
 
 def make_query(
     query: SequenceQuery, more: Iterable[Any] = (), measures: Mapping[str, Any] | None = None
 ) -> SequenceQuery:
-    """Return the query with further conditions and measures, normalised and checked.
-
-    Conditions on events move into ``where``, names are resolved to columns or variables, and trees
-    without text get a text for the positions in errors.
-
-    """
+    """Return the query with further conditions and measures, normalised and checked."""
+    # Conditions on events move into ``where``, names are resolved to columns or variables, and trees
+    # without text get a text for the positions in errors.
     check_built(query.pattern, SequencePattern.children, "pattern")
     pattern, lifted = _lift_conditions(query.pattern)
     for check in PATTERN_CHECKS:
@@ -115,6 +107,10 @@ def window(argument: str, duration: Duration | None) -> str | int | None:
         raise CepError(f"{argument}: expected text, timedelta or an integer, got {kind}") from None
 
 
+def _complete_until(given: Any) -> Any:
+    return END if isinstance(given, str) and given.strip().lower() == END else given
+
+
 def _strategy(given: Any) -> str:
     return strategy_of(given) or given if isinstance(given, str) else given
 
@@ -127,23 +123,6 @@ def _whole(given: Any) -> int:
     if n_events < 1 or isinstance(given, bool):
         raise CepError(f"within_events: expected a number of events from 1, got {given!r}")
     return n_events
-
-
-def _after_match(given: Any) -> tuple[str, str | None]:
-    if isinstance(given, tuple) and len(given) == 2:
-        return given
-    match = _AFTER_MATCH.fullmatch(given.strip()) if isinstance(given, str) else None
-    listed = "there are 'none', 'past_last', 'to_next', 'to_first(b)' and 'to_last(b)'"
-    if match is None:
-        hint = nearest(given, AFTER_MATCH) if isinstance(given, str) else ""
-        raise CepError(f"after_match: {given!r} is not known; {listed}.{hint}")
-    kind = "_".join(re.split(r"[\s_-]+", match["kind"].lower())[:2]).replace("no_skip", "none")
-    variable = match["bracketed"] or match["plain"]
-    if kind not in ("to_first", "to_last") and variable:
-        raise CepError(f"after_match: {kind!r} takes no event, got {given!r}; {listed}")
-    if kind in ("to_first", "to_last") and not variable:
-        raise CepError(f"after_match: {kind!r} needs an event, as in '{kind}(b)'")
-    return kind, variable
 
 
 def _named_columns(argument: str, given: Any) -> tuple[str, ...]:
@@ -170,19 +149,15 @@ def _column(given: Any) -> str:
 
 # The reader of each keyword, by name.
 READERS: dict[str, Callable[[Any], Any]] = {
-    "strategy": _strategy,
-    "scope": lambda given: given,
-    "within": lambda given: window("within", given),
-    "within_closed": lambda given: truth("within_closed", given),
-    "within_events": _whole,
+    "strategy": _strategy, "scope": lambda given: given, "within": lambda given: window("within", given),
+    "within_closed": lambda given: truth("within_closed", given), "within_events": _whole,
     "gap_within": lambda given: window("gap_within", given),
     "strict_time": lambda given: truth("strict_time", given),
     "partition_by": lambda given: _named_columns("partition_by", given),
-    "order_by": lambda given: _named_columns("order_by", given),
-    "event_type": _column,
-    "after_match": _after_match,
-    "evaluation_order": _order,
-}
+    "order_by": lambda given: _named_columns("order_by", given), "event_type": _column,
+    "after_match": partial(read_after_match, _AFTER_MATCH), "evaluation_order": _order,
+    "complete_until": _complete_until,
+}  # fmt: skip
 
 
 def _tree(value: Any, role: str) -> tuple[ex.Expression, str]:
@@ -280,9 +255,6 @@ def _(given: Any, role: str) -> ex.Expression:
     return condition
 
 
-# Make sequence queries from text, patterns and keywords, and check them without columns.
-
-
 def sequence_query(
     pattern: str | SequencePattern | SequenceQuery | Any,
     *,
@@ -299,6 +271,7 @@ def sequence_query(
     event_type: str | None = None,
     after_match: str | None = None,
     evaluation_order: Iterable[str] | None = None,
+    complete_until: Any = None,
     measures: Mapping[str, str | Operand | ex.Expression] | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> SequenceQuery:
@@ -329,9 +302,11 @@ def sequence_query(
         The column of event types.
     after_match : str, optional
         ``none``, ``past_last``, ``to_next``, ``to_first(b)`` or ``to_last(b)``, also in SQL's words:
-        ``skip past last row``.
+        ``skip past last row``. ``once`` and ``once_newest`` use each event once, see `cepkit.match`.
     evaluation_order : iterable of str, optional
         All variables in search order. Only for sequences of single events.
+    complete_until : time, number or "end", optional
+        Until when the data are complete, see `cepkit.match`.
     measures : mapping of str to expression, optional
         Output columns: values of events (``a.price``), aggregates of a variable (``avg(b.price)``,
         ``count(b)``) and, with plain columns, of the whole match (``first(ts)``, ``count()``).
@@ -392,6 +367,7 @@ def sequence_query(
         "event_type": event_type,
         "after_match": after_match,
         "evaluation_order": evaluation_order,
+        "complete_until": complete_until,
         "measures": measures,
     }
     keywords = {name: value for name, value in keywords.items() if value is not None}

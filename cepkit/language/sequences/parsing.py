@@ -24,10 +24,16 @@ from typing import TYPE_CHECKING
 
 from cepkit.errors import PatternSyntaxError, nearest
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.building import unquoted
 from cepkit.language.expressions.durations import parse_duration
 from cepkit.language.expressions.mistakes import SEQUENCE_WORDS, bracket_fault, located
-from cepkit.language.expressions.parsing import check_text, check_tree, make_parser, parse, parse_expression
+from cepkit.language.expressions.parsing import (
+    check_text,
+    check_tree,
+    make_parser,
+    parse,
+    parse_expression,
+    unquoted,
+)
 from cepkit.language.expressions.trees import rebuilt
 from cepkit.language.sequences.building import SASE_BUILDER
 from cepkit.language.sequences.patterns import (
@@ -62,7 +68,7 @@ _TOKEN = re.compile(
 _CLAUSE = re.compile(r"(?ai:PATTERN|WHERE|WITHIN)\b(?!\s*\.)|(?ai:GAP)\b(?=\s+['\"0-9+-])")
 _FOREIGN_CLAUSE = re.compile(
     r"(?P<order>(?ai:ORDER\s+BY))|(?P<partition>(?ai:(?:PARTITION|GROUP)\s+BY))"
-    r"|(?P<measures>(?ai:RETURN|SELECT|MEASURES|HAVING|FROM|DEFINE))\b(?!\s*[.\[=<>(])"
+    r"|(?P<measures>(?ai:RETURN|SELECT|MEASURES|HAVING|(?<!(?ai:distinct)\s)FROM|DEFINE))\b(?!\s*[.\[=<>(])"
     r"|(?P<skip>(?ai:AFTER\s+MATCH))"
 )
 _FOREIGN = {
@@ -80,7 +86,9 @@ _WHERE_TOKEN = re.compile(
     r"|(?P<other>\w+|[^\w\s])"
 )
 _BRACED = re.compile(rf"\s*{_STRATEGY}(?P<braces>\s*+(?:\([^()]*\)\s*+)?\{{)")
-_KEY_COLUMN = re.compile(r"\s*(?:(?P<plain>[^\W\d]\w*)|`(?P<quoted>(?:[^`]|``)*)`)\s*(?:,|$)")
+_KEY_COLUMN = re.compile(
+    r"\s*(?:(?P<plain>[^\W\d]\w*(?:\.[^\W\d]\w*)*)|`(?P<quoted>(?:[^`]|``)*)`)\s*(?:,|$)"
+)
 _TAKES_CONDITION = re.compile(rf"{_QUOTED}|\b(?P<word>(?ai:UNTIL|IF))\b\s*(?P<open>\()")
 _WINDOW = re.compile(
     r"\s*(?P<quote>['\"]?)(?P<amount>.*?)(?P=quote)\s*(?P<exclusive>(?ai:\bEXCLUSIVE))?\s*", re.DOTALL
@@ -122,7 +130,7 @@ def parse_sase(text: str) -> SaseParts:
             case "PATTERN":
                 parts["pattern"] = _read_pattern(text, start, stop)
             case "WHERE":
-                parts |= _read_where(text, start, stop)
+                parts |= _read_where(text, start, stop, parts.get("pattern"))
             case "WITHIN" | "GAP":
                 for name, value in _read_window(word, text, start, stop).items():
                     if parts.setdefault(name, value) is not value and name != "within_closed":
@@ -260,10 +268,11 @@ def _refuse_brackets_of_one(pattern: SequencePattern, text: str, bare: str) -> N
 # --- conditions ------------------------------------------------------------------------------------------
 
 
-def _read_where(text: str, start: int, stop: int) -> dict[str, object]:
+def _read_where(text: str, start: int, stop: int, pattern: object) -> dict[str, object]:
     part = _without_braces(_part(text, start, stop), start)
     tokens = _top_tokens(part, start)
-    settings = _read_settings(text, tokens)
+    events = event_patterns(pattern) if isinstance(pattern, SequencePattern) else ()
+    settings = _read_settings(text, tokens, frozenset(event.variable for event in events))
     conditions = _without_settings(tokens)
     alternatives = [span for kind, span in conditions if kind == "or"]
     if alternatives and settings:
@@ -289,7 +298,7 @@ def _without_braces(part: str, start: int) -> str:
     return _blank(part, braced.span("braces")).rstrip()[:-1]
 
 
-def _read_settings(text: str, tokens: list[tuple[str, Span]]) -> dict[str, object]:
+def _read_settings(text: str, tokens: list[tuple[str, Span]], events: frozenset[str]) -> dict[str, object]:
     """Return the selection strategy and the partition key among the conditions."""
     settings: dict[str, object] = {}
     columns: tuple[str, ...] = ()
@@ -302,7 +311,7 @@ def _read_settings(text: str, tokens: list[tuple[str, Span]]) -> dict[str, objec
             what = "the partition key" if kind == "key" else "the selection strategy"
             raise located(f"where: {what} belongs to the whole query; join it with AND", text, span, None)
         if kind == "key":
-            columns += _key_columns(text, span)
+            columns += _key_columns(text, span, events)
             settings["partition_by"] = columns
         elif "strategy" in settings:
             raise located("where: a second selection strategy; only one is allowed", text, span, None)
@@ -360,11 +369,11 @@ def _unknown_strategy(text: str, span: Span) -> PatternSyntaxError:
     )
 
 
-def _key_columns(text: str, span: Span) -> tuple[str, ...]:
+def _key_columns(text: str, span: Span, events: frozenset[str]) -> tuple[str, ...]:
     columns, at, stop = [], span[0] + 1, span[1] - 1
     while at < stop or not columns:
         column = _KEY_COLUMN.match(text[:stop], at)
-        if column is None:
+        if column is None or (column["plain"] or "").rpartition(".")[0] in events:
             message = (
                 "where: the brackets hold columns that are equal in all events, as in [item] or [item, site]"
             )

@@ -1,7 +1,4 @@
-"""Event sequence patterns as trees of small frozen values: events in order, some repeated, some absent.
-
-Use their methods to write a pattern in Python; `cepkit.language.builder` implements them.
-"""
+"""Event sequence patterns as trees of small frozen values: events in order, some repeated, some absent."""
 
 from __future__ import annotations
 
@@ -11,6 +8,8 @@ from functools import singledispatch
 from typing import Any
 
 from cepkit.errors import CepError, nearest, whole_number
+from cepkit.language.expressions import functions as fn
+from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.operands import Aggregates, EarlierEvents, EventValues, Operand, value_of
 from cepkit.language.expressions.trees import (
     BEFORE,
@@ -22,8 +21,11 @@ from cepkit.language.expressions.trees import (
     parts_of,
     text_of,
 )
-from cepkit.language.query_parts import Duration
+from cepkit.language.query_parts import END, Duration, Query
 from cepkit.limits import EVENTS, REPEATS, refuse_beyond
+
+# Use their methods to write a pattern in Python; `cepkit.language.builder` implements them.
+
 
 Span = tuple[int, int]
 
@@ -70,11 +72,8 @@ class QueryMethods:
         return extend_query(self, within_events=n_events)
 
     def gap_within(self, duration: Duration, *, closed: bool | None = None) -> QueryMethods:
-        """Return the query with a longest time between two successive events of a match.
-
-        ``closed`` also applies to `within`; None keeps the setting.
-
-        """
+        """Return the query with a longest time between two successive events of a match."""
+        # ``closed`` also applies to `within`; None keeps the setting.
         return extend_query(self, gap_within=duration, within_closed=closed)
 
     def strategy(self, name: str, *, scope: str = "run") -> QueryMethods:
@@ -244,18 +243,15 @@ class EventPattern(SequencePattern, Aggregates):
         return replace(self, conditions=(*self.conditions, *more))
 
     def not_(self) -> AbsentPattern:
-        """Return a pattern that requires no such event here."""
         return AbsentPattern(self)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SequenceOf(SequencePattern):
-    """One or more parts in this order.
+    """One or more parts in this order."""
 
-    ``steps[i]`` says what may be skipped before part i: one of ``STRATEGIES``, or None for the
-    query's strategy. The first is None.
-
-    """
+    # ``steps[i]`` says what may be skipped before part i: one of ``STRATEGIES``, or None for the
+    # query's strategy. The first is None.
 
     parts: tuple[SequencePattern, ...]
     steps: tuple[str | None, ...]
@@ -320,6 +316,21 @@ class Loop(SequencePattern):
         )
 
 
+def last_loops(pattern: SequencePattern) -> Iterator[Loop]:
+    """Yield the loops over single events that may end a match."""
+    match pattern:
+        case Loop(body=EventPattern()):
+            yield pattern
+        case SequenceOf(parts=parts):
+            for part in reversed(parts):
+                yield from last_loops(part)
+                if not isinstance(part, AbsentPattern) and not (isinstance(part, Loop) and part.low == 0):
+                    break
+        case Loop() | AllOf() | AnyOf():
+            for part in pattern.children():
+                yield from last_loops(part)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class AbsentPattern(SequencePattern):
     """No such event at this place: between its neighbours, or in the window before or after all of them."""
@@ -371,3 +382,129 @@ def _n_events(pattern: SequencePattern) -> int:
         rounds = 1 if isinstance(pattern.body, EventPattern) else pattern.high or 1
         return rounds * _n_events(pattern.body)
     return sum(map(_n_events, pattern.children()))
+
+
+# A sequence query as a value: a pattern of events, the conditions on them, and how events are selected.
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceQuery(Query, WholeQuery):
+    """A sequence of events with its conditions, windows and columns; made by `sequence_query`.
+
+    Parameters
+    ----------
+    pattern : SequencePattern
+        Its events have no ``conditions``; these are moved into ``where``.
+    where : tuple of Expression
+        Conditions that must all hold. Columns belong to variables (`Reference`); a plain column is an error.
+    strategy : str
+        One of ``STRATEGIES``: what may be skipped between two events, unless the pattern says so itself.
+    scope : str
+        Applies under ``next``. ``run`` skips no event that could continue the partial match in any way;
+        ``edge`` skips no event that could continue it in the same way.
+    within : str or timedelta or int, optional
+        Longest time from the first to the last event.
+    within_closed : bool
+        Whether a match may last exactly ``within``; also applies to ``gap_within``.
+    within_events : int, optional
+        Largest number of events of the partition from the first to the last, both included.
+    gap_within : str or timedelta or int, optional
+        Longest time between two successive events of the match.
+    strict_time : bool
+        Whether successive events must differ in time.
+    partition_by, order_by : tuple of str
+        Columns.
+    event_type : str, optional
+        The column of event types. Required if an event of the pattern has a type.
+    after_match : tuple of (str, str or None)
+        How a match excludes others: ``("none", None)``, ``("past_last", None)``, ``("to_next", None)``,
+        ``("to_first", variable)``, ``("to_last", variable)``, ``("once", None)``, ``("once_newest", None)``.
+    evaluation_order : tuple of str
+        The variables in the order in which an engine searches for their events; if empty, the engine
+        chooses. It does not change the matches.
+    complete_until : optional
+        The time up to which the data are complete, or ``END``. None means the last time in the data.
+    undecided : bool
+        Whether the matches are those whose last absence ends after ``complete_until``, and no others.
+    measures : tuple of (str, Expression), optional
+        Output columns by name; None means the default ones.
+    params, functions, sources
+        As in `RegexQuery`.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> print(cep.sequence_query("PATTERN SEQ(A a, B b) WITHIN 6 EVENTS"))
+    PATTERN SEQ(A a, B b)
+    WHERE skip_till_any_match
+    WITHIN 6 EVENTS
+    """
+
+    pattern: SequencePattern
+    where: tuple[ex.Expression, ...] = ()
+    strategy: str = "any"
+    scope: str = "run"
+    within: Duration | None = None
+    within_closed: bool = True
+    within_events: int | None = None
+    gap_within: Duration | None = None
+    strict_time: bool = False
+    partition_by: tuple[str, ...] = ()
+    order_by: tuple[str, ...] = ()
+    event_type: str | None = None
+    after_match: tuple[str, str | None] = ("none", None)
+    evaluation_order: tuple[str, ...] = ()
+    complete_until: Any = None
+    undecided: bool = False
+    measures: tuple[tuple[str, ex.Expression], ...] | None = None
+    params: tuple[tuple[str, Any], ...] = ()
+    functions: tuple[tuple[str, fn.RegisteredFunction], ...] = ()
+    sources: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Variables of the events that a match contains, in reading order."""
+        absent = self.absent_variables
+        names = (event.variable for event in event_patterns(self.pattern))
+        return tuple(dict.fromkeys(name for name in names if name not in absent))
+
+    @property
+    def ends_greedily(self) -> bool:
+        """Whether the last loop is greedy: of matches that continue each other, the longest remains."""
+        return any(loop.preference == "greedy" for loop in last_loops(self.pattern))
+
+    @property
+    def selects(self) -> bool:
+        """Whether matches remove other ones."""
+        return self.after_match[0] != "none" or self.ends_greedily
+
+    @property
+    def absent_variables(self) -> frozenset[str]:
+        """Variables of the events that must not occur."""
+        return frozenset(
+            node.body.variable for node in self.pattern.walk() if isinstance(node, AbsentPattern)
+        )
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no event follows the data."""
+        return isinstance(self.complete_until, str) and self.complete_until == END
+
+    @property
+    def group_variables(self) -> frozenset[str]:
+        """Variables that can name several events."""
+        return group_variables(self.pattern)
+
+    def trees(self) -> Iterator[tuple[str, ex.Expression]]:
+        """Yield (role, tree) of every condition (``where``), loop end (``pattern``) and measure."""
+        yield from (("where", tree) for tree in self.where)
+        for node in self.pattern.walk():
+            if isinstance(node, Loop) and node.until is not None:
+                yield "pattern", node.until
+        yield from ((f"measure {name!r}", tree) for name, tree in self.measures or ())
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(f"<query {self}>")
+
+    def __str__(self) -> str:
+        return text_of(self)

@@ -20,9 +20,7 @@ from cepkit.language.expressions.printing import (
 from cepkit.language.expressions.trees import text_of
 from cepkit.language.query_parts import listed
 from cepkit.language.sequences import patterns as sq
-from cepkit.language.sequences.query import SequenceQuery
-
-# Convert sequence patterns and queries to text, in one canonical spelling that parses back.
+from cepkit.language.sequences.patterns import SequenceQuery
 
 # Reserved words of sase.lark and of the clauses, in any case. They cannot name events; types need quotes.
 RESERVED_IN_SEQUENCES = frozenset(
@@ -47,11 +45,9 @@ def print_sequence(pattern: sq.SequencePattern) -> str:
 
 
 def sase_text(query: SequenceQuery) -> str:
-    """Return the part of a query that SASE can express: pattern, conditions, strategy, key and windows.
-
-    `sequence_query` turns it into a query with the same ``pattern``, ``where``, ``strategy``,
-    ``partition_by`` and windows; ``timedelta`` windows become text.
-    """
+    """Return the part of a query that SASE can express: pattern, conditions, strategy, key and windows."""
+    # `sequence_query` turns it into a query with the same ``pattern``, ``where``, ``strategy``,
+    # ``partition_by`` and windows; ``timedelta`` windows become text.
     conditions = [SASE_STRATEGIES[query.strategy]]
     if query.partition_by:
         conditions.append(f"[{', '.join(map(quoted_name, query.partition_by))}]")
@@ -161,6 +157,8 @@ _AFTER = {
     "to_next": "the next match begins after the first event of this one",
     "to_first": "the next match begins no earlier than the first {of}",
     "to_last": "the next match begins no earlier than the last {of}",
+    "once": "each event is used once, by the match that began first",
+    "once_newest": "each event is used once, by the match that began last",
 }
 
 
@@ -184,6 +182,8 @@ def say_sequence(query: SequenceQuery) -> str:
     sentence = [", ".join(words)]
     if _most_events(query.pattern) > 1:
         sentence.append(_STRATEGIES[query.strategy].format(of_key=of_key))
+    if query.ends_greedily:
+        sentence.append("only the longest of matches that continue each other remains")
     kind, variable = query.after_match
     if kind != "none":
         sentence.append(_AFTER[kind].format(of=f"{variable} of this one"))

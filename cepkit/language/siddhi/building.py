@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cepkit.errors import nearest
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.building import (
+from cepkit.language.expressions.parsing import (
     LONGEST_NUMBER,
     TOO_LONG,
     ExpressionBuilder,
@@ -17,26 +17,10 @@ from cepkit.language.expressions.building import (
     whole_number,
 )
 from cepkit.language.siddhi import query as sp
-from cepkit.language.siddhi.query import (
-    TYPES,
-    DefinedStream,
-    JoinInput,
-    JoinSide,
-    OutputColumn,
-    PartitionKey,
-    PatternInput,
-    SiddhiApp,
-    SiddhiPartition,
-    SiddhiQuery,
-    SortColumn,
-    StreamInput,
-)
 
 if TYPE_CHECKING:
     from lark import Token
 
-
-# Build the expressions, names and durations of SiddhiQL from the rules of ``siddhi.lark``.
 
 # Milliseconds of a unit. Siddhi's month has 30 days and its year 365.
 _UNITS = {
@@ -200,9 +184,9 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
 
     def start(self, children):
         elements = [element for element in children if element is not None]
-        streams = tuple(element for element in elements if isinstance(element, DefinedStream))
-        return SiddhiApp(
-            streams, tuple(element for element in elements if not isinstance(element, DefinedStream))
+        streams = tuple(element for element in elements if isinstance(element, sp.DefinedStream))
+        return sp.SiddhiApp(
+            streams, tuple(element for element in elements if not isinstance(element, sp.DefinedStream))
         )
 
     def statement(self, children):
@@ -233,33 +217,33 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
             if attribute in seen:
                 raise Refusal(f"stream {name!r} defines {attribute!r} twice", place)
             seen.add(attribute)
-        return DefinedStream(
+        return sp.DefinedStream(
             name, tuple((attribute_name, kind) for attribute_name, kind, _ in attributes), span=span
         )
 
     def attribute_type(self, children):
         name, kind = children
         lower = kind.lower()
-        if lower not in TYPES:
-            hint = nearest(kind, TYPES)
+        if lower not in sp.TYPES:
+            hint, types = nearest(kind, sp.TYPES), ", ".join(sp.TYPES)
             raise Refusal(
-                f"{name.text!r} has the type {str(kind)!r}; types: {', '.join(TYPES)}{hint and '.' + hint}",
+                f"{name.text!r} has the type {str(kind)!r}; types: {types}{hint and '.' + hint}",
                 (kind.start_pos, kind.end_pos),
             )
         return name.text, lower, name.span
 
     def partition(self, children):
-        keys = [child for child in children if isinstance(child, PartitionKey)]
-        queries = [child for child in children if isinstance(child, SiddhiQuery)]
-        return SiddhiPartition(tuple(keys), tuple(queries))
+        keys = [child for child in children if isinstance(child, sp.PartitionKey)]
+        queries = [child for child in children if isinstance(child, sp.SiddhiQuery)]
+        return sp.SiddhiPartition(tuple(keys), tuple(queries))
 
     def value_key(self, children):
         value, (stream, _) = children
-        return PartitionKey(stream, value)
+        return sp.PartitionKey(stream, value)
 
     def range_key(self, children):
         *ranges, (stream, _) = children
-        return PartitionKey(stream, None, tuple(ranges))
+        return sp.PartitionKey(stream, None, tuple(ranges))
 
     def key_range(self, children):
         condition, label = children
@@ -277,7 +261,7 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
                 (rate.start_pos, rate.end_pos),
             )
         target, events, span = named["output"]
-        return SiddhiQuery(
+        return sp.SiddhiQuery(
             query_input,
             named.get("select", ()),
             named.get("group_by", ()),
@@ -298,7 +282,7 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
 
     def column(self, children):
         value, name = children
-        return OutputColumn(value, None if name is None else name.text)
+        return sp.OutputColumn(value, None if name is None else name.text)
 
     def group_by(self, children):
         return _Named("group_by", tuple(children))
@@ -311,7 +295,7 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
 
     def sort_column(self, children):
         value, direction = children
-        return SortColumn(value, direction is not None and direction.lower() == "desc")
+        return sp.SortColumn(value, direction is not None and direction.lower() == "desc")
 
     def limit(self, children):
         return _Named("limit", whole_number(children[0]))
@@ -343,11 +327,11 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
         sides, triggers = [], [side for side, is_single in (left, right) if is_single]
         for side, _ in (left, right):
             sides.append(replace(side, is_trigger=not triggers or side in triggers))
-        return JoinInput(sides[0], sides[1], how, condition)
+        return sp.JoinInput(sides[0], sides[1], how, condition)
 
     def joined_source(self, children):
         source, name, single = children
-        return JoinSide(source, None if name is None else name.text), single is not None
+        return sp.JoinSide(source, None if name is None else name.text), single is not None
 
     def on(self, children):
         return children[0]
@@ -358,12 +342,12 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
     def pattern(self, children):
         pattern, within = children
         if isinstance(pattern, sp.EventState) and pattern.reference is None and within is None:
-            return StreamInput(pattern.source)
+            return sp.StreamInput(pattern.source)
         kinds = {node.sign for node in pattern.walk() if isinstance(node, _SignedChain)}
         pattern = _plain(pattern)
         if len(kinds) > 1:
             raise Refusal(MIXED_SIGNS, pattern.span or (0, 1))
-        return PatternInput(pattern, "," in kinds, within)
+        return sp.PatternInput(pattern, "," in kinds, within)
 
     def within(self, children):
         return children[1]
@@ -404,7 +388,6 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
                 raise Refusal(
                     f"'{operator}' takes single events; a count cannot be a side of it", state.span or (0, 1)
                 )
-        left, right = children
         absent = [state for state in children if isinstance(state, sp.AbsentState)]
         endless = [state for state in absent if state.wait_ms is None]
         if operator == "or" and endless:
@@ -415,7 +398,9 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
             raise Refusal(
                 "'not' beside 'not' needs a time: write not A for 1 sec and …", endless[0].span or (0, 1)
             )
-        return sp.LogicalState(operator, left, right, span=(left.span[0], right.span[1]))
+        span = (children[0].span[0], children[1].span[1])
+        first, second = (*absent, *(state for state in children if state not in absent))  # Siddhi's order
+        return sp.LogicalState(operator, first, second, span=span)
 
     def absent(self, children):
         word, source, wait = children
@@ -508,7 +493,7 @@ def _annotated(element: Any, annotations: list[_Part]) -> Any:
                 "@async hands events to threads, so Siddhi's answer depends on their order; leave it out",
                 span,
             )
-        if name == "info" and isinstance(element, SiddhiQuery):
+        if name == "info" and isinstance(element, sp.SiddhiQuery):
             element = replace(element, name=dict(items).get("name"))
     return element
 

@@ -16,27 +16,11 @@ from cepkit.language.expressions.printing import ITEM, SUM, UNARY, ExpressionPri
 from cepkit.language.expressions.trees import text_of
 from cepkit.language.siddhi import query as sp
 from cepkit.language.siddhi.building import MIXED_SIGNS, SIDDHI_BUILDER, Milliseconds
-from cepkit.language.siddhi.query import (
-    AbsentState,
-    DefinedStream,
-    EventState,
-    JoinInput,
-    JoinSide,
-    PartitionKey,
-    PatternInput,
-    SiddhiApp,
-    SiddhiPartition,
-    SiddhiQuery,
-    StatePattern,
-    StreamInput,
-)
 from cepkit.limits import QUERIES, STATES, refuse_beyond
 
 if TYPE_CHECKING:
     from lark import Lark
 
-
-# Parse SiddhiQL by ``siddhi.lark``, with errors in the user's words.
 
 # The words for syntax errors in SiddhiQL, and statements of Siddhi that do not run here.
 
@@ -168,22 +152,17 @@ def refused_statement(text: str) -> tuple[str, tuple[int, int]] | None:
     return None
 
 
-# Parse SiddhiQL by ``siddhi.lark``.
-
-
-def parse_siddhi(text: str) -> SiddhiApp:
-    """Return the tree of a SiddhiQL app: definitions of streams, queries and partitions.
-
-    Keywords ignore case, and names do not. Annotations are read and have no effect, but ``@info(name='…')``
-    names a query.
-    """
+def parse_siddhi(text: str) -> sp.SiddhiApp:
+    """Return the tree of a SiddhiQL app: definitions of streams, queries and partitions."""
+    # Keywords ignore case, and names do not. Annotations are read and have no effect, but ``@info(name='…')``
+    # names a query.
     if not isinstance(text, str):
         raise WrongTypeError(f"SiddhiQL: expected text, got {type(text).__name__}")
     return _parse_once(text)
 
 
 @lru_cache(maxsize=32)
-def _parse_once(text: str) -> SiddhiApp:
+def _parse_once(text: str) -> sp.SiddhiApp:
     if not text.strip(" \t\n;"):
         raise PatternSyntaxError("expected a query, as in: from A select x insert into B", text or " ", 0)
     check_text(text)
@@ -223,14 +202,14 @@ def _meant_keyword(word: str) -> str:
     return nearest(word, same or KEYWORDS)
 
 
-def _check_size(app: SiddhiApp, text: str) -> None:
+def _check_size(app: sp.SiddhiApp, text: str) -> None:
     """Raise if an app has too many queries or states, or trees too deep for the passes that walk them."""
     refuse_beyond(QUERIES, sum(1 for _ in app.queries()), "queries of the app", "Run it in several apps")
     for query in app.queries():
-        if isinstance(query.input, PatternInput):
+        if isinstance(query.input, sp.PatternInput):
             pattern = query.input.pattern
-            check_tree(pattern, StatePattern.children, text, None)
-            n_states = sum(isinstance(state, EventState | AbsentState) for state in pattern.walk())
+            check_tree(pattern, sp.StatePattern.children, text, None)
+            n_states = sum(isinstance(state, sp.EventState | sp.AbsentState) for state in pattern.walk())
             refuse_beyond(STATES, n_states, "states of the pattern", "Write a shorter pattern")
         trees = [column.value for column in query.select]
         trees += [] if query.having is None else [query.having]
@@ -281,31 +260,31 @@ def siddhi_time(milliseconds: int) -> str:
 # --- apps --------------------------------------------------------------------------------------------------
 
 
-def print_siddhi(app: SiddhiApp) -> str:
+def print_siddhi(app: sp.SiddhiApp) -> str:
     """Return an app as text that parses to an equal tree."""
     return "\n".join(f"{print_element(element)};" for element in (*app.streams, *app.elements))
 
 
-def print_element(element: DefinedStream | SiddhiQuery | SiddhiPartition) -> str:
+def print_element(element: sp.DefinedStream | sp.SiddhiQuery | sp.SiddhiPartition) -> str:
     """Return a statement as text, without the ``;`` after it."""
     match element:
-        case DefinedStream(name=name, attributes=attributes):
+        case sp.DefinedStream(name=name, attributes=attributes):
             listed = ", ".join(f"{siddhi_name(attribute)} {kind}" for attribute, kind in attributes)
             return f"define stream {siddhi_name(name)} ({listed})"
-        case SiddhiPartition(keys=keys, queries=queries):
+        case sp.SiddhiPartition(keys=keys, queries=queries):
             inside = "\n".join(f"{print_element(query)};" for query in queries)
             return f"partition with ({', '.join(map(_key, keys))})\nbegin\n{inside}\nend"
     return _query(element)
 
 
-def _key(key: PartitionKey) -> str:
+def _key(key: sp.PartitionKey) -> str:
     if key.value is not None:
         return f"{print_condition(key.value)} of {siddhi_name(key.stream)}"
     ranges = " or ".join(f"{print_condition(condition)} as {_text(name)}" for condition, name in key.ranges)
     return f"{ranges} of {siddhi_name(key.stream)}"
 
 
-def _query(query: SiddhiQuery) -> str:
+def _query(query: sp.SiddhiQuery) -> str:
     lines = [f"@info(name={_text(query.name)})"] if query.name is not None else []
     lines.append(f"from {_input(query.input)}")
     columns = [
@@ -330,22 +309,22 @@ def _query(query: SiddhiQuery) -> str:
     return "\n".join(lines)
 
 
-def _input(given: StreamInput | JoinInput | PatternInput) -> str:
+def _input(given: sp.StreamInput | sp.JoinInput | sp.PatternInput) -> str:
     match given:
-        case StreamInput(source=source):
+        case sp.StreamInput(source=source):
             return _source(source)
-        case JoinInput(left=left, right=right, how=how, on=on):
+        case sp.JoinInput(left=left, right=right, how=how, on=on):
             word = "join" if how == "inner" else f"{how} outer join"
             alone = left.is_trigger != right.is_trigger
             condition = "" if on is None else f" on {print_condition(on)}"
             return f"{_side(left, alone)} {word} {_side(right, alone)}{condition}"
-        case PatternInput(pattern=pattern, is_sequence=is_sequence, within_ms=within):
+        case sp.PatternInput(pattern=pattern, is_sequence=is_sequence, within_ms=within):
             text = print_states(pattern, is_sequence=is_sequence)
             return text if within is None else f"{text} within {siddhi_time(within)}"
     raise TypeError(f"no text for {type(given).__name__}")
 
 
-def _side(side: JoinSide, alone: bool) -> str:
+def _side(side: sp.JoinSide, alone: bool) -> str:
     name = "" if side.reference is None else f" as {siddhi_name(side.reference)}"
     return f"{_source(side.source)}{name}{' unidirectional' * (alone and side.is_trigger)}"
 
@@ -397,7 +376,6 @@ class SiddhiPrinter(ExpressionPrinter):
     after_not = UNARY  # Siddhi's `not` binds like a sign
 
     def name(self, name: str) -> str:
-        """Return the name of an attribute."""
         return siddhi_name(name)
 
     def reference(self, node: ex.Reference) -> str:
@@ -411,13 +389,11 @@ class SiddhiPrinter(ExpressionPrinter):
         )
 
     def literal(self, value: bool | int | float | str | None) -> tuple[str, int]:
-        """Return a constant and its binding strength."""
         if isinstance(value, Milliseconds):
             return siddhi_time(value), ITEM
         return super().literal(value)
 
     def quoted(self, value: str) -> str:
-        """Return a text as a constant."""
         return _text(value)
 
     def test(self, expression: Any, negation: str) -> str:
@@ -436,7 +412,7 @@ def _text(value: str) -> str:
     return f"'{escaped}'"
 
 
-for _kind in (DefinedStream, SiddhiQuery, SiddhiPartition):
+for _kind in (sp.DefinedStream, sp.SiddhiQuery, sp.SiddhiPartition):
     text_of.register(_kind, print_element)
-text_of.register(SiddhiApp, print_siddhi)
+text_of.register(sp.SiddhiApp, print_siddhi)
 text_of.register(sp.StatePattern, print_states)

@@ -181,11 +181,9 @@ class SortColumn:
 
 @dataclass(frozen=True, slots=True)
 class SiddhiQuery:
-    """``from … select … group by … having … insert into …``.
+    """``from … select … group by … having … insert into …``."""
 
-    ``select`` is empty for ``select *``. ``target`` is None for a query that ends in ``return``.
-
-    """
+    # ``select`` is empty for ``select *``. ``target`` is None for a query that ends in ``return``.
 
     input: StreamInput | JoinInput | PatternInput
     select: tuple[OutputColumn, ...] = ()

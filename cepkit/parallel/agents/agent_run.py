@@ -6,13 +6,13 @@ import numpy as np
 
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
 from cepkit.errors import CepError
-from cepkit.kernels.agents import layout as k
+from cepkit.kernels.wings import agent_layout as k
 from cepkit.limits import check_memory
-from cepkit.parallel.agents.agents import Agents, read_only
-from cepkit.parallel.agents.crew import ALLOCATIONS, REMOVALS, Costs, Crew, RunSettings
-from cepkit.parallel.compile.join_source import memo_partner, memo_size
+from cepkit.parallel.agents.agents import ALLOCATIONS, REMOVALS, Agents, Costs, Crew, RunSettings, read_only
+from cepkit.parallel.join_source import memo_size
+from cepkit.parallel.joins import memo_partner
 
-KERNELS = "cepkit.kernels.agents.steps"
+KERNELS = "cepkit.kernels.wings.agent_steps"
 _LINE = 16  # numbers in two cache lines, which a processor fetches together
 
 
@@ -282,7 +282,6 @@ class AgentRun:
         return int(self.of_stage[:, [self.k.EVENTS_HELD, self.k.PARTIALS_HELD]].sum())
 
     def n_matches(self) -> int:
-        """Return how many matches were found."""
         return int(self.own.counts[:, :, self.k.N_COMPLETE].sum())
 
     def block(self) -> MatchBlock:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -14,25 +15,114 @@ import numpy as np
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import test_of
 from cepkit.compile.shared.images import address_of
-from cepkit.compile.shared.loading import (
-    compile_if_it_pays,
-    is_ready,
-    load,
-    load_kernels,
-    reason_to_compile,
-)
+from cepkit.compile.shared.loading import compile_if_it_pays, is_ready, load, load_kernels, reason_to_compile
 from cepkit.engines.interpreted.walk import data_of
-from cepkit.engines.shared.kernels import accepted, dtypes_of
-from cepkit.engines.shared.places import Places
-from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.engines.shared.places import Places, accepted, dtypes_of
+from cepkit.errors import CepError, UnsupportedQueryError, is_number
 from cepkit.events import Events
-from cepkit.kernels.agents.layout import Joins
-from cepkit.parallel.compile.interpreted_joins import JoinCode, join_code_of
-from cepkit.parallel.compile.join_source import columns_by_kind, write_joins
-from cepkit.parallel.compile.joins import JoinPlan, joins_unsupported, plan_joins
+from cepkit.kernels.wings.agent_layout import Joins
+from cepkit.parallel.join_source import columns_by_kind, write_joins
+from cepkit.parallel.joins import JoinCode, JoinPlan, join_code_of, joins_unsupported, plan_joins
 from cepkit.planning.planner import Engine
 
-INTERPRETED = "cepkit.kernels.agents.interpreted_joins"
+# The settings of a run of agents: its threads, their way of working, and the costs of simulated steps.
+
+ALLOCATIONS = ("static", "state_dynamic", "fully_dynamic", "sequential")
+REMOVALS = ("watermark", "window", "never")
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """The costs of a thread's steps, in nanoseconds of virtual time.
+
+    Parameters
+    ----------
+    item : float
+        Taking an event or a partial match.
+    look : float
+        Rejecting a pair that is not in order or not in one window, or finding its result in the memo.
+    comparison : float or sequence of float
+        Testing the conditions of a pair; one cost, or one per agent. Costly conditions are tested once
+        for two events.
+    lock : float
+        Starting to read the buffer of another worker.
+    send : float
+        Sending a partial match.
+    delivery : float
+        Delivering an event from the source.
+    match : float, optional
+        Reporting a match; None: the same as ``send``.
+
+    Raises
+    ------
+    CepError
+        When a cost is not a number, is negative, or is not finite.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> cep.Costs(comparison=10.0)
+    Costs(item=100.0, look=2.0, comparison=10.0, lock=50.0, send=50.0, delivery=0.0, match=None)
+    """
+
+    item: float = 100.0
+    look: float = 2.0
+    comparison: float | tuple[float, ...] = 5.0
+    lock: float = 50.0
+    send: float = 50.0
+    delivery: float = 0.0
+    match: float | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.comparison, Sequence) and not isinstance(self.comparison, str):
+            object.__setattr__(self, "comparison", tuple(self.comparison))
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "match" and value is None:
+                continue
+            for cost in value if field.name == "comparison" and isinstance(value, tuple) else (value,):
+                if not is_number(cost) or not 0 <= float(cost) < inf:
+                    raise CepError(f"Costs: {field.name}={value!r}. Give nanoseconds, 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """The threads of a run, and the agents that they work for."""
+
+    # ``static``: a thread takes either the events or the partial matches of its agent. ``state_dynamic``: a
+    # thread takes both. ``fully_dynamic``: a thread takes work of all agents, that of its own agent first. A
+    # real thread takes its own partial matches even before that. ``sequential``: one thread, which takes
+    # partial matches of the latest agent first.
+    allocation: str
+    n_threads: int  # number of threads
+    of_agent: tuple[int, ...] | None = None  # threads by agent; None: as equal as possible
+    # Threads by agent that take events before partial matches; None: half of the agent's threads.
+    of_events: tuple[int, ...] | None = None
+    fused: tuple[tuple[int, ...], ...] = ()  # fused agents: groups of consecutive numbers
+
+    def __str__(self) -> str:
+        return f"{self.allocation}, {self.n_threads} thread{'s' if self.n_threads != 1 else ''}"
+
+
+ONE_BY_ONE = Crew("sequential", 1)  # one thread, event by event
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """The settings of a run, on real threads or in virtual time."""
+
+    batch: int = 32  # events, or partial matches, that a thread takes at once
+    chunk: int = 64  # events that the source delivers at once
+    scoped: bool = True  # whether threads look only at events in a partial match's window, found by bisection
+    # ``watermark``: remove items that cannot be part of a future match. ``window``: keep events as long as a
+    # partial match in their window may come. ``never``: keep everything.
+    removal: str = "watermark"
+    keep: bool = True  # whether to keep matches; False only counts them
+    backlog: int = 4096  # number of waiting items at which the source pauses
+    trace: bool = False  # whether to record every step
+
+
+INTERPRETED = "cepkit.kernels.wings.agent_joins"
 _MOST_TO_INTERPRET = 1 << 22  # pairs of events in a window
 _SECONDS_TO_COMPILE = 2.0  # one interpreted run takes less, several take more
 
@@ -71,7 +161,6 @@ class Agents:
 
     @cached_property
     def plans(self) -> tuple[JoinPlan, ...]:
-        """The joins of every branch."""
         branches = self.program.branches
         orders = self.orders if self.orders is not None else map(self.program.given_order, branches)
         return tuple(plan_joins(bound, order) for bound, order in zip(branches, orders, strict=True))
@@ -154,7 +243,7 @@ class Agents:
 
     @cached_property
     def arrays_of_events(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Deliveries of the source, events of the stages, and positions by place; see `kernels.agents`."""
+        """Deliveries of the source, events of the stages, and positions by place; see `agent_steps`."""
         position = self.places.position_of_place
         by_place = np.stack([np.arange(self.places.n), position, self.last_position])
         events = by_place[:, np.concatenate(self.events_of_stage)]
@@ -215,7 +304,7 @@ class Agents:
 
     @cached_property
     def world(self) -> tuple[np.ndarray, ...]:
-        """The arrays that conditions read, see `WORLD` in `cepkit.parallel.compile.join_source`."""
+        """The arrays that conditions read, see `WORLD` in `cepkit.parallel.join_source`."""
         places, inputs = self.places, self.places.inputs
         if self.code is not None:
             *values, floats, integers = data_of(places, self.code)

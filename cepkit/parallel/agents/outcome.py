@@ -75,6 +75,12 @@ class ParallelRun:
     >>> run
     Hybrid(threads=4), simulated: 22 matches in 0.0 ms, 4 threads idle 66%
     55 items taken, 45 pairs compared, 23 partial matches sent
+    >>> run.n_threads, run.n_items, round(run.idle_share, 2)
+    (4, 55, 0.66)
+    >>> run.rates[0].rates
+    (0.375, 0.375, 0.25)
+    >>> len(run.plot("busy").data), type(run.view("threads")).__name__
+    (7, 'ThreadView')
     """
 
     engine: str
@@ -101,62 +107,22 @@ class ParallelRun:
 
     @cached_property
     def rates(self) -> tuple[AgentRates, ...] | None:
-        """Input of the cost model by branch, measured on a sample at first use; None without a trace.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
-        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
-        >>> run.rates[0].rates
-        (0.375, 0.375)
-        """
+        """Input of the cost model by branch, measured on a sample at first use; None without a trace."""
         return None if self._measure is None else self._measure()
 
     @property
     def n_threads(self) -> int:
-        """Number of threads.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
-        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
-        >>> run.n_threads
-        2
-        """
+        """Number of threads."""
         return len(self.busy)
 
     @property
     def n_items(self) -> int:
-        """Number of events and partial matches taken by all threads.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
-        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
-        >>> run.n_items
-        24
-        """
+        """Number of events and partial matches taken by all threads."""
         return int(self.taken.sum())
 
     @property
     def idle_share(self) -> float:
-        """Share of time in which threads did nothing.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
-        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
-        >>> round(run.idle_share, 2)
-        0.25
-        """
+        """Share of time in which threads did nothing."""
         whole = self.makespan * self.n_threads
         return 1 - float(self.busy.sum()) / whole if whole else 0.0
 
@@ -177,27 +143,13 @@ class ParallelRun:
         ------
         CepError
             When ``what`` is unknown, or the run has no trace.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
-        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
-        >>> import plotly.graph_objects as go
-        >>> isinstance(run.plot("busy"), go.Figure)
-        True
         """
-        from cepkit.parallel.plots.lengths import lengths_scene
-        from cepkit.parallel.plots.threads import busy_scene, threads_scene
+        from cepkit.parallel.plots import busy_scene, lengths_scene, threads_scene
         from cepkit.plots.scene import scene_figure
 
         draw = {"threads": threads_scene, "busy": busy_scene, "lengths": lengths_scene}
-        if what not in draw:
-            raise CepError(f"plot: {what!r} is not known.{nearest(str(what), draw)} There are {list(draw)}")
-        if self.trace is None:
-            raise CepError("plot: this run has no trace. Give trace=True to match or simulate")
-        return scene_figure(draw[what](self.trace, title=self.engine))
+        trace = self._shown("plot", what, list(draw))
+        return scene_figure(draw[what](trace, title=self.engine))
 
     def view(self, what: str = "threads", **settings: Any) -> View:
         """Return an interactive view of the trace, with the values of the cost model.
@@ -218,23 +170,16 @@ class ParallelRun:
         ------
         CepError
             When ``what`` is unknown, or the run has no trace.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> events = pd.DataFrame({"kind": list("abcabcab") * 4})
-        >>> run = cep.simulate(events, "PATTERN SEQ(a x, b y) WITHIN 6 events", event_type="kind", trace=True)
-        >>> type(run.view("threads")).__name__
-        'ThreadView'
         """
-        if what not in VIEWS:
-            raise CepError(f"view: {what!r} is not known.{nearest(str(what), VIEWS)} There are {list(VIEWS)}")
+        trace = self._shown("view", what, list(VIEWS))
+        return view_of_trace(trace, what, **{"rates": self.rates} | settings)
+
+    def _shown(self, method: str, what: str, names: list[str]) -> Trace:
+        if what not in names:
+            raise CepError(f"{method}: {what!r} is not known.{nearest(str(what), names)} There are {names}")
         if self.trace is None:
-            raise CepError("view: this run has no trace. Give trace=True to match or simulate")
-        if "rates" not in settings:
-            settings["rates"] = self.rates
-        return view_of_trace(self.trace, what, **settings)
+            raise CepError(f"{method}: this run has no trace. Give trace=True to match or simulate")
+        return self.trace
 
     def __repr__(self) -> str:
         how = "measured" if self.measured else "simulated"
@@ -356,7 +301,6 @@ def trace_of(run: AgentRun, start: float | None = None) -> Trace:
     """Return the trace of a run: the actions of its threads, and the lengths of queues and buffers.
 
     Times count from ``start``; None: from the first action.
-
     """
     k, agents = run.k, run.agents
     n = int(run.shared[k.N_TRACED])
@@ -387,7 +331,6 @@ def _lengths(run: AgentRun, done: Actions, stage: np.ndarray) -> Lengths:
     """Return the lengths of queues and buffers after every action that changes them.
 
     An item moves from queue to buffer at the start of an action. The results of an action arrive at its end.
-
     """
     k, agents = run.k, run.agents
     stage_of_delivery = run.net.deliveries[0]

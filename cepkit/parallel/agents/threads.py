@@ -16,8 +16,7 @@ from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError
 from cepkit.limits import TICKS
 from cepkit.parallel.agents.agent_run import KERNELS, AgentRun
-from cepkit.parallel.agents.agents import Agents
-from cepkit.parallel.agents.crew import Crew, RunSettings
+from cepkit.parallel.agents.agents import Agents, Crew, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun, outcome
 from cepkit.progress import checkpoint, run_on_threads
 
@@ -111,12 +110,13 @@ def _worker(agents: Agents) -> Callable[[AgentRun, int], int]:
 
 def _rounds(run: AgentRun) -> Iterator[None]:
     """Yield until a run is finished, and grow the array that was too short in the last round."""
-    k, why = run.k, run.k.WENT_ON
-    while why != k.FINISHED and run.net.deliveries.shape[1]:
-        run.shared[k.STOP] = 0
+    finished = run.net.deliveries.shape[1] == 0
+    while not finished:
+        run.shared[run.k.STOP] = 0
         yield
-        why = int(run.shared[k.STOP]) or k.FINISHED
-        run.grow(why)
+        reason = int(run.shared[run.k.STOP]) or run.k.FINISHED
+        run.grow(reason)
+        finished = reason == run.k.FINISHED
 
 
 def _work_until_done(work: Callable[[AgentRun, int], int], run: AgentRun, r: int) -> None:
@@ -136,7 +136,6 @@ def _run_loops(
     """Run ``loop(r)`` in thread ``r``, and return the elapsed seconds.
 
     Adds the CPU seconds of each thread to ``cpu``.
-
     """
 
     def work(r: int) -> None:

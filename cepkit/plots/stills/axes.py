@@ -68,7 +68,7 @@ def array_of(values: Any) -> np.ndarray:
     if isinstance(values, np.ndarray):
         return values
     if values and isinstance(values[0], (list, tuple, np.ndarray)):
-        return np.array([[np.nan if cell is None else cell for cell in row] for row in values])
+        return np.array(values, float)
     return pd.Series(list(values)).to_numpy()
 
 
@@ -120,7 +120,6 @@ class Axis:
 
     ``low`` and ``high`` are the ends in the unit of `place`: values, logarithms, milliseconds, or the numbers
     of categories.
-
     """
 
     name: str  # "x", "y2"
@@ -135,7 +134,6 @@ class Axis:
 
     @property
     def is_x(self) -> bool:
-        """Whether the axis is horizontal."""
         return self.name[0] == "x"
 
     @property
@@ -164,28 +162,20 @@ class Axis:
         return self.start + (np.asarray(places, float) - self.low) * self.per_unit
 
     def pixels(self, values: Any) -> np.ndarray:
-        """Return the pixels of values."""
         return self.scale(self.place(values))
 
     @property
     def per_unit(self) -> float:
-        """Pixels per unit of the axis."""
         return (self.end - self.start) / ((self.high - self.low) or 1.0)
 
     def between(self, start: float, end: float) -> Axis:
-        """Return the axis between two pixels."""
         return replace(self, start=start, end=end)
 
     def ticks(self) -> list[tuple[float, str]]:
         """Return the places of the ticks within the axis, and their texts."""
         low, high = sorted((self.low, self.high))
         slack = 1e-6 * (high - low)
-        before, after = self.given.get("tickprefix") or "", self.given.get("ticksuffix") or ""
-        return [
-            (place, f"{before}{text}{after}")
-            for place, text in self._all_ticks(low, high)
-            if low - slack <= place <= high + slack
-        ]
+        return [tick for tick in self._all_ticks(low, high) if low - slack <= tick[0] <= high + slack]
 
     def _all_ticks(self, low: float, high: float) -> list[tuple[float, str]]:
         if self.given.get("tickvals") is not None and self.given.get("tickmode", "array") == "array":
@@ -204,18 +194,7 @@ class Axis:
             return _date_ticks(low, high, most)
         if self.kind == "log":
             return _log_ticks(low, high, most)
-        step = self.given.get("dtick")
-        if isinstance(step, (int, float)) and step > 0 and (high - low) / step < 200:
-            first = float(self.given.get("tick0") or 0.0)
-            start, stop = math.ceil((low - first) / step - 1e-9), math.floor((high - first) / step + 1e-9)
-            return [(first + k * step, self._text(first + k * step)) for k in range(start, stop + 1)]
-        return [(tick, self._text(tick)) for tick in drawing.ticks(low, high, most)]
-
-    def _text(self, tick: float) -> str:
-        form = str(self.given.get("tickformat") or "")
-        if form.endswith("%"):
-            return f"{100 * tick:.{form[1:-1] or 0}f}%" if form[:1] == "." else f"{100 * tick:g}%"
-        return drawing.tick_text(tick)
+        return [(tick, drawing.tick_text(tick)) for tick in drawing.ticks(low, high, most)]
 
 
 def _log_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:

@@ -12,11 +12,11 @@ import numpy as np
 
 from cepkit.plots import drawing, theme
 from cepkit.plots.stills.axes import Axis, axis_of, get, milliseconds, ranged, with_template
-from cepkit.plots.stills.legend import Legend, entries_of, legend_of
 from cepkit.plots.stills.traces import (
     DASHES,
     KNOWN,
     Bars,
+    Legend,
     Page,
     bars_of,
     cell_edges,
@@ -24,6 +24,8 @@ from cepkit.plots.stills.traces import (
     draw_bars,
     draw_heatmap,
     draw_scatter,
+    entries_of,
+    legend_of,
     modes_of,
     read_words,
     write_words,
@@ -34,7 +36,6 @@ _TICK = 12  # font size
 
 
 def figure_svg(figure: Mapping[str, Any]) -> str:
-    """Return a figure as SVG text."""
     styled = with_template(figure)
     layout = styled["layout"]
     traces = [
@@ -158,10 +159,7 @@ def _extent(axis: Axis, trace: Mapping[str, Any], bars: Bars | None) -> list[tup
         edges = cell_edges(places)
         return [(float(edges.min()), float(edges.max()), False, False)]
     has_room = not axis.is_x or "markers" in modes_of(trace)
-    low, high = float(places.min()), float(places.max())
-    if str(trace.get("fill") or "").startswith("tozero") and not axis.is_x and axis.kind == "linear":
-        low, high = min(low, 0.0), max(high, 0.0)
-    return [(low, high, has_room and not (low == 0 and trace.get("fill")), has_room)]
+    return [(float(places.min()), float(places.max()), has_room, has_room)]
 
 
 def _frame(layout: Mapping[str, Any], axes: Mapping[str, Axis], legend: Legend) -> Frame:
@@ -238,12 +236,6 @@ def _axis(axis: Axis, axes: Mapping[str, Axis], frame: Frame) -> list[str]:
         ends = drawing.number(axis.start), drawing.number(axis.end), drawing.number(near)
         d = f"M{ends[0]},{ends[2]}H{ends[1]}" if axis.is_x else f"M{ends[2]},{ends[0]}V{ends[1]}"
         parts.append(drawing.path(d, stroke=line, stroke_width=float(axis.given.get("linewidth") or 1)))
-    low, high = sorted((axis.low, axis.high))
-    if axis.given.get("zeroline", True) is not False and axis.kind == "linear" and low < 0 < high:
-        zero = _crossing(axis, float(axis.scale(0.0)), near, far)
-        parts.append(
-            drawing.path(zero, stroke=axis.given.get("zerolinecolor") or theme.GRID, stroke_width=1.5)
-        )
     size, room = float(get(axis.given, "tickfont.size", _TICK)), 0.0
     if axis.given.get("showticklabels") is not False:
         texts, room = _tick_texts(axis, near, out, size)
@@ -251,8 +243,7 @@ def _axis(axis: Axis, axes: Mapping[str, Axis], frame: Frame) -> list[str]:
     if axis.given.get("ticks") == "outside":
         marks = [_crossing(axis, float(axis.scale(place)), near, near + 5 * out) for place, _ in axis.ticks()]
         parts.append(drawing.path("".join(marks), stroke=axis.given.get("tickcolor") or theme.INK))
-    title = axis.given.get("title")
-    words = read_words(title.get("text") if isinstance(title, Mapping) else title)
+    words = read_words(get(axis.given, "title.text"))
     if words.lengths != (0,):
         middle, size = (axis.start + axis.end) / 2, float(get(axis.given, "title.font.size", 13))
         standoff = float(get(axis.given, "title.standoff", 6))
@@ -304,7 +295,7 @@ def _tick_texts(axis: Axis, near: float, out: int, size: float) -> tuple[list[st
 
 
 def _traces(traces: list[dict], axes: Mapping[str, Axis], bars: Mapping[int, Bars], page: Page) -> list[str]:
-    parts, before = [], {}
+    parts = []
     order = ("heatmap", "bar", "scattergl", "scatter")  # plotly draws bars before lines
     for k in sorted(range(len(traces)), key=lambda k: order.index(traces[k]["type"])):
         trace, ids = traces[k], _ids(traces[k])
@@ -314,7 +305,7 @@ def _traces(traces: list[dict], axes: Mapping[str, Axis], bars: Mapping[int, Bar
         elif trace["type"] == "heatmap":
             drawn = draw_heatmap(trace, x, y)
         else:
-            drawn, before[ids] = draw_scatter(trace, x, y, k, page, before.get(ids))
+            drawn = draw_scatter(trace, x, y, k)
         if trace.get("cliponaxis") is False and "lines" not in modes_of(trace):
             parts += drawn
         else:
@@ -352,8 +343,6 @@ def _at(ref: Any, value: Any, axes: Mapping[str, Axis], frame: Frame, letter: st
         return start + float(value) * (end - start)
     if axis.kind == "date" and not isinstance(value, (int, float)):
         return float(axis.scale(milliseconds([value])[0]))
-    if axis.kind == "category" and not isinstance(value, (int, float)):
-        return float(axis.scale(axis.numbers.get(str(value), 0)))
     if axis.kind == "log" and not is_note:  # notes have logarithms on such axes, shapes have values
         return float(axis.pixels(np.array([value]))[0])
     return float(axis.scale(float(value)))
@@ -380,11 +369,6 @@ def _notes(layout: Mapping[str, Any], axes: Mapping[str, Axis], frame: Frame) ->
             across = {"left": "bottom", "right": "top", "center": "middle"}[third]
         anchor = {"left": "start", "right": "end"}.get(along, "middle")
         angle = float(note.get("textangle") or 0)
-        if ground := note.get("bgcolor"):
-            wide, high = words.width(size) + 4, words.height(size) + 2
-            x0 = tx - {"start": 2, "end": wide - 2}.get(anchor, wide / 2)
-            y0 = ty - {"top": 0, "bottom": high}.get(across, high / 2)
-            parts.append(drawing.element("rect", x=x0, y=y0, width=wide, height=high, fill=ground))
         parts.append(
             write_words(tx, ty, words, size=size, colour=hue, anchor=anchor, across=across, angle=angle)
         )
@@ -456,25 +440,20 @@ def _shapes(layout: Mapping[str, Any], axes: Mapping[str, Axis], frame: Frame) -
 
 
 def _path_of(d: str, shape: Mapping, axes: Mapping[str, Axis], frame: Frame) -> str:
-    """Return the path of a shape in pixels; only absolute commands with points."""
+    """Return the path of a shape in pixels; it has absolute commands with points only."""
     commands, is_x = [], True
     for word in re.findall(r"[A-Za-z]|[^A-Za-z,\s]+", d):
         if word.isalpha():
-            if word not in "MLCQSTZ":
-                return ""
             commands.append(word)
-            is_x = True
-        else:
-            letter = "x" if is_x else "y"
-            at = _at(shape.get(f"{letter}ref"), float(word), axes, frame, letter, is_note=False)
-            commands.append(drawing.number(at) + " ")
-            is_x = not is_x
+            continue
+        letter, is_x = "x" if is_x else "y", not is_x
+        at = _at(shape.get(f"{letter}ref"), float(word), axes, frame, letter, is_note=False)
+        commands.append(drawing.number(at) + " ")
     return "".join(commands)
 
 
 def _title(layout: Mapping[str, Any], frame: Frame) -> list[str]:
-    title = layout.get("title")
-    title = {"text": title} if isinstance(title, str) else title or {}
+    title = layout.get("title") or {}
     words = read_words(title.get("text"))
     if words.lengths == (0,):
         return []

@@ -1,10 +1,10 @@
-"""Traces of a plotly figure as SVG: lines, marks, texts, areas, bars and heat maps."""
+"""Traces of a plotly figure as SVG: lines, marks, texts, areas, bars and heat maps; and its legend."""
 
 from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any
@@ -13,6 +13,8 @@ import numpy as np
 
 from cepkit.plots import drawing, theme
 from cepkit.plots.stills.axes import Axis, array_of, get
+
+# Traces of a plotly figure as SVG: lines, marks, texts, areas, bars and heat maps.
 
 # Plotly's texts, which have a few HTML tags, as SVG text.
 
@@ -37,7 +39,6 @@ class FigureText:
         return max(self.lengths, default=0) * drawing.ADVANCE * size
 
     def height(self, size: float) -> float:
-        """Return the height in pixels at a font size."""
         return len(self.lines) * LINE_HEIGHT * size
 
 
@@ -95,7 +96,8 @@ def write_words(
 
 KNOWN = ("scatter", "scattergl", "bar", "heatmap")
 DASHES = {
-    "dot": "2 3", "dash": "7 5", "longdash": "11 5", "dashdot": "7 4 2 4", "longdashdot": "11 4 2 4",
+    "solid": "", "dot": "2 3", "dash": "7 5", "longdash": "11 5", "dashdot": "7 4 2 4",
+    "longdashdot": "11 4 2 4",
 }  # fmt: skip
 _STAR = "".join(
     f"{'LM'[k == 0]}{(1, 0.45)[k % 2] * math.sin(k * math.pi / 5):.3f},"
@@ -107,7 +109,6 @@ SHAPES = {  # for a radius of 1
     "diamond": "M0,-1.3L1.3,0L0,1.3L-1.3,0",
     "triangle-up": "M0,-1.2L1.15,0.8H-1.15",
     "triangle-down": "M0,1.2L1.15,-0.8H-1.15",
-    "triangle-left": "M-1.2,0L0.8,1.15V-1.15",
     "triangle-right": "M1.2,0L-0.8,1.15V-1.15",
     "cross": "M-0.4,-1.2H0.4V-0.4H1.2V0.4H0.4V1.2H-0.4V0.4H-1.2V-0.4H-0.4",
     "x": "M-1.1,-0.6L-0.6,-1.1L0,-0.5L0.6,-1.1L1.1,-0.6L0.5,0L1.1,0.6L0.6,1.1L0,0.5L-0.6,1.1L-1.1,0.6L-0.5,0",
@@ -118,19 +119,17 @@ SHAPES = {  # for a radius of 1
     "hourglass": "M-0.8,-1.1H0.8L-0.8,1.1H0.8",
     "circle": "M-1,0A1,1 0 1 1 1,0A1,1 0 1 1 -1,0",
 }
-_STROKES = {  # of marks that are lines
-    "line-ew": "M-1.4,0H1.4", "line-ns": "M0,-1.4V1.4", "cross-thin": "M-1.4,0H1.4M0,-1.4V1.4",
-    "x-thin": "M-1,-1L1,1M-1,1L1,-1",
-}  # fmt: skip
+_STROKES = {"line-ew": "M-1.4,0H1.4", "line-ns": "M0,-1.4V1.4", "x-thin": "M-1,-1L1,1M-1,1L1,-1"}  # are lines
 _PATTERNS = {
-    "/": "M-2,2L2,-2M0,8L8,0M6,10L10,6", "\\": "M-2,6L2,10M0,0L8,8M6,-2L10,2", "x": "M0,8L8,0M0,0L8,8",
-    "-": "M0,4H8", "|": "M4,0V8", "+": "M0,4H8M4,0V8", ".": "M4,2.6A1.4,1.4 0 1 1 3.9,2.6Z",
-}  # fmt: skip
+    "/": "M-2,2L2,-2M0,8L8,0M6,10L10,6",
+    "x": "M0,8L8,0M0,0L8,8",
+    ".": "M4,2.6A1.4,1.4 0 1 1 3.9,2.6Z",
+}
 
 
 @dataclass(slots=True)
 class Page:
-    """What traces share: their colours in turn, and the definitions of the file."""
+    """The definitions of the file, and their names by what they show."""
 
     definitions: list[str]
     patterns: dict[tuple, str]
@@ -168,97 +167,46 @@ def modes_of(trace: Mapping[str, Any]) -> set[str]:
 
 
 def coordinates(trace: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of a trace on both axes; a missing list counts from ``x0`` or 0."""
+    """Return the values of a trace on both axes; a missing list counts from 0."""
     x, y = array_of(trace.get("x")), array_of(trace.get("y"))
+    n_x, n_y = len(y), len(x)
     if trace["type"] == "heatmap":
-        n_rows, n_columns = (*array_of(trace.get("z")).shape, 0, 0)[:2]
-        return (
-            x if len(x) else float(trace.get("x0") or 0) + np.arange(n_columns) * float(trace.get("dx") or 1),
-            y if len(y) else float(trace.get("y0") or 0) + np.arange(n_rows) * float(trace.get("dy") or 1),
-        )
-    if not len(x) and trace.get("x") is None:
-        x = float(trace.get("x0") or 0) + np.arange(len(y)) * float(trace.get("dx") or 1)
-    if not len(y) and trace.get("y") is None:
-        y = float(trace.get("y0") or 0) + np.arange(len(x)) * float(trace.get("dy") or 1)
-    return x, y
+        n_y, n_x = (*array_of(trace.get("z")).shape, 0, 0)[:2]
+    return x if len(x) or trace.get("x") is not None else np.arange(float(n_x)), (
+        y if len(y) or trace.get("y") is not None else np.arange(float(n_y))
+    )
 
 
 # --- scatter ------------------------------------------------------------------------------------------------
 
 
-def draw_scatter(
-    trace: Mapping[str, Any], x: Axis, y: Axis, turn: int, page: Page, before: np.ndarray | None
-) -> tuple[list[str], np.ndarray]:
-    """Return the parts of a scatter trace, and its points in pixels for an area of the next trace."""
+def draw_scatter(trace: Mapping[str, Any], x: Axis, y: Axis, turn: int) -> list[str]:
     xs, ys = coordinates(trace)
     px, py = x.pixels(xs), y.pixels(ys)
     n = min(len(px), len(py))
     px, py = px[:n], py[:n]
     colour, modes, parts = colour_of(trace, turn), modes_of(trace), []
-    stepped = _stepped(px, py, get(trace, "line.shape", "linear"))
-    if fill := trace.get("fill"):
-        parts += _area(trace, stepped, fill, x, y, colour, page, before)
+    if trace.get("fill"):  # the area around a line
+        outline = drawing.line(px, py)
+        parts += [drawing.path(f"{outline}Z", fill=trace.get("fillcolor") or colour)] if outline else []
     if "lines" in modes:
-        lx, ly = stepped
-        if trace.get("connectgaps"):
-            is_there = ~(np.isnan(lx) | np.isnan(ly))
-            lx, ly = lx[is_there], ly[is_there]
-        if len(lx) and (np.diff(lx[~np.isnan(lx)]) >= 0).all() and not np.isnan(lx).any():
+        lx, ly = px, py
+        if len(lx) and not np.isnan(lx).any() and (np.diff(lx) >= 0).all():
             lx, ly = drawing.extremes(lx, ly)
-        width = get(trace, "line.width", 2)
+        dash = str(get(trace, "line.dash", ""))
+        dash = DASHES.get(dash, dash.replace("px", "").replace(",", " "))
         parts.append(
             drawing.path(
                 drawing.line(lx, ly), fill="none", stroke=get(trace, "line.color", colour),
-                stroke_width=float(width), stroke_dasharray=_dash(get(trace, "line.dash")),
-                stroke_linejoin="round",
+                stroke_width=float(get(trace, "line.width", 2)),
+                stroke_dasharray=dash or None, stroke_linejoin="round",
             )
         )  # fmt: skip
     if "markers" in modes:
         parts += _marks(trace, px, py, colour)
     if "text" in modes:
-        parts += _texts(trace, px, py, colour, "markers" in modes)
-    return parts, np.stack(stepped)
-
-
-def _stepped(px: np.ndarray, py: np.ndarray, shape: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the corners of a line whose steps are "hv" or "vh"."""
-    if shape not in ("hv", "vh") or len(px) < 2:
-        return px, py
-    twice_x, twice_y = np.repeat(px, 2), np.repeat(py, 2)
-    return (twice_x[1:], twice_y[:-1]) if shape == "hv" else (twice_x[:-1], twice_y[1:])
-
-
-def _dash(given: Any) -> str | None:
-    if given in (None, "solid"):
-        return None
-    return DASHES.get(given, str(given).replace("px", "").replace(",", " "))
-
-
-def _area(
-    trace: Mapping, line: tuple, fill: str, x: Axis, y: Axis, colour: str, page: Page,
-    before: np.ndarray | None,
-) -> list[str]:  # fmt: skip
-    px, py = line
-    is_there = ~(np.isnan(px) | np.isnan(py))
-    px, py = px[is_there], py[is_there]
-    if len(px) < 2:
-        return []
-    if fill == "tonexty" and before is not None:
-        other = before[:, ~np.isnan(before).any(axis=0)]
-        px, py = np.concatenate([px, other[0][::-1]]), np.concatenate([py, other[1][::-1]])
-    elif fill in ("tozeroy", "tonexty"):
-        zero = float(y.scale(0.0)) if y.kind != "log" else y.start
-        px, py = np.concatenate([px, px[[-1, 0]]]), np.concatenate([py, [zero, zero]])
-    elif fill in ("tozerox", "tonextx"):
-        zero = float(x.scale(0.0)) if x.kind != "log" else x.start
-        px, py = np.concatenate([px, [zero, zero]]), np.concatenate([py, py[[-1, 0]]])
-    paint, opacity = trace.get("fillcolor"), None
-    if not paint:
-        paint, opacity = colour, 0.5
-    if shape := get(trace, "fillpattern.shape"):
-        ground = get(trace, "fillpattern.bgcolor", "none")
-        paint, opacity = page.pattern(shape, ground, get(trace, "fillpattern.fgcolor", paint)), None
-    return [drawing.path(drawing.line(px, py) + "Z", fill=paint, fill_opacity=opacity, stroke="none")]
+        parts += _texts(trace, px, py, "markers" in modes)
+    return parts
 
 
 def _each(given: Any, n: int, default: Any) -> list[Any]:
@@ -274,7 +222,7 @@ def _marks(trace: Mapping, px: np.ndarray, py: np.ndarray, colour: str) -> list[
     marker = trace.get("marker") or {}
     sizes = _each(marker.get("size"), n, 6)
     symbols = _each(marker.get("symbol"), n, "circle")
-    colours = _colours(marker, n, colour)
+    colours = _each(marker.get("color"), n, colour)
     rims = _each(get(marker, "line.color"), n, None)
     widths = _each(get(marker, "line.width"), n, 0)
     opacities = _each(marker.get("opacity", trace.get("opacity")), n, None)
@@ -330,16 +278,7 @@ def _painted(d: str, symbol: str, fill: str, rim: str | None, width: float, opac
     return drawing.path(d, **paint, opacity=opacity)
 
 
-def _colours(marker: Mapping, n: int, colour: str) -> list[str]:
-    colours = _each(marker.get("color"), n, colour)
-    if not colours or isinstance(colours[0], str):
-        return [value or colour for value in colours]
-    low, high = marker.get("cmin", min(colours)), marker.get("cmax", max(colours))
-    scale = scale_of(marker.get("colorscale"))
-    return [painted_by(scale, (value - low) / ((high - low) or 1)) for value in colours]
-
-
-def _texts(trace: Mapping, px: np.ndarray, py: np.ndarray, colour: str, has_marks: bool) -> list[str]:
+def _texts(trace: Mapping, px: np.ndarray, py: np.ndarray, has_marks: bool) -> list[str]:
     n = len(px)
     texts, places = _each(trace.get("text"), n, ""), _each(trace.get("textposition"), n, "middle center")
     hues = _each(get(trace, "textfont.color"), n, theme.INK)
@@ -376,44 +315,30 @@ class Bars:
 
 
 def bars_of(traces: list[Mapping[str, Any]], axes: list[tuple[Axis, Axis]], layout: Mapping) -> list[Bars]:
-    """Return the bars of the traces of one pair of axes, side by side or on top of each other."""
-    mode, gap = layout.get("barmode", "group"), float(layout.get("bargap", 0.2))
-    bars: list[Bars] = []
-    tops: dict[tuple, float] = {}
+    """Return the bars of the traces of one pair of axes, side by side or in the same places."""
+    is_group, gap = layout.get("barmode", "group") == "group", float(layout.get("bargap", 0.2))
     places = []
     for trace, (x, y) in zip(traces, axes, strict=True):
-        is_wide = trace.get("orientation") == "h"
-        xs, ys = coordinates(trace)
-        along, length = (y.place(ys), x) if is_wide else (x.place(xs), y)
-        values = xs if is_wide else ys
-        places.append((is_wide, along, values, length))
-    step = _step_between([along for _, along, _, _ in places])
+        is_wide, (xs, ys) = trace.get("orientation") == "h", coordinates(trace)
+        places.append((is_wide, y.place(ys), xs, x) if is_wide else (is_wide, x.place(xs), ys, y))
+    room = _step_between([along for _, along, _, _ in places]) * (1 - gap)
     groups = list(dict.fromkeys(trace.get("offsetgroup") or k for k, trace in enumerate(traces)))
+    bars = []
     for k, (trace, (is_wide, along, values, length)) in enumerate(zip(traces, places, strict=True)):
         n = min(len(along), len(values))
         along, lengths = along[:n].copy(), np.asarray(values[:n])
-        wanted_width = trace.get("width")
-        width = np.array(_each(wanted_width, n, np.nan), float)
-        if wanted_width is None:
-            width = np.full(n, step * (1 - gap))
-            if mode == "group" and len(groups) > 1:
-                share = step * (1 - gap) / len(groups)
+        width = np.array(_each(trace.get("width"), n, np.nan), float)
+        if trace.get("width") is None:
+            width = np.full(n, room)
+            if is_group and len(groups) > 1:
+                share = room / len(groups)
                 along += (groups.index(trace.get("offsetgroup") or k) - (len(groups) - 1) / 2) * share
-                width = np.full(n, share * (1 - float(layout.get("bargroupgap", 0))))
-        base = trace.get("base")
-        if base is not None:
+                width = np.full(n, share)
+        if (base := trace.get("base")) is not None:
             starts = length.place(np.array(_each(base, n, 0)))
-            spans = np.nan_to_num(np.asarray(lengths, float))
-            ends = starts + spans
+            ends = starts + np.nan_to_num(np.asarray(lengths, float))
         else:
-            ends = length.place(lengths)
-            starts = np.full(n, np.nan if length.kind == "log" else 0.0)
-            if mode in ("stack", "relative"):
-                for i in range(n):
-                    key = (is_wide, float(along[i]), bool(ends[i] < 0))
-                    starts[i] = tops.get(key, 0.0)
-                    ends[i] += starts[i]
-                    tops[key] = ends[i]
+            starts, ends = np.full(n, np.nan if length.kind == "log" else 0.0), length.place(lengths)
         bars.append(Bars(is_wide, along, width, starts, ends))
     return bars
 
@@ -424,100 +349,75 @@ def _step_between(places: list[np.ndarray]) -> float:
 
 
 def draw_bars(trace: Mapping[str, Any], bars: Bars, x: Axis, y: Axis, turn: int, page: Page) -> list[str]:
-    """Return the parts of a trace of bars."""
     along, length = (y, x) if bars.is_wide else (x, y)
-    n = len(bars.centres)
+    n, colour = len(bars.centres), colour_of(trace, turn)
     sides = along.scale(bars.centres - bars.widths / 2), along.scale(bars.centres + bars.widths / 2)
     ends = length.scale(np.nan_to_num(bars.starts, nan=length.low)), length.scale(bars.ends)
-    colour, parts = colour_of(trace, turn), {}
-    fills = _colours(trace.get("marker") or {}, n, colour)
+    fills = _each(get(trace, "marker.color"), n, colour)
     shapes = _each(get(trace, "marker.pattern.shape"), n, "")
-    opacity = get(trace, "marker.opacity", trace.get("opacity"))
+    boxes: dict[tuple[str, str], list[str]] = {}
     for k in range(n):
         corners = (sides[0][k], sides[1][k], ends[0][k], ends[1][k])
-        if any(math.isnan(corner) for corner in corners):
-            continue
-        a, b, c, d = (drawing.number(corner) for corner in corners)
-        box = f"M{c},{a}H{d}V{b}H{c}Z" if bars.is_wide else f"M{a},{c}V{d}H{b}V{c}Z"
-        parts.setdefault((fills[k], shapes[k] or ""), []).append(box)
-    rim = get(trace, "marker.line.color")
-    width = get(trace, "marker.line.width", 0)
+        if not any(map(math.isnan, corners)):
+            a, b, c, d = map(drawing.number, corners)
+            box = f"M{c},{a}H{d}V{b}H{c}Z" if bars.is_wide else f"M{a},{c}V{d}H{b}V{c}Z"
+            boxes.setdefault((fills[k], shapes[k] or ""), []).append(box)
+    rim, width = get(trace, "marker.line.color"), get(trace, "marker.line.width", 0)
     is_line = isinstance(width, (int, float)) and width and isinstance(rim, str)
+    looks = {"opacity": get(trace, "marker.opacity", trace.get("opacity"))}
+    looks |= {"stroke": rim, "stroke_width": float(width)} if is_line else {}
     drawn = []
-    for (fill, shape), boxes in parts.items():
-        if shape:
-            ground = get(trace, "marker.pattern.bgcolor")
-            line = get(trace, "marker.pattern.fgcolor")
-            solid = not (isinstance(ground, str) or isinstance(line, str))
-            # Plotly's default: the pattern is cut out of the colour.
-            fill = page.pattern(
-                shape, fill if solid else ground if isinstance(ground, str) else "none",
-                "rgba(255,255,255,0.75)" if solid else line if isinstance(line, str) else fill,
-            )  # fmt: skip
-        drawn.append(
-            drawing.path(
-                "".join(boxes), fill=fill, opacity=opacity, stroke=rim if is_line else None,
-                stroke_width=float(width) if is_line else None,
-            )
-        )  # fmt: skip
+    for (fill, shape), places in boxes.items():
+        if shape:  # by default the pattern is cut out of the colour
+            ground, line = get(trace, "marker.pattern.bgcolor"), get(trace, "marker.pattern.fgcolor")
+            is_cut = ground is None and line is None
+            line = "rgba(255,255,255,0.75)" if is_cut else line or fill
+            fill = page.pattern(shape, fill if is_cut else ground or "none", line)
+        drawn.append(drawing.path("".join(places), fill=fill, **looks))
     return drawn + _bar_texts(trace, bars, sides, ends)
 
 
 def _bar_texts(trace: Mapping, bars: Bars, sides: tuple, ends: tuple) -> list[str]:
-    place = trace.get("textposition", "auto")
-    if trace.get("text") is None or place == "none":
-        return []
+    """Return the texts of bars: at their ends, outside unless they are to be inside."""
     n, parts = len(bars.centres), []
     texts, size = _each(trace.get("text"), n, ""), get(trace, "textfont.size", 12)
-    hue = get(trace, "textfont.color", theme.INK)
+    sign, hue = -1 if trace.get("textposition") == "inside" else 1, get(trace, "textfont.color", theme.INK)
     for k in range(n):
         if texts[k] in (None, "") or math.isnan(ends[1][k]):
             continue
         middle, end = (sides[0][k] + sides[1][k]) / 2, ends[1][k]
-        sign = -1 if place == "inside" else 1
-        away = sign * (1 if ends[1][k] >= ends[0][k] else -1)
-        words = read_words(texts[k])
+        away = sign * (1 if end >= ends[0][k] else -1)
+        looks = {"size": size, "colour": hue, "anchor": "middle"}
         if bars.is_wide:
-            anchor = "start" if away > 0 else "end"
-            parts.append(write_words(end + 4 * away, middle, words, size=size, colour=hue, anchor=anchor))
+            x, y, looks["anchor"] = end + 4 * away, middle, "start" if away > 0 else "end"
         else:
-            across = "top" if away > 0 else "bottom"
-            parts.append(
-                write_words(
-                    middle, end + 2 * away, words, size=size, colour=hue, anchor="middle", across=across
-                )
-            )
+            x, y, looks["across"] = middle, end + 2 * away, "top" if away > 0 else "bottom"
+        parts.append(write_words(x, y, read_words(texts[k]), **looks))
     return parts
 
 
 # --- heat maps ----------------------------------------------------------------------------------------------
 
-_GREYS = [(0.0, (240, 240, 240)), (1.0, (40, 60, 90))]
 
-
-def scale_of(given: Any) -> list[tuple[float, tuple[float, ...]]]:
-    """Return a colour scale as shares with red, green, blue (and alpha)."""
+def _scale_of(given: Any) -> list[tuple[float, tuple[float, ...]]]:
+    """Return a colour scale as shares with red, green, blue and alpha; by default from pale to dark."""
     if not isinstance(given, (list, tuple)) or not given:
-        return _GREYS
+        given = [(0.0, "#f0f0f0"), (1.0, "#283c5a")]
     return [(float(share), _channels(colour)) for share, colour in given]
 
 
 def _channels(colour: str) -> tuple[float, ...]:
     if colour.startswith("#"):
-        digits = colour[1:] if len(colour) > 4 else "".join(2 * digit for digit in colour[1:])
-        channels = [int(digits[k : k + 2], 16) for k in range(0, len(digits), 2)]
-        return (*map(float, channels[:3]), channels[3] / 255 if len(channels) > 3 else 1.0)
+        return (*(float(int(colour[k : k + 2], 16)) for k in (1, 3, 5)), 1.0)
     numbers = [float(number) for number in colour[colour.find("(") + 1 : colour.find(")")].split(",")]
-    return (*numbers[:3], numbers[3] if len(numbers) > 3 else 1.0)
+    return (*numbers, 1.0)[:4]
 
 
-def painted_by(scale: list[tuple[float, tuple[float, ...]]], share: float) -> str:
+def _painted_by(scale: list[tuple[float, tuple[float, ...]]], share: float) -> str:
     """Return the colour of a share of a colour scale."""
-    share = min(max(share, 0.0), 1.0)
     shares = [place for place, _ in scale]
-    channels = [np.interp(share, shares, [(*colour, 1.0)[k] for _, colour in scale]) for k in range(4)]
-    red, green, blue = (round(float(channel)) for channel in channels[:3])
-    return f"rgba({red},{green},{blue},{channels[3]:.3g})"
+    *hue, alpha = (np.interp(share, shares, [colour[k] for _, colour in scale]) for k in range(4))
+    return f"rgba({','.join(str(round(float(channel))) for channel in hue)},{alpha:.3g})"
 
 
 def draw_heatmap(trace: Mapping[str, Any], x: Axis, y: Axis) -> list[str]:
@@ -530,7 +430,7 @@ def draw_heatmap(trace: Mapping[str, Any], x: Axis, y: Axis) -> list[str]:
     finite = z[np.isfinite(z)]
     low = float(trace.get("zmin", finite.min() if finite.size else 0.0))
     high = float(trace.get("zmax", finite.max() if finite.size else 1.0))
-    scale = scale_of(trace.get("colorscale"))
+    scale = _scale_of(trace.get("colorscale"))
     parts: dict[str, list[str]] = {}
     for row in range(z.shape[0]):
         shares = np.round((z[row] - low) / ((high - low) or 1.0), 2)
@@ -541,7 +441,7 @@ def draw_heatmap(trace: Mapping[str, Any], x: Axis, y: Axis) -> list[str]:
                 end += 1
             if not math.isnan(shares[k] + left[k] + left[end] + top[row] + top[row + 1]):
                 box = drawing.rectangles([left[k]], [top[row]], [left[end]], [top[row + 1]])
-                parts.setdefault(painted_by(scale, shares[k]), []).append(box)
+                parts.setdefault(_painted_by(scale, shares[k]), []).append(box)
             k = end
     return [drawing.path("".join(boxes), fill=fill) for fill, boxes in parts.items()]
 
@@ -552,3 +452,128 @@ def cell_edges(centres: np.ndarray) -> np.ndarray:
         return np.array([centres[0] - 0.5, centres[0] + 0.5])
     middles = (centres[1:] + centres[:-1]) / 2
     return np.concatenate([[2 * centres[0] - middles[0]], middles, [2 * centres[-1] - middles[-1]]])
+
+
+# The legend of a plotly figure.
+
+_SIZE, _ROW, _MARK = 12, 19.0, 34.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    words: FigureText
+    trace: Mapping[str, Any]
+    turn: int
+
+    @property
+    def width(self) -> float:
+        return _MARK + self.words.width(_SIZE) + 12
+
+
+def entries_of(
+    traces: Sequence[Mapping], all_traces: Sequence[Mapping], layout: Mapping[str, Any]
+) -> list[Entry]:
+    """Return the entries of the legend, group by group."""
+    shown = layout.get("showlegend")
+    if shown is False:
+        return []
+    listed = [
+        (k, trace) for k, trace in enumerate(traces)
+        if trace.get("showlegend", trace["type"] != "heatmap") is not False and trace.get("name")
+    ]  # fmt: skip
+    if not listed or (shown is None and len(all_traces) == 1 and not traces[0].get("showlegend")):
+        return []
+    groups: dict[str, list[tuple[int, Mapping]]] = {}
+    for k, trace in listed:
+        groups.setdefault(str(trace.get("legendgroup") or ""), []).append((k, trace))
+    in_order = (member for members in groups.values() for member in members)
+    return [Entry(read_words(trace["name"]), trace, k) for k, trace in in_order]
+
+
+@dataclass(frozen=True, slots=True)
+class Legend:
+    """The entries and where they are."""
+
+    entries: tuple[Entry, ...]
+    given: Mapping[str, Any]
+    is_row: bool
+
+    def width(self) -> float:
+        return max((entry.width for entry in self.entries), default=0.0)
+
+    def room_at_right(self) -> float:
+        """Return the margin that a vertical legend at the right of the plot needs."""
+        if not self.entries or self.is_row or float(self.given.get("x", 1.02)) < 1:
+            return 0.0
+        return self.width() + 24
+
+    def draw(self, left: float, top: float, right: float, bottom: float, page: Page) -> list[str]:
+        """Return the parts of the legend at its place relative to the plot."""
+        if not self.entries:
+            return []
+        room = max(right - left, 300.0)
+        places, x, row = [], 0.0, 0
+        for entry in self.entries:
+            if self.is_row and x and x + entry.width > room:
+                x, row = 0.0, row + 1
+            places.append((x, row * _ROW, entry))
+            x, row = (x + entry.width, row) if self.is_row else (0.0, row + 1)
+        wide = max(x0 + entry.width for x0, _, entry in places)
+        high = max(y0 for _, y0, _ in places) + _ROW
+        share_x = float(self.given.get("x", 0.0 if self.is_row else 1.02))
+        share_y = float(self.given.get("y", -0.1 if self.is_row else 1.0))
+        x0 = (
+            left
+            + share_x * (right - left)
+            - wide * _before(self.given.get("xanchor") or "left", share_x, "left", "right")
+        )
+        y0 = bottom - share_y * (bottom - top) - high * _before(
+            self.given.get("yanchor"), 1 - share_y, "top", "bottom"
+        )  # fmt: skip
+        parts = []
+        for x, y, entry in places:
+            at = x0 + x, y0 + y + _ROW / 2
+            parts.append(write_words(at[0] + _MARK, at[1], entry.words, size=_SIZE))
+            parts += _sample(entry, *at, page)
+        return parts
+
+
+def _before(anchor: Any, share: float, low: str, high: str) -> float:
+    """Return the share of the legend's own size that is before its place."""
+    if anchor in (None, "auto"):
+        return 0.0 if share <= 1 / 3 else 1.0 if share >= 2 / 3 else 0.5
+    return {low: 0.0, high: 1.0}.get(anchor, 0.5)
+
+
+def legend_of(layout: Mapping[str, Any], entries: Sequence[Entry]) -> Legend:
+    attributes = layout.get("legend") or {}
+    return Legend(tuple(entries), attributes, attributes.get("orientation") == "h")
+
+
+def _sample(entry: Entry, x: float, y: float, page: Page) -> list[str]:
+    """Return a short piece of the trace: a line, a mark, or a box."""
+    trace, turn = entry.trace, entry.turn
+    across = Axis("x", {}, "linear", low=0.0, high=1.0, start=x + 4, end=x + 28)
+    along = Axis("y", {}, "linear", low=0.0, high=1.0, start=y + 5, end=y - 5)
+    marker = {name: _first(value) for name, value in (trace.get("marker") or {}).items()}
+    looks = {name: trace[name] for name in ("line", "opacity") if name in trace} | {"marker": marker}
+    if trace["type"] == "bar":
+        box = Bars(False, np.array([0.5]), np.array([0.5]), np.array([0.0]), np.array([1.0]))
+        return draw_bars({"type": "bar", **looks}, box, across, along, turn, page)
+    size = marker.get("size", 6)
+    marker["size"] = min(float(size), 14.0) if isinstance(size, (int, float)) else 6
+    parts = []
+    for mode, xs in (("lines", [0, 1]), ("markers", [0.5])):
+        if mode in modes_of(trace):
+            piece = {"type": "scatter", **looks, "mode": mode, "x": xs, "y": [0.5] * len(xs)}
+            parts += draw_scatter(piece, across, along, turn)
+    return parts
+
+
+def _first(value: Any) -> Any:
+    if isinstance(value, Mapping) and "bdata" not in value:
+        return {name: _first(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray, Mapping)):
+        values = array_of(value)
+        return values.ravel().tolist()[0] if len(values) else None
+    return value

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cepkit.compile.match_recognize.automaton import ACCEPT as MATCH
-from cepkit.engines.match_recognize.bound import BoundRowQuery
+from cepkit.compile.shared.row_automaton import ACCEPT as MATCH
+from cepkit.engines.match_recognize.bound import BoundRowQuery, SearchedRows
 from cepkit.engines.match_recognize.finding import MOST_WORK, reason_for_python
 from cepkit.engines.match_recognize.matching import BUDGET, BUDGET_WITH_LABELS, LABELS, find_row_matches
-from cepkit.engines.match_recognize.row_match_set import SearchedRows
 from cepkit.errors import CepError
 from cepkit.language.cheat_sheet import say_query
-from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.printing import print_sql, sql_column, sql_key, sql_variable
 from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH, SelectedRows, SortKey
 from cepkit.results.explained_queries import say_threads
@@ -67,7 +66,6 @@ def measure_rows(searched: SearchedRows, most: int = MEASURED) -> MeasuredRows:
 
 
 def row_pattern_lines(bound: BoundRowQuery, measured: MeasuredRows | None) -> list[str]:
-    """Return the lines of the explanation of a query."""
     query, rows = bound.query, bound.query.rows
     keys = ", ".join(map(_key_text, query.keys))
     skip = " ".join(filter(None, [AFTER_MATCH[rows.after_match], _name(rows.after_match_variable)]))
@@ -133,7 +131,7 @@ def _select_lines(query: SelectedRows) -> Iterator[str]:
 
 
 def _automaton_lines(bound: BoundRowQuery) -> Iterator[str]:
-    from cepkit.plots.automata.automaton import choices_of, shown_states
+    from cepkit.plots.automata import choices_of, shown_states
 
     automaton = bound.program.automaton
     states = choices_of(automaton)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
 from typing import Any, ClassVar, NoReturn
@@ -13,24 +13,36 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.engines.match_recognize.bound import BoundRowQuery, bind_row_query
-from cepkit.engines.match_recognize.matching import RowMatch
-from cepkit.engines.match_recognize.output import MatchPlace
-from cepkit.engines.match_recognize.row_match_set import RowMatchSet, SearchedRows, all_row_matches
+from cepkit.engines.match_recognize.bound import (
+    MADE,
+    BoundRowQuery,
+    BoundWindow,
+    RowMatchSet,
+    SearchedRows,
+    all_row_matches,
+)
+from cepkit.engines.match_recognize.matching import RowMatch, find_window_matches
+from cepkit.engines.match_recognize.measuring import MatchPlace, window_values
 from cepkit.engines.measures.regex_measures import Measured, Picked
 from cepkit.engines.shared.match_set import Lineage
-from cepkit.errors import CepError
-from cepkit.events import Events, Frame, Source
+from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.events import INTEGER, ColumnType, Events, Frame, Source
 from cepkit.frames.pandas import as_pandas
-from cepkit.frames.row_order import searched_rows
+from cepkit.frames.row_order import order_of_rows, plain_of, searched_rows
 from cepkit.frames.writing import check_target, write_blocks
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, clauses_that_drop
-from cepkit.limits import MemoryLimit, bound_memory
+from cepkit.language.expressions import trees as ex
+from cepkit.language.match_recognize.query import (
+    SelectedRows,
+    WindowedRows,
+    clauses_that_drop,
+)
+from cepkit.limits import MemoryLimit, bound_memory, check_memory
 from cepkit.planning.planner import Engine
 from cepkit.progress import checkpoint, show_progress
 from cepkit.results.found import (
     SHOWN,
     FoundResult,
+    FoundTable,
     Limit,
     Match,
     check_exact,
@@ -45,15 +57,16 @@ from cepkit.results.found import (
 )
 from cepkit.results.in_memory import FoundInMemory, in_arrow, table_of_rows, tags_of_rows
 from cepkit.results.match_recognize.search import (
+    Projection,
     ResultColumn,
+    RowPatternSearch,
     arrow_of,
-    bind_rows,
+    column_of_measure,
     match_of_item,
     order_and_limit,
     project,
     result_columns,
     row_of_item,
-    search_rows,
 )
 
 ROWS_CURE = "Narrow the pattern, or write AFTER MATCH SKIP PAST LAST ROW and ONE ROW PER MATCH"
@@ -64,11 +77,9 @@ NO_AGGREGATES = "aggregate: write the aggregates in MEASURES, or aggregate to_fr
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowsFound(FoundInMemory[RowMatchSet]):
-    """The matches with rows, all of them in memory. They are in the order of their last rows.
+    """The matches with rows, all of them in memory. They are in the order of their last rows."""
 
-    ``n_empty`` is the number of empty matches, which no picture can show.
-
-    """
+    # ``n_empty`` is the number of empty matches, which no picture can show.
 
     program: BoundRowQuery  # the query, bound to the columns of the frame
     searched: SearchedRows
@@ -78,15 +89,12 @@ class RowsFound(FoundInMemory[RowMatchSet]):
 
     @property
     def events(self) -> Events:
-        """The rows that were searched."""
         return self.searched.events
 
     def measure(self, part: RowMatchSet) -> dict[str, Measured]:
-        """Return one row for each match: the partition columns and the measures at its last row.
-
-        A query without measures has the order columns of the first and the last row, and the number of rows.
-
-        """
+        """Return one row for each match: the partition columns and the measures at its last row."""
+        # A query without measures has the order columns of the first and the last row, and the number of
+        # rows.
         query, events = self.program.query, self.events
         first = events.rows(part.first)
         columns: dict[str, Measured] = {name: Picked(name, first) for name in query.partition_by}
@@ -117,11 +125,9 @@ class RowsFound(FoundInMemory[RowMatchSet]):
         return values
 
     def items(self, part: RowMatchSet) -> Lineage:
-        """Return the rows of a part."""
         return part.lineage
 
     def variables(self, part: RowMatchSet) -> np.ndarray:
-        """Return the variable of each item of a part, as an array of objects."""
         names = np.array([*self.program.program.automaton.variable_of_state, ""], dtype=object)
         return names[part.state_of_item]
 
@@ -146,6 +152,15 @@ def find_rows(
     )  # fmt: skip
 
 
+def check_times_out(bound: BoundRowQuery) -> None:
+    """Raise if partial matches that ran out of time have no rows."""
+    if not bound.program.timed_out:
+        raise UnsupportedQueryError(
+            "undecided: only ONE ROW PER MATCH WITH TIMED OUT MATCHES has rows that wait for the end of a "
+            "WITHIN"
+        )
+
+
 # The matches of MATCH_RECOGNIZE in a frame in memory.
 
 
@@ -162,15 +177,14 @@ class RowsInMemory(FoundResult):
 
     def __init__(
         self,
-        query: RowPatternQuery | SelectedRows,
+        bound: BoundRowQuery,
         source: Source,
         native: Callable[[Frame], Frame],
-        params: Mapping[str, Any] | None = None,
         memory_limit: MemoryLimit = "auto",
     ):
         self.source, self.native, self.memory_limit = source, native, memory_limit
-        self.bound, self.params = bind_rows(query, source.schema, params), params
-        self.search = search_rows(self.bound, source)
+        self.bound, self.params, self.query = bound, bound.params or None, bound.query.whole
+        self.search = RowPatternSearch(bound, source)
 
     def __deepcopy__(self, memo: dict) -> RowsInMemory:
         """Return the same matches. They never change."""
@@ -185,45 +199,32 @@ class RowsInMemory(FoundResult):
 
     @property
     def frame(self) -> Frame:
-        """The frame that was searched."""
         return self.source.frame
-
-    @property
-    def query(self) -> RowPatternQuery | SelectedRows:
-        """The query as a value."""
-        return self.bound.query
 
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
         """Return the number of matches, with empty ones."""
         check_exact(method, "matches of MATCH_RECOGNIZE are counted exactly")
         return self.search.n_matches
 
+    def undecided(self) -> Frame:
+        check_times_out(self.bound)
+        bound = replace(self.bound, undecided=True)
+        return RowsInMemory(bound, self.source, self.native, self.memory_limit).to_frame()
+
     def drawn(self, what: str) -> RowsFound:
-        """Return the matches that have rows."""
-        source = self.source
-        bound = bind_row_query(self.query, source.schema, self.params, source.clock)
-        return find_rows(searched_rows(source, bound), source, self.native)
+        bound = self.bound.ordered_by(self.source.clock)
+        return find_rows(searched_rows(self.source, bound), self.source, self.native)
 
     # --- the result as a table
 
-    @property
-    def _columns(self) -> tuple[dict[str, ResultColumn], int]:
-        return self._result[:2]
-
     @cached_property
-    def _result(self) -> tuple[dict[str, ResultColumn], int, int, int]:
-        """The columns of the result, and its number of rows, after WHERE, and before it."""
-        columns, n_before = result_columns(self.bound, self.source, self.search)
-        if self.bound.selected is None:
-            return columns, n_before, n_before, n_before
-        projection = project(self.bound.selected, columns, n_before, self.bound.params)
-        limit, n_rows = self.bound.selected.limit, max(projection.n_rows - self.bound.selected.offset, 0)
-        n_rows = n_rows if limit is None else min(limit, n_rows)
-        return order_and_limit(self.bound.selected, projection), n_rows, projection.n_rows, n_before
+    def _columns(self) -> dict[str, ResultColumn]:
+        selected, projection = self.bound.selected, self.search.projection
+        return projection.columns if selected is None else order_and_limit(selected, projection)
 
     def n_rows(self) -> int:
-        """Return the number of rows of the result."""
-        return self._columns[1]
+        selected, n_rows = self.bound.selected, self.search.projection.n_rows
+        return n_rows if selected is None else len(range(n_rows)[selected.offset :][: selected.limit])
 
     def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
         """Return the rows of the result, or the matched rows of the frame."""
@@ -233,7 +234,6 @@ class RowsInMemory(FoundResult):
         return self.native(self.source.rows(self._rows, self._numbers()))
 
     def head(self, n: int) -> Frame:
-        """Return the first rows of the result."""
         return self._frame(np.arange(min(n, self.n_rows())))
 
     def sample(self, n: int, seed: int) -> Frame:
@@ -243,10 +243,9 @@ class RowsInMemory(FoundResult):
         return self._frame(np.array(drawn, np.int64))
 
     def _frame(self, rows: np.ndarray | None) -> Frame:
-        columns, _ = self._columns
         measured = {
             name: (column if rows is None else column.take(rows)).measured()
-            for name, column in columns.items()
+            for name, column in self._columns.items()
         }
         return self.native(self.source.result(measured))
 
@@ -257,7 +256,7 @@ class RowsInMemory(FoundResult):
         target = check_target(path, overwrite=overwrite)
         with show_progress("writing rows"), bound_memory(self.memory_limit, self.cure):
             if rows == "one":
-                columns = {name: in_arrow(c.measured(), self.source) for name, c in self._columns[0].items()}
+                columns = {name: in_arrow(c.measured(), self.source) for name, c in self._columns.items()}
                 table = pa.table(columns)
             else:
                 numbers = self._numbers()
@@ -280,13 +279,13 @@ class RowsInMemory(FoundResult):
         matches = self.search.found
         return {"match": match_of_item(matches), "variable": self.bound.labels[matches.states]}
 
-    def tag(self) -> Frame:
+    def tag(self, overlap: str = "error") -> Frame:
         """Return the frame with ``match`` and ``variable`` as its last columns."""
         numbers = self._numbers()
-        tags = tags_of_rows(
-            self.source.n_rows, self._rows, numbers["match"], numbers["variable"], SEVERAL_MATCHES
+        tags = self._rows, numbers["match"], numbers["variable"]
+        return self.native(
+            self.source.tagged(tags_of_rows(self.source.n_rows, [tags], overlap, SEVERAL_MATCHES))
         )
-        return self.native(self.source.tagged(tags))
 
     # --- one by one
 
@@ -301,7 +300,6 @@ class RowsInMemory(FoundResult):
         return self
 
     def match(self, key: int) -> Match:
-        """Return a match by its number."""
         check_key(key)
         number, matches = number_of(key, self.count()), self.search.found
         items = slice(*matches.first_state_of_match[number : number + 2])
@@ -318,16 +316,14 @@ class RowsInMemory(FoundResult):
     @cached_property
     def _measures(self) -> pd.DataFrame:
         """The partition columns and the measures at the last row of each match."""
-        columns, _ = result_columns(self.bound, self.source, self.search, "one")
+        columns, _ = result_columns(self.search, "one")
         measured = {name: column.measured() for name, column in columns.items()}
         return as_pandas(self.source.result(measured))
 
     def text(self) -> str:
-        """Return what was found, and a few rows."""
         return text_of_table(self._said(), *self._shown()) if self.n_rows() else self._said()
 
     def html(self) -> str:
-        """Return what was found, and a few rows, as HTML."""
         head = paragraphs(self._said())
         if not self.n_rows():
             return head
@@ -335,16 +331,14 @@ class RowsInMemory(FoundResult):
         return html_of_table(head, table, f"{more}; <code>to_frame()</code> has them all" if more else "")
 
     def _shown(self) -> tuple[pd.DataFrame, str]:
-        """Return the first rows and what to say after them."""
         more = self.n_rows() - SHOWN
         return as_pandas(self.head(SHOWN)), f"… {more:,} more rows" if more > 0 else ""
 
     def _said(self) -> str:
-        """Return how many matches there are, and where."""
-        n, by = self.count(), ", ".join(self.bound.partition_by)
+        n, by = self.count(), ", ".join(self.bound.query.partition_by)
         n_parts = self.search.order.n_partitions
         parts = f", {n_parts:,} partition{'s' * (n_parts != 1)} by {by}"
-        matches = f"{n:,} match{'es' * (n != 1)} of '{self.bound.clause.pattern}'"
+        matches = f"{n:,} match{'es' * (n != 1)} of '{self.bound.query.pattern}'"
         return f"{matches} in {self.source.n_rows:,} rows{parts if by else ''}{self._said_of_select()}"
 
     def _said_of_select(self) -> str:
@@ -352,14 +346,13 @@ class RowsInMemory(FoundResult):
         selected = self.bound.selected
         if selected is None or not clauses_that_drop(selected):
             return ""
-        _, n_rows, n_kept, n_before = self._result
-        text = ""
+        text, kept = "", self.search.projection
         if selected.where is not None:
-            text = f"; WHERE keeps {n_kept:,} of {_rows_text(n_before)}"
+            text = f"; WHERE keeps {kept.n_rows:,} of {_rows_text(kept.n_before)}"
         if selected.limit is not None or selected.offset:
             both = selected.limit is not None and selected.offset
             clause = "OFFSET and LIMIT keep" if both else "OFFSET keeps" if selected.offset else "LIMIT keeps"
-            text += f"; {clause} {n_rows:,} of {_rows_text(n_kept)}"
+            text += f"; {clause} {self.n_rows():,} of {_rows_text(kept.n_rows)}"
         return text
 
 
@@ -368,6 +361,136 @@ def _rows_text(n: int) -> str:
 
 
 SEVERAL_MATCHES = (
-    "matched rows belong to several matches, and a tagged row has one; "
-    "use AFTER MATCH SKIP PAST LAST ROW, or to_frame('all')"
+    "matched rows belong to several matches, and a tagged row has one; overlap='first' takes the first match "
+    "of each row, and to_frame('all') has all"
 )
+
+
+# The rows of a SELECT with a WINDOW that has a row pattern: a match in the frame of each row.
+
+NO_MATCHES = "a WINDOW has rows, and no matches of its own; use to_frame(), or count()"
+
+
+class RowWindowInMemory(FoundTable):
+    """The rows of a frame in memory, with measures of a row pattern in a WINDOW."""
+
+    engine = ROWS_ENGINE
+    cure = "Narrow the frame of the WINDOW"
+    refusals: ClassVar = {"": NO_MATCHES}
+
+    def __init__(
+        self,
+        bound: BoundWindow,
+        source: Source,
+        native: Callable[[Frame], Frame],
+        memory_limit: MemoryLimit = "auto",
+    ):
+        self._source, self._native, self.memory_limit = source, native, memory_limit
+        self._search, self.query = RowWindowSearch(bound, source), bound.query
+
+    @property
+    def frame(self) -> Frame:
+        return self._source.frame
+
+    def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
+        """Return the number of matches, before ORDER BY and LIMIT. An empty match does not count."""
+        check_exact(method, "matches of MATCH_RECOGNIZE are counted exactly")
+        return self._search.n_matches
+
+    def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
+        """Return the rows of the frame in their order, with the columns of the SELECT."""
+        # A row whose match is empty or absent, and a row that a match before it skips, has nulls. COUNT is 0.
+        self.refuse_matched(rows)
+        columns = order_and_limit(self._search.bound.selected, self._search.projection)
+        return self._native(
+            self._source.result({name: column.measured() for name, column in columns.items()})
+        )
+
+    def text(self) -> str:
+        n = self.count()
+        matches = f"{n:,} match{'es' * (n != 1)} of '{self.query.rows.pattern}'"
+        return f"{matches} in the frames of {self._source.n_rows:,} rows\n{self.to_frame()}"
+
+
+class RowWindowSearch:
+    """The match of each row in its frame, and the columns of the SELECT."""
+
+    def __init__(self, bound: BoundWindow, source: Source):
+        self.bound, self._source = bound, source
+        values = {name: plain_of(source, name) for name in bound.columns}
+        keep = kept_rows(bound.query, source, bound.params)
+        self.order = order_of_rows(source, bound.partition_by, bound.order_by)
+        # Rows, ends of frames, columns and matches of each partition.
+        self._parts: list[tuple[np.ndarray, list[int], Mapping[str, list], list[RowMatch | None]]] = []
+        end, n_bytes = bound.frame_end, 0
+        for every in self.order.partitions():
+            checkpoint()
+            rows = every if keep is None else every[keep[every]]
+            columns = {name: column[rows].tolist() for name, column in values.items()}
+            ends = _frame_ends(len(rows), columns[end] if isinstance(end, str) else end)
+            matches = find_window_matches(bound.program, columns, ends, seek=bound.query.seek)
+            n_bytes += sum(match.n_bytes for match in matches if match is not None)
+            check_memory(n_bytes, "the matches", is_held=True)
+            self._parts.append((rows, ends, columns, matches))
+
+    @property
+    def n_matches(self) -> int:
+        return sum(match is not None for *_, matches in self._parts for match in matches)
+
+    @cached_property
+    def projection(self) -> Projection:
+        """The columns of the SELECT before ORDER BY and LIMIT, in the order of the frame."""
+        bound = self.bound
+        numbers = [i for i, tree in enumerate(bound.over) if isinstance(tree, ex.Call)]  # ROW_NUMBER
+        rows: list[int] = []
+        values: list[list[Any]] = []
+        for order, ends, columns, matches in self._parts:
+            checkpoint()
+            entries = window_values(bound.program, bound.values, columns, ends, matches, bound.empty)
+            for number, entry in enumerate(entries, start=1):
+                for place in numbers:
+                    entry[place] = number
+            rows += order.tolist()
+            values += entries
+        by_row = np.argsort(np.array(rows, np.int64), kind="stable")
+        places = np.array(rows, np.int64)[by_row]
+        columns = _columns_of_table(self._source, places)
+        hidden = {
+            f"{MADE}{i}": column_of_measure(
+                tree, measure.type, [values[row][i] for row in by_row], self._source
+            )
+            for i, (tree, measure) in enumerate(zip(bound.over, bound.values, strict=True))
+        }
+        return project(bound.selected, columns | hidden, len(places), bound.params)
+
+
+def kept_rows(
+    query: WindowedRows, source: Source, params: Mapping[str, Any] | None = None
+) -> np.ndarray | None:
+    """Return whether WHERE holds for each row; None without WHERE."""
+    if query.where is None:
+        return None
+    n_rows = source.n_rows
+    columns = _columns_of_table(source, np.arange(n_rows))
+    shown = {MADE: ResultColumn(ColumnType(INTEGER), list(range(n_rows)))}
+    selected = SelectedRows(query.table, query.rows, ((MADE, ex.Attribute(MADE)),), where=query.where)
+    kept = np.zeros(n_rows, bool)
+    kept[project(selected, columns | shown, n_rows, params).columns[MADE].values()] = True
+    return kept
+
+
+def _columns_of_table(source: Source, rows: np.ndarray) -> dict[str, ResultColumn]:
+    return {
+        name: ResultColumn(column_type, None, Picked(name, rows), source)
+        for name, column_type in source.schema.items()
+    }
+
+
+def _frame_ends(n_rows: int, end: int | Sequence[Any] | None) -> list[int]:
+    """Return the end of the frame of each row, exclusive."""
+    if end is None:
+        return [n_rows] * n_rows
+    after = [end] * n_rows if isinstance(end, int) else end
+    if any(type(n) is not int or n < 0 for n in after):
+        raise CepError("ROWS BETWEEN: the rows that follow are whole numbers from 0, and not null")
+    return [min(n_rows, row + 1 + n) for row, n in enumerate(after)]

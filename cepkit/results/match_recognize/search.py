@@ -1,4 +1,4 @@
-"""Bind MATCH_RECOGNIZE to the columns of a frame, search the rows, and compute the result and its SELECT."""
+"""Search the rows of MATCH_RECOGNIZE, and compute the result and its SELECT."""
 
 from __future__ import annotations
 
@@ -13,25 +13,38 @@ import pyarrow as pa
 from cepkit.compile.match_recognize.compiled import Compiled, reach_of
 from cepkit.compile.match_recognize.values import OF_FIRST_ARGUMENT, column_of, compile_value
 from cepkit.compile.match_recognize.vectors import NotVectorizedError
-from cepkit.engines.match_recognize.bound import bind_clause, check_select, prepare_rows, result_schema
+from cepkit.compile.shared.decimals import DIGITS
+from cepkit.engines.match_recognize.bound import BoundRowQuery
 from cepkit.engines.match_recognize.finding import find_in_partitions, reason_for_python
 from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FoundRows, RowInput, collect_matches
-from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, find_row_matches
+from cepkit.engines.match_recognize.matching import RowMatch, find_row_matches, latest_time, with_timed_out
 from cepkit.engines.match_recognize.measuring import (
     MeasureReader,
     Points,
     arrow_of_vector,
+    output_rows,
     points_of,
     unmatched_places,
 )
-from cepkit.engines.match_recognize.output import latest_time, output_rows, with_timed_out
 from cepkit.engines.measures.regex_measures import Measured, Picked
 from cepkit.errors import CepError
-from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, MAP, TEXT, TIME, ColumnType, Source
-from cepkit.frames.row_order import order_of_rows, placing, plain_columns, plain_values
+from cepkit.events import (
+    BOOLEAN,
+    DURATION,
+    FLOAT,
+    INTEGER,
+    LIST,
+    MAP,
+    TEXT,
+    TIME,
+    ColumnType,
+    Source,
+    plain_values,
+)
+from cepkit.frames.row_order import order_of_rows, placing, plain_columns
 from cepkit.language.expressions import trees as ex
-from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey, listed_columns
+from cepkit.language.match_recognize import query as rp
+from cepkit.language.match_recognize.query import SelectedRows, SortKey, listed_columns
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 from cepkit.results.found import PER_CELL
@@ -48,21 +61,17 @@ class RowPatternSearch:
 
     def __init__(
         self,
+        bound: BoundRowQuery,
         source: Source,
-        query: RowPatternQuery,
-        program: RowProgram,
-        measures: Sequence[Compiled],
-        partition_by: Sequence[str],
-        order_by: Sequence[SortKey],
-        params: Mapping[str, Any] | None = None,
         latest: int | None = None,
     ):
-        self._latest = latest
-        self._source, self._query, self._program, self._measures = source, query, program, measures
+        self.bound, self._latest, self.source = bound, latest, source
+        self._query, self._program, self._measures = bound.query.rows, bound.program, bound.measures
+        query, program = self._query, self._program
         self._plain_column = plain_columns(source)
-        self.order = order_of_rows(source, partition_by, order_by)
+        self.order = order_of_rows(source, bound.query.partition_by, bound.query.keys)
         reach = reach_of([tree for _, tree in query.define])
-        inputs = source.schema, source.column, self._plain_column, self.order, reach, params
+        inputs = source.schema, source.column, self._plain_column, self.order, reach, bound.params
         self._given = RowInput(*inputs, placing(source, self.order))
         self._by_kernels: FoundRows | None = None
         if self.order.n_places >= FEWEST_ROWS and reason_for_python(program) is None:
@@ -76,8 +85,15 @@ class RowPatternSearch:
         return self.found.n_matches
 
     @cached_property
+    def projection(self) -> Projection:
+        """The columns of the result, and of its SELECT, before ORDER BY and LIMIT."""
+        (columns, n_rows), selected = result_columns(self), self.bound.selected
+        if selected is None:
+            return Projection(columns, (), n_rows, n_rows)
+        return project(selected, columns, n_rows, self.bound.params)
+
+    @cached_property
     def found(self) -> FoundRows:
-        """The matches as arrays."""
         if self._by_kernels is not None:
             return self._by_kernels
         return collect_matches(self.order, [matches for _, _, matches in self.partitions])
@@ -107,18 +123,21 @@ class RowPatternSearch:
         """The matches by partition, with the partial matches that ran out of time."""
         program, parts = self._program, self.partitions
         assert program.within is not None
-        clock, now = program.within[0], self._latest
+        clock, now = program.within[0], self.bound.complete_until
+        if now is None:
+            now = self._latest
         if now is None:
             now = latest_time(latest_time(columns[clock]) for _, columns, _ in parts)
-        return [with_timed_out(program, columns, len(rows), matches, now) for rows, columns, matches in parts]
+        undecided = self.bound.undecided
+        return [
+            with_timed_out(program, columns, len(rows), matches, now, undecided=undecided)
+            for rows, columns, matches in parts
+        ]
 
     def measured(self, shown: str | None = None) -> tuple[np.ndarray, list[Values]]:
-        """Return a row of the frame for each row of the result, and the values of each measure.
-
-        ``shown`` is a key of ``ROWS_PER_MATCH``, and shows matches only. None shows the rows of the query.
-        For one row per match, the row of the frame is some row of the partition.
-
-        """
+        """Return a row of the frame for each row of the result, and the values of each measure."""
+        # ``shown`` is a key of ``ROWS_PER_MATCH``, and shows matches only. None shows the rows of the query.
+        # For one row per match, the row of the frame is some row of the partition.
         late = shown is None and self._program.timed_out
         shown = self._query.rows_per_match if shown is None else shown
         matches = self._by_kernels
@@ -182,8 +201,6 @@ class RowPatternSearch:
         return np.array(rows, np.int64), [[row[i] for row in values] for i in range(len(measures))]
 
 
-# Bind MATCH_RECOGNIZE to the columns of a frame, search the rows, and compute the result and its SELECT.
-
 # Columns of the results of MATCH_RECOGNIZE.
 
 
@@ -212,7 +229,6 @@ class ResultColumn:
         return self.computed
 
     def take(self, rows: np.ndarray) -> ResultColumn:
-        """Return these rows of the column."""
         if self.picked is not None:
             return replace(self, picked=Picked(self.picked.column, self.picked.rows[rows]))
         if self.computed is None or isinstance(self.computed, list):
@@ -238,6 +254,8 @@ def arrow_type(kind: ColumnType) -> pa.DataType | None:
         return pa.timestamp(kind.unit, kind.timezone)
     if kind.kind == DURATION:
         return pa.duration(kind.unit)
+    if kind.scale is not None:
+        return pa.decimal128(DIGITS, min(DIGITS, kind.scale))
     if kind.kind == LIST:
         item = None if kind.item is None else arrow_type(kind.item)
         return None if item is None else pa.list_(item)
@@ -248,11 +266,8 @@ def arrow_type(kind: ColumnType) -> pa.DataType | None:
 
 
 def arrow_of(values: list[Any], kind: ColumnType, of: pa.DataType | None = None) -> pa.Array:
-    """Return values as an Arrow array of a type. Values that do not fit choose the type themselves.
-
-    ``of`` is the Arrow type if ``kind`` does not tell it.
-
-    """
+    """Return values as an Arrow array of a type. Values that do not fit choose the type themselves."""
+    # ``of`` is the Arrow type if ``kind`` does not tell it.
     try:
         return _array(values, arrow_type(kind) or of)
     except OverflowError:
@@ -292,11 +307,9 @@ def _type_of_maps(values: list[Any]) -> pa.DataType:
 def column_of_measure(
     tree: ex.Expression, kind: ColumnType, values: list[Any] | pa.Array, source: Source
 ) -> ResultColumn:
-    """Return a measure as a column.
-
-    The type of a column of structs or bytes is known to its frame only, and a measure may have values of it.
-
-    """
+    """Return a measure as a column."""
+    # The type of a column of structs or bytes is known to its frame only, and a measure may have values of
+    # it.
     frame_type = _type_in_frame(tree, source) if arrow_type(kind) is None else None
     return ResultColumn(kind, values, arrow=frame_type)
 
@@ -316,94 +329,29 @@ def _type_in_frame(tree: ex.Expression, source: Source) -> pa.DataType | None:
     return None if pa.types.is_null(column_type) else column_type
 
 
-# Bind MATCH_RECOGNIZE to the columns of a frame, search the rows, and compute the result.
+# The columns of the result.
 
 
-@dataclass(frozen=True)
-class BoundRows:
-    """A query of MATCH_RECOGNIZE with its names bound to the columns of a frame.
-
-    ``selected`` is the SELECT around the clause, if there is one.
-
-    """
-
-    clause: RowPatternQuery
-    selected: SelectedRows | None
-    params: Mapping[str, Any] | None
-    schema: Mapping[str, ColumnType]
-    program: RowProgram
-    measures: tuple[Compiled, ...]
-    partition_by: tuple[str, ...]
-    order_by: tuple[SortKey, ...]
-
-    @property
-    def query(self) -> RowPatternQuery | SelectedRows:
-        """The whole query."""
-        return self.selected or self.clause
-
-    @property
-    def labels(self) -> np.ndarray:
-        """The variable of each state of the automaton, objects."""
-        return np.array(self.program.automaton.variable_of_state, dtype=object)
-
-
-def bind_rows(
-    query: RowPatternQuery | SelectedRows,
-    schema: Mapping[str, ColumnType],
-    params: Mapping[str, Any] | None = None,
-) -> BoundRows:
-    """Return the query bound to columns."""
-    selected = query if isinstance(query, SelectedRows) else None
-    clause = query.rows if isinstance(query, SelectedRows) else query
-    partition_by, order_by = bind_clause(clause, schema)
-    program, measures = prepare_rows(clause, schema, params)
-    shown = partition_by if clause.rows_per_match == "one" else schema
-    for name, _ in clause.measures:
-        if name in shown:
-            raise CepError(f"MEASURES: the result already has a column {name!r}; write AS another name")
-    if selected is not None:
-        result = result_schema(clause, schema, measures, partition_by, [key.column for key in order_by])
-        check_select(selected, result, params, list(schema))
-    return BoundRows(clause, selected, params, schema, program, tuple(measures), partition_by, order_by)
-
-
-def search_rows(bound: BoundRows, source: Source, latest: int | None = None) -> RowPatternSearch:
-    """Return the matches in a frame, partition by partition. ``latest`` is that of `RowPatternSearch`."""
-    clauses = bound.partition_by, bound.order_by, bound.params
-    return RowPatternSearch(source, bound.clause, bound.program, bound.measures, *clauses, latest)
-
-
-def result_columns(
-    bound: BoundRows, source: Source, search: RowPatternSearch, shown: str | None = None
-) -> tuple[dict[str, ResultColumn], int]:
-    """Return the columns of the result of the clause, and the number of rows.
-
-    ``shown`` is a key of ``ROWS_PER_MATCH``; None is that of the query.
-
-    """
-    places, values = search.measured(shown)
-    shown = bound.clause.rows_per_match if shown is None else shown
+def result_columns(search: RowPatternSearch, shown: str | None = None) -> tuple[dict[str, ResultColumn], int]:
+    """Return the columns of the result of the clause, and the number of rows."""
+    # ``shown`` is a key of ``ROWS_PER_MATCH``; None is that of the query.
+    bound, source = search.bound, search.source
+    rows, values = search.measured(shown)
+    before, after = bound.columns_around(shown)
+    picked = {
+        name: ResultColumn(bound.schema[name], None, Picked(name, rows), source) for name in (*before, *after)
+    }
     measures = {
         name: column_of_measure(tree, measure.type, column_values, source)
         for (name, tree), measure, column_values in zip(
-            bound.clause.measures, bound.measures, values, strict=True
+            bound.query.rows.measures, bound.measures, values, strict=True
         )
     }
-    before, after = columns_around(bound, shown)
-    picked = {
-        name: ResultColumn(bound.schema[name], None, Picked(name, places), source)
-        for name in [*before, *after]
-    }
-    first = {name: picked[name] for name in before}
-    return {**first, **measures, **{name: picked[name] for name in after}}, len(places)
-
-
-def columns_around(bound: BoundRows, shown: str) -> tuple[list[str], list[str]]:
-    """Return the columns of the input that come before and after the measures in the result."""
-    if shown == "one":
-        return list(bound.partition_by), []
-    before = [*dict.fromkeys([*bound.partition_by, *(key.column for key in bound.order_by)])]
-    return before, [name for name in bound.schema if name not in before]
+    return {
+        **{name: picked[name] for name in before},
+        **measures,
+        **{name: picked[name] for name in after},
+    }, len(rows)
 
 
 # --- the matched rows; an item is a row in a match
@@ -442,12 +390,14 @@ class Projection:
     columns: dict[str, ResultColumn]
     keys: tuple[ResultColumn, ...]
     n_rows: int
+    n_before: int  # rows before WHERE
 
 
 def project(
     query: SelectedRows, columns: dict[str, ResultColumn], n_rows: int, params: Mapping[str, Any] | None
 ) -> Projection:
     """Return the columns of the SELECT for the rows that WHERE keeps, in their old order."""
+    n_before = n_rows
     if query.where is not None:
         holds = _computed(query.where, columns, n_rows, params).values()
         keep = np.flatnonzero([value is True for value in holds])
@@ -461,7 +411,7 @@ def project(
             for name, tree in listed_columns(query.columns, columns)
         }
     keys = tuple(_sorted_by(key, shown, columns, n_rows, params) for key in query.order_by)
-    return Projection(shown, keys, n_rows)
+    return Projection(shown, keys, n_rows, n_before)
 
 
 def _sorted_by(

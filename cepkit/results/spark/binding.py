@@ -10,23 +10,23 @@ import pyarrow as pa
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.operations import end_in_ticks
+from cepkit.doors import open_door
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
-from cepkit.frames.spark.slices import slices_of
-from cepkit.frames.spark.tasks import EmptySource
-from cepkit.language.expressions.functions import RegisteredFunction
+from cepkit.frames.spark import EmptySource, numbered_columns, slices_of, ticks
+from cepkit.language.expressions.functions import RegisteredFunction, registered_function
+from cepkit.language.expressions.vocabulary import SUMMARIES
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import choose_engine
 from cepkit.planning.plans import compile_checked
-from cepkit.results.doors import open_door
 from cepkit.results.matches import SparkMatches
 from cepkit.results.spark.found import SparkFound
+from cepkit.results.spark.tasks import run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-
-# A query bound to a Spark frame, with every check that does not read rows.
 
 _DEFAULT_TASKS = 200  # Spark's default
 
@@ -39,10 +39,8 @@ def match(
     boundaries: tuple[int | float, ...] | None = None,
     bounded: Mapping[str, Any] | None = None,
 ) -> SparkMatches:
-    """Return the matches of a query in a Spark frame after every check that does not read rows.
-
-    A streaming frame gives `SparkStreamMatches`.
-    """
+    """Return the matches of a query in a Spark frame after every check that does not read rows."""
+    # A streaming frame gives `SparkStream`.
     if frame.isStreaming:
         return open_door("stream of a Spark frame")(frame, value, engine, bounded)
     program, source = bind(frame, value)
@@ -52,6 +50,8 @@ def match(
             _warn_of_one_task()
         return matches
     refuse_strict(program)
+    if program.clock_of_waits is not None and program.complete_until is None:
+        program = replace(program, complete_until=_last_tick(frame, source, program.clock_of_waits))
     chosen = choose_engine(program, engine)
     result = None if chosen.on_spark is None else chosen.on_spark(frame, source, program, chosen)
     if result is not None:
@@ -64,6 +64,17 @@ def match(
     if instead:
         _warn_of_one_task(instead)
     return matches
+
+
+def _last_tick(frame: DataFrame, source: EmptySource, clock: str) -> int | float | None:
+    """Return the last time of a frame in ticks, which a job reads; None without rows."""
+    from pyspark.sql import functions as F
+
+    spark_type = source.fields[source.names.index(clock)].dataType
+    times = numbered_columns(frame, source, [clock])
+    column = ticks(F.col("e0"), spark_type)
+    [[last]] = run_job(times.agg(F.max("e0" if column is None else column)).collect)
+    return last if column is not None else end_in_ticks(last, source.schema[clock])
 
 
 def bind(
@@ -90,8 +101,10 @@ def bind_any(
     source = EmptySource(frame)
     check_functions(dict(value.functions))
     program = compile_checked(value, source)
-    if late := program.functions.keys() - dict(value.functions).keys():  # registered after the query was made
-        functions = (*value.functions, *((name, program.functions[name]) for name in sorted(late)))
+    called = {function.name for function in program.functions.values()}
+    late = called - dict(value.functions).keys() - SUMMARIES.keys()
+    if late:  # they were registered after the query was made
+        functions = (*value.functions, *((name, registered_function(name)) for name in sorted(late)))
         program = replace(program, query=replace(value, functions=functions))
     check_functions(program.functions)
     return program, source
@@ -167,7 +180,8 @@ def run_per_key(
     keys = list(queries[0].partition_by)
     if not keys or any(list(query.partition_by) != keys for query in queries):
         raise CepError(
-            "partition_by is missing or differs: on Spark each key is a task of its own. Name the keys"
+            "partition_by: on Spark all queries need the same keys, since each key is searched by itself. "
+            "Name them in every query, as in partition_by='user'"
         )
     if taken := sorted(set(keys) & set(type_of_column)):
         raise CepError(f"partition_by: the result has columns of its own named {taken}; rename these columns")

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,25 +18,28 @@ from cepkit.engines.measures.regex_measures import measure_expressions
 from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.frames.arrow import check_free
-from cepkit.frames.spark.slices import Slices, send_slices
-from cepkit.frames.spark.tasks import (
+from cepkit.frames.spark import (
     EmptySource,
+    Slices,
     check_convertible,
     from_text,
     needed_columns,
     numbered_columns,
     rows_by_key,
     run_tasks,
+    send_slices,
     too_many,
 )
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import parse_expression
+from cepkit.language.expressions.vocabulary import SUMMARIES
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import Engine
+from cepkit.planning.plans import compile_checked
 from cepkit.results.found import FoundResult, Limit, check_exact, limit_of, number_of
 from cepkit.results.spark import tasks
-from cepkit.results.spark.jobs import collect, refuse, run_job
+from cepkit.results.spark.tasks import collect, refuse, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -45,42 +49,31 @@ if TYPE_CHECKING:
 # Aggregates on Spark: the partial aggregates of the tasks, and how they are merged.
 
 
-def parts_of(name: str, text: str) -> list[ex.Aggregate]:
-    """Return the aggregates that the tasks compute for one aggregate; an average is a sum and a count."""
+def parts_of(name: str, text: str) -> tuple[str, list[ex.Aggregate]]:
+    """Return the function of an aggregate, and the aggregates of every task that it is merged from."""
     tree = parse_expression(text, role=f"aggregate {name!r}", references=True)
     assert isinstance(tree, ex.Aggregate)  # results refuse other texts before
-    functions = ("sum", "count") if tree.function == "avg" else (tree.function,)
-    return [replace(tree, function=function) for function in functions]
+    needed = {"avg": ("sum", "count"), **dict.fromkeys(SUMMARIES, ("collect",))}
+    functions = needed.get(tree.function, (tree.function,))
+    return tree.function, [replace(tree, function=function) for function in functions]
 
 
-def merge_series(
-    parts: Mapping[str, list[ex.Aggregate]], values_of_part: list[list[int | float | None]]
-) -> pd.Series:
-    """Return the aggregates by name.
-
-    ``parts`` come from `parts_of`. ``values_of_part`` has one list per part, with one value per task.
-
-    """
-    aggregates, begin = {}, 0
-    for name, aggregate_parts in parts.items():
-        aggregates[name] = _merge(aggregate_parts, values_of_part[begin : begin + len(aggregate_parts)])
-        begin += len(aggregate_parts)
-    return pd.Series(aggregates, dtype=object)
-
-
-def _merge(parts: list[ex.Aggregate], values: list[list[int | float | None]]) -> int | float | None:
-    """Return one aggregate from the values of its parts in every task."""
+def merged(function: str, values: list[list[Any]]) -> Any:
+    """Return one aggregate from a list for each of its parts, with one value of every task."""
     present = [[value for value in of_part if value is not None] for of_part in values]
-    if len(parts) == 2:
+    if function in ("collect", *SUMMARIES):
+        items = list(chain.from_iterable(present[0]))
+        return items if function == "collect" else SUMMARIES[function].of(items)
+    if function == "avg":
         total, n = _sum(present[0]), sum(present[1])
         if not n or total in (math.inf, -math.inf) or total != total:
             return total if n else None
         return float(Fraction(total) / n)
-    if parts[0].function == "count":
+    if function == "count":
         return sum(present[0])
     if not present[0]:
         return None
-    return {"sum": _sum, "min": min, "max": max}[parts[0].function](present[0])
+    return {"sum": _sum, "min": min, "max": max}[function](present[0])
 
 
 def _sum(values: list[int | float]) -> int | float:
@@ -89,8 +82,6 @@ def _sum(values: list[int | float]) -> int | float:
         return math.fsum(values)
     return sum(values)
 
-
-# Lazy Spark frames of the matches of a query, of their rows and of their numbers.
 
 ONE_BY_ONE = (
     "matches in a Spark frame are not taken one by one: Spark's machines compute them, and there may be any "
@@ -111,19 +102,19 @@ NOT_DRAWN = (
 )
 REFUSALS = {
     **dict.fromkeys(("take", "match", "narrow", "matches"), ONE_BY_ONE),
+    "undecided": "undecided: a regex matches rows, and no event of it may be absent",
     "chunks": IN_PARTS, "write_parquet": BY_TASKS, "plot": NOT_DRAWN,
 }  # fmt: skip
 
 
 class SparkFound(FoundResult):
-    """The matches of a regex or a sequence that Spark's tasks find.
+    """The matches of a regex or a sequence that Spark's tasks find."""
 
-    The place of a match identifies it: the order and partition columns at its last event, and its rank among
-    the matches that end there.
-
-    Without ``partition_by``, tasks divide the stream of a sequence by time if a window limits the matches;
-    see `cepkit.frames.spark.slices.Slices`.
-    """
+    # The place of a match identifies it: the order and partition columns at its last event, and its rank
+    # among the matches that end there.
+    #
+    # Without ``partition_by``, tasks divide the stream of a sequence by time if a window limits the matches;
+    # see `cepkit.frames.spark.Slices`.
 
     is_in_memory = False
     refusals: ClassVar = REFUSALS
@@ -136,7 +127,8 @@ class SparkFound(FoundResult):
         engine: Engine,
         slices: Slices | None = None,
     ):
-        self._frame, self.source, self.program, self.engine = frame, source, program, engine
+        self.frame, self.source, self.program, self.engine = frame, source, program, engine
+        self.query: RegexQuery | SequenceQuery = program.query
         self._slices, self._columns = slices, needed_columns(program, source)
         self.measured = self._run(tasks.measured)  # result columns of every match, then its place
 
@@ -144,20 +136,27 @@ class SparkFound(FoundResult):
         """Return a lazy frame of the rows that ``tell`` yields for the matches of every task."""
         names, slices = self._columns if columns is None else columns, self._slices
         if slices is None:
-            rows = rows_by_key(self._frame, self.source, names, self.query.partition_by)
+            rows = rows_by_key(self.frame, self.source, names, self.query.partition_by)
         else:
-            events = numbered_columns(self._frame, self.source, names)
+            events = numbered_columns(self.frame, self.source, names)
             rows = send_slices(events, self.source, names, slices)
         engine = None if isinstance(self.program, Program) else self.engine.of_sequences
         nothing = next(iter(tell(tasks.nothing_found(self.program, self.source, names))))
         return run_tasks(
             rows, self.source, nothing, tasks.QueryTask, columns=tuple(names), in_slices=slices is not None,
             query=self.query, schema=self.program.schema, engine=engine, tell=tell, limit=limit,
+            complete_until=getattr(self.program, "complete_until", None),
         )  # fmt: skip
+
+    def undecided(self) -> DataFrame:
+        if isinstance(self.query, RegexQuery):
+            self.refuse("undecided")
+        program = compile_checked(replace(self.query, undecided=True), self.source)
+        program = replace(program, complete_until=self.program.complete_until)
+        return SparkFound(self.frame, self.source, program, self.engine, self._slices).to_frame()
 
     @property
     def names(self) -> list[str]:
-        """Names of the result's columns."""
         query = self.query
         if isinstance(query, RegexQuery):
             measures = measure_expressions(query)
@@ -165,18 +164,7 @@ class SparkFound(FoundResult):
             measures = default_measures(query) if query.measures is None else query.measures
         return [*query.partition_by, *(name for name, _ in measures)]
 
-    @property
-    def query(self) -> RegexQuery | SequenceQuery:
-        """The query as a value."""
-        return self.program.query
-
-    @property
-    def frame(self) -> DataFrame:
-        """The frame that was searched."""
-        return self._frame
-
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
-        """Return the exact number of matches."""
         check_exact(
             method,
             "matches in a Spark frame are counted exactly; for an estimate, match a part of the events: "
@@ -185,7 +173,6 @@ class SparkFound(FoundResult):
         return sum(int(row[0], 16) for row in run_job(self._run(tasks.counted).collect))
 
     def any(self) -> bool:
-        """Return whether a match exists."""
         return not run_job(self._run(tasks.found_any).isEmpty)
 
     def head(self, n: int) -> pd.DataFrame:
@@ -216,19 +203,16 @@ class SparkFound(FoundResult):
         return text_of_lazy(self.query, self.names, self.measured)
 
     def html(self) -> str:
-        """Return the text as HTML."""
         what, lazy = map(html.escape, self.text().split("\n"))
         return f"<p><b>{what}</b></p><p>{lazy}</p>"
 
     # --- frames
 
     def to_frame(self, rows: str = "one", limit: Limit = "auto") -> DataFrame:
-        """Return the matches as a lazy frame."""
         most = limit_of(limit, None)
         return self.in_order(most) if rows == "one" else self.matched_rows(self.source.names, most)
 
     def lineage(self, number: int | None, limit: Limit) -> DataFrame:
-        """Return one row per matched row as a lazy frame."""
         if number is None:
             return self.matched_rows(self.event_names, limit_of(limit, None))
         return self.matched_rows(self.event_names, None, number_of(number, self.count()))
@@ -243,11 +227,8 @@ class SparkFound(FoundResult):
         return self._result(self._with_numbers(run, place, limit).orderBy("number"))
 
     def matched_rows(self, columns: list[str], limit: int | None, number: int | None = None) -> DataFrame:
-        """Return ``match``, ``variable`` and these columns of the matched rows, by match, in stream order.
-
-        ``number`` is the only match wanted; None for all matches.
-
-        """
+        """Return ``match``, ``variable`` and these columns of the matched rows, by match, in stream order."""
+        # ``number`` is the only match wanted; None for all matches.
         check_free(("match", "variable"), columns)
         rows, place = self._with_rows(tasks.matched_rows, columns, limit)
         joined = self._join(rows, place, "inner", limit)
@@ -276,15 +257,20 @@ class SparkFound(FoundResult):
         """Return aggregates over the events of all matches; every task aggregates its own matches."""
         tasks.nothing_found(self.program, self.source, self._columns).found.aggregate(aggregates)  # a check
         parts = {name: parts_of(name, text) for name, text in aggregates.items()}
-        trees = [tree for aggregate_parts in parts.values() for tree in aggregate_parts]
+        trees = [tree for _, of_name in parts.values() for tree in of_name]
         nodes = [node for tree in trees for node in tree.walk()]
         used = {node.name for node in nodes if isinstance(node, ex.Reference | ex.Attribute)}
         used = set(self.source.names) & used
         check_convertible(self.source, used)
         columns = [name for name in self.source.names if name in {*used, *self._columns}]
         run = self._run(tasks.TaskAggregates(tuple(map(str, trees))), columns)
-        values = zip(*(from_text(row[0]) for row in run_job(run.collect)), strict=True)
-        return merge_series(parts, list(map(list, values)) or [[] for _ in trees])
+        tasks_values = [from_text(row[0]) for row in run_job(run.collect)]
+        of_tree = iter([[values[i] for values in tasks_values] for i in range(len(trees))])
+        results = {
+            name: merged(function, [next(of_tree) for _ in of_name])
+            for name, (function, of_name) in parts.items()
+        }
+        return pd.Series(results, dtype=object)
 
     # --- how the frames are made
 
@@ -357,7 +343,7 @@ class SparkFound(FoundResult):
     def needed_columns(self) -> DataFrame:
         """Return the frame with only the columns that the query reads."""
         names = self._columns
-        return numbered_columns(self._frame, self.source, names).toDF(*names)
+        return numbered_columns(self.frame, self.source, names).toDF(*names)
 
     def _numbers(self, limit: int | None) -> DataFrame:
         """Return the event columns of matches, ``c0``, ``c1``, …, and the ``number`` of the first match."""
@@ -373,32 +359,33 @@ class SparkFound(FoundResult):
             numbered = refuse(numbered, total > limit, ResultTooLargeError, too_many(limit))
         return numbered.select(*event, "number")
 
-    def tag(self) -> DataFrame:
-        """Return the searched frame with ``match`` and ``variable``; a row in several matches is an error."""
+    def tag(self, overlap: str = "error") -> DataFrame:
+        """Return the searched frame with ``match`` and ``variable``; see `check_overlap`."""
         check_free(("match", "variable"), self.source.names)
         names = [*self.query.order_by, *self.query.partition_by]
-        rows, place = self._with_rows(tasks.tagged_rows, list(dict.fromkeys(names)))
+        rows, place = self._with_rows(tasks.TaggedRows(overlap), list(dict.fromkeys(names)))
         joined = self._join(rows, place, "inner", None)
         key_of_name = {name: f"r{i}" for i, name in enumerate(dict.fromkeys(names), start=1)}
         tags = joined.select(*key_of_name.values(), "number", "r0")
         if self._slices is not None:
-            tags = _one_per_row(tags, list(key_of_name.values()))
+            tags = _one_per_row(tags, list(key_of_name.values()), overlap)
         place_of_name = {name: f"f{i}" for i, name in enumerate(self.source.names)}
-        frame = self._frame.toDF(*(f"f{i}" for i in range(len(self.source.names))))
+        frame = self.frame.toDF(*(f"f{i}" for i in range(len(self.source.names))))
         same = self._same_event([place_of_name[n] for n in names], [key_of_name[n] for n in names])
         tagged = frame.join(tags, same, "left").select(*frame.columns, "number", "r0")
         return tagged.toDF(*self.source.names, "match", "variable")
 
 
-def _one_per_row(tags: DataFrame, keys: list[str]) -> DataFrame:
-    """Return one tag per row; a row with several tags is an error of the job."""
+def _one_per_row(tags: DataFrame, keys: list[str], overlap: str) -> DataFrame:
+    """Return the first tag of each row; a row with several tags may be an error of the job."""
     from pyspark.sql import functions as F
 
-    # Each task refuses rows that it matched twice, but two slices may match the same row.
+    # Each task tells a row once, but two slices may match the same row.
+    first = F.min(F.struct("number", "r0"))
     tags = tags.groupBy(*keys).agg(
-        F.count(F.lit(1)).alias("n"), F.min("number").alias("number"), F.min("r0").alias("r0")
+        F.count(F.lit(1)).alias("n"), first["number"].alias("number"), first["r0"].alias("r0")
     )
-    return refuse(tags, F.col("n") > 1, CepError, tasks.SHARED_ROW)
+    return tags if overlap == "first" else refuse(tags, F.col("n") > 1, CepError, tasks.SHARED_ROW)
 
 
 def is_collated(of: DataType) -> bool:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.engines.measures.regex_measures import Picked
+from cepkit.engines.match_recognize.bound import bind_row_query, bind_window
+from cepkit.engines.match_recognize.found_rows import RowOrder
+from cepkit.engines.measures.regex_measures import Measured, Picked
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
-from cepkit.events import ColumnType
+from cepkit.events import ColumnType, Events, Source, plain_values
 from cepkit.frames.arrow import ArrowSource, check_free
-from cepkit.frames.spark.tasks import (
+from cepkit.frames.spark import (
     EmptySource,
+    Order,
     PartTask,
     Results,
     check_convertible,
+    check_total_order,
     key_columns,
     numbered_columns,
     rows_by_key,
@@ -28,55 +34,216 @@ from cepkit.language.match_recognize.query import (
     RowPatternQuery,
     SelectedRows,
     SortKey,
+    UserCall,
     WindowedRows,
     clauses_that_drop,
 )
 from cepkit.pipelines.spark_session import worker_python
-from cepkit.results.found import FoundResult, Limit, check_exact, limit_of, number_of
-from cepkit.results.match_recognize.memory import NO_AGGREGATES, ROWS_CURE, ROWS_ENGINE
-from cepkit.results.match_recognize.search import bind_rows, search_rows
-from cepkit.results.match_recognize.windows import NO_MATCHES, RowWindowSearch, kept_rows
-from cepkit.results.spark.found import REFUSALS, text_of_lazy
-from cepkit.results.spark.jobs import collect, run_job
-from cepkit.results.spark.row_pattern_tasks import (
-    LATEST,
-    RowsTask,
-    Tell,
-    TellDrawn,
-    TellItems,
-    TellTagged,
-    Told,
-    check_order,
-    project_result,
-    tell_count,
-    tell_partitions,
-    tell_projection,
-    tell_result,
+from cepkit.results.found import FoundResult, FoundTable, Limit, check_exact, limit_of, number_of
+from cepkit.results.match_recognize.memory import (
+    NO_AGGREGATES,
+    NO_MATCHES,
+    ROWS_CURE,
+    ROWS_ENGINE,
+    SEVERAL_MATCHES,
+    RowWindowSearch,
+    check_times_out,
+    kept_rows,
 )
+from cepkit.results.match_recognize.search import (
+    RowPatternSearch,
+    match_of_item,
+    place_of_item,
+    row_of_item,
+)
+from cepkit.results.spark.binding import check_functions
+from cepkit.results.spark.found import REFUSALS, text_of_lazy
+from cepkit.results.spark.tasks import collect, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
+# The work of the tasks of Spark for MATCH_RECOGNIZE: each searches whole partitions.
+
+Told = list[tuple[str, Measured]]
+Tell = Callable[[RowPatternSearch], Told]
+
+
+LATEST = "latest time"  # the name of a column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsTask(PartTask):
+    """A task that searches the rows of MATCH_RECOGNIZE."""
+
+    # With ``has_latest`` the last column is the latest time of the whole table, in each row.
+
+    query: RowPatternQuery | SelectedRows
+    params: Mapping[str, Any] | None
+    tell: Tell
+    has_latest: bool = False
+    complete_until: Any = None
+    undecided: bool = False
+
+    def search(
+        self, prepared: Any, table: pa.Table, low: Any, high: Any
+    ) -> Iterator[tuple[ArrowSource, Results]]:
+        """Search the rows and yield what ``tell`` returns."""
+        latest = None
+        if self.has_latest:
+            last = len(self.columns) - 1
+            name = self.columns[last]
+            latest = plain_values(ArrowSource(table.select([last]).slice(0, 1)).column(name))[0]
+            table = table.remove_column(last)
+        source = ArrowSource(table)
+        bound = bind_row_query(self.query, source.schema, self.params, self.complete_until)
+        search = RowPatternSearch(replace(bound, undecided=self.undecided), source, latest)
+        check_order(source, search.order, bound.query.partition_by, bound.query.keys)
+        yield source, self.tell(search)
+
+
+def check_order(
+    source: ArrowSource, order: RowOrder, partition_by: tuple[str, ...], order_by: Sequence[SortKey]
+) -> None:
+    """Raise `OrderError` for rows of one partition that are equal in ORDER BY."""
+    n, sizes = order.n_partitions, np.diff(order.first_place_of_partition)
+    partition = np.repeat(np.arange(n, dtype=np.int32), sizes)
+    rows = None if order.row_of_place is None else order.rows_between(0, order.n_places)
+    events = Events(source.n_rows, {}, partition, n, rows)
+    check_total_order(source, events, Order(partition_by, tuple(key.column for key in order_by)))
+
+
+def tell_count(search: RowPatternSearch | RowWindowSearch) -> Told:
+    return [("count", pa.array([search.n_matches], pa.int64()))]
+
+
+def tell_result(search: RowPatternSearch | RowWindowSearch) -> Told:
+    """Return the columns of the result, and those that sort it."""
+    shown = [(name, column.measured()) for name, column in search.projection.columns.items()]
+    return [*shown, *((f"key {i}", key.measured()) for i, key in enumerate(search.projection.keys))]
+
+
+@dataclass(frozen=True, slots=True)
+class TellDrawn:
+    """The columns of the result, and a number for each row that does not depend on the tasks."""
+
+    seed: int
+
+    def __call__(self, search: RowPatternSearch) -> Told:
+        """Return the columns, and last the numbers. The rows with the least numbers are the sample."""
+        columns, source = tell_result(search), search.source
+        n_rows = (
+            len(columns[0][1].rows if isinstance(columns[0][1], Picked) else columns[0][1]) if columns else 0
+        )
+        texts = pa.table({f"c{i}": _array(values, source) for i, (_, values) in enumerate(columns)})
+        seen: dict[str, int] = {}
+        numbers = []
+        for row in range(n_rows):
+            text = repr(texts.slice(row, 1).to_pylist())
+            seen[text] = seen.get(text, 0) + 1  # equal rows get different numbers
+            digest = blake2b(f"{self.seed} {seen[text]} {text}".encode(), digest_size=8).digest()
+            numbers.append(int.from_bytes(digest, "big") >> 1)
+        return [*columns, ("drawn", pa.array(numbers, pa.int64()))]
+
+
+def _array(values: Measured, source: Source) -> pa.Array:
+    return source.arrow(values.column, values.rows) if isinstance(values, Picked) else values
+
+
+def _keys_as_text(search: RowPatternSearch, rows: np.ndarray) -> list[str]:
+    """Return a text for the partition of each of these rows. Equal keys have equal texts in every task."""
+    names = search.bound.query.partition_by
+    columns = [search.source.arrow(name, rows).to_pylist() for name in names]
+    return [repr([_plain_key(value) for value in key]) for key in zip(*columns, strict=True)] or [
+        "" for _ in rows
+    ]
+
+
+def _plain_key(value: Any) -> Any:
+    if isinstance(value, float):
+        return None if value != value else value + 0.0  # NaN is null, and -0.0 is 0.0
+    return value
+
+
+def _first_rows(search: RowPatternSearch) -> np.ndarray:
+    return search.order.rows(search.order.first_place_of_partition[:-1])
+
+
+def tell_partitions(search: RowPatternSearch) -> Told:
+    """Return a text for each partition, the number of its matches, and its columns."""
+    first = _first_rows(search)
+    counts = np.diff(search.found.first_match_of_partition)
+    return [
+        ("partition", pa.array(_keys_as_text(search, first), pa.string())),
+        ("matches", pa.array(counts, pa.int64())),
+        *((name, Picked(name, first)) for name in search.bound.query.partition_by),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class TellItems:
+    """The matched rows: partition, number of the match in it, variable, place, and columns of the row."""
+
+    columns: tuple[str, ...]
+
+    def __call__(self, search: RowPatternSearch) -> Told:
+        matches, rows = search.found, row_of_item(search)
+        match = match_of_item(matches)
+        texts = np.array([*_keys_as_text(search, _first_rows(search)), None], dtype=object)
+        return [
+            ("partition", pa.array(texts[matches.partition_of_match[match]], pa.string())),
+            ("number", pa.array(matches.number_of_match[match], pa.int64())),
+            ("variable", pa.array(search.bound.labels[matches.states], pa.string())),
+            ("place", pa.array(place_of_item(matches), pa.int64())),
+            *((name, Picked(name, rows)) for name in self.columns),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class TellTagged:
+    """All rows: partition, number of the match in it, variable, place, and columns; null if unmatched."""
+
+    columns: tuple[str, ...]
+    overlap: str
+
+    def __call__(self, search: RowPatternSearch) -> Told:
+        """Return one row for each row of the frame, with its first match."""
+        rows, source = row_of_item(search), search.source
+        item = np.full(source.n_rows, -1, np.int64)
+        item[rows[::-1]] = np.arange(len(rows))[::-1]
+        shared = len(rows) - int(np.count_nonzero(item >= 0))
+        if shared and self.overlap == "error":
+            raise CepError(f"{shared:,} {SEVERAL_MATCHES}")
+        where = pa.array(item, mask=item < 0)
+        items = TellItems(())(search)
+        return [
+            *((name, _array(values, source).take(where)) for name, values in items),
+            *((name, Picked(name, np.arange(source.n_rows))) for name in self.columns),
+        ]
+
+
 # What the jobs of MATCH_RECOGNIZE and of a WINDOW share: partitions of rows, types, ORDER BY and LIMIT.
 
 
-def check_sorted(order_by: Sequence[SortKey]) -> None:
-    """Raise `OrderError` without ORDER BY."""
-    if not order_by:
+def check_clause(query: RowPatternQuery) -> None:
+    """Raise for a clause without ORDER BY, and for functions that Spark's workers cannot call."""
+    if not query.order_by:
         raise OrderError(
             "ORDER BY is missing: the rows of a Spark frame have no order; name the columns that sort "
             "the rows of a partition: a time, and further columns if times repeat"
         )
+    nodes = (node for _, tree in (*query.define, *query.measures) for node in tree.walk(literals=False))
+    check_functions({n.registered.name: n.registered for n in nodes if isinstance(n, UserCall)})
 
 
-def warn_of_one_task(partition_by: Sequence[str]) -> None:
-    """Warn without PARTITION BY."""
+def prepare_workers(frame: DataFrame, partition_by: Sequence[str]) -> None:
     if not partition_by:
         warn(
             "without PARTITION BY all rows are one partition, which a single Spark task must hold and "
             "match; with PARTITION BY the tasks share the work"
         )
+    worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
 
 
 def send_partitions(
@@ -86,12 +253,10 @@ def send_partitions(
     partition_by: Sequence[str],
     clock: str | None = None,
 ) -> tuple[tuple[str, ...], DataFrame]:
-    """Return the columns that tasks get, and the rows, with all rows of a partition in one task.
-
-    With a ``clock`` each row also gets the latest time of the whole table, in one more column. A cross join
-    with a frame of one row adds it. So the result stays lazy, and its job reads the table twice.
-
-    """
+    """Return the columns that tasks get, and the rows, with all rows of a partition in one task."""
+    # With a ``clock`` each row also gets the latest time of the whole table, in one more column. A cross join
+    # with a frame of one row adds it. So the result stays lazy, and its job reads the table twice.
+    names = {source.path(name)[0] for name in names}
     check_convertible(source, names)
     received = tuple(name for name in source.names if name in names)
     if twice := sorted(source.duplicates & names):
@@ -136,13 +301,10 @@ def order_and_name(run: DataFrame, names: Sequence[str], selected: SelectedRows 
 
 
 def sort_key(column: Column, descending: bool, nulls_first: bool) -> Column:
-    """Return a key of ORDER BY."""
     if descending:
         return column.desc_nulls_first() if nulls_first else column.desc_nulls_last()
     return column.asc_nulls_first() if nulls_first else column.asc_nulls_last()
 
-
-# MATCH_RECOGNIZE on Spark frames: lazy jobs in which each task searches whole partitions.
 
 _REFUSALS = {
     **REFUSALS,
@@ -169,53 +331,50 @@ class RowsOnSpark(FoundResult):
         frame: DataFrame,
         query: RowPatternQuery | SelectedRows,
         params: Mapping[str, Any] | None = None,
+        complete_until: Any = None,
+        *,
+        undecided: bool = False,
     ):
         if frame.isStreaming:
             raise UnsupportedQueryError(
                 "MATCH_RECOGNIZE does not run on a streaming DataFrame: a match may need rows that are still "
                 "to come. Write the stream to a table and match that"
             )
-        self._frame, self.params, self.source = frame, params, EmptySource(frame)
-        self.bound = bind_rows(query, self.source.schema, params)
-        check_sorted(self.bound.order_by)
-        self._nothing = search_rows(self.bound, self.source)
+        self.frame, self.params, self.source = frame, params, EmptySource(frame)
+        self._complete_until, self._undecided = complete_until, undecided
+        check_clause(query.rows if isinstance(query, SelectedRows) else query)
+        self.bound = bind_row_query(query, self.source.schema, params, complete_until)
+        self.query = self.bound.query.whole
+        self._nothing = RowPatternSearch(self.bound, self.source)
         self._result = self._run(tell_result)  # checks types of measures before any job
-        warn_of_one_task(self.bound.partition_by)
-        worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
-
-    @property
-    def query(self) -> RowPatternQuery | SelectedRows:
-        """The query as a value."""
-        return self.bound.query
-
-    @property
-    def frame(self) -> DataFrame:
-        """The frame that was searched."""
-        return self._frame
+        prepare_workers(frame, self.bound.query.partition_by)
 
     # --- jobs
 
     def _run(self, tell: Tell, columns: list[str] | None = None) -> DataFrame:
-        """Return what ``tell`` returns for each task as a lazy frame with columns ``c0``, ``c1``, ….
-
-        The tasks get the columns that the query reads, and further ``columns``. All rows of a partition of
-        the query are in one task. For WITH TIMED OUT MATCHES they also get the latest time of the table.
-
-        """
-        bound, source = self.bound, self.source
-        keys = [key.column for key in bound.order_by]
-        names = {*bound.program.columns, *bound.partition_by, *keys, *(columns or ())}
-        if bound.clause.rows_per_match != "one":
+        """Return what ``tell`` returns for each task as a lazy frame with columns ``c0``, ``c1``, …."""
+        # The tasks get the columns that the query reads, and further ``columns``. All rows of a partition of
+        # the query are in one task. For WITH TIMED OUT MATCHES they also get the latest time of the table.
+        bound, source, query = self.bound, self.source, self.bound.query
+        keys = [key.column for key in query.keys]
+        names = {*bound.columns, *query.partition_by, *keys, *(columns or ())}
+        if query.rows.rows_per_match != "one":
             names |= set(source.names)
         clock = None
-        if bound.clause.timed_out and bound.partition_by and bound.program.within is not None:
+        if query.rows.timed_out and query.partition_by and bound.program.within is not None:
             clock = bound.program.within[0]
-        received, shuffled = send_partitions(self._frame, source, names, bound.partition_by, clock)
-        nothing = check_types(tell(bound, source, self._nothing))
+        received, shuffled = send_partitions(self.frame, source, names, query.partition_by, clock)
+        nothing = check_types(tell(self._nothing))
         return run_tasks(
-            shuffled, source, nothing, RowsTask, columns=received, query=bound.query, params=self.params,
-            tell=tell, has_latest=clock is not None,
+            shuffled, source, nothing, RowsTask, columns=received, query=query.whole, params=self.params,
+            tell=tell, has_latest=clock is not None, complete_until=self._complete_until,
+            undecided=self._undecided,
         )  # fmt: skip
+
+    def undecided(self) -> DataFrame:
+        check_times_out(self.bound)
+        given = self.frame, self.query, self.params, self._complete_until
+        return RowsOnSpark(*given, undecided=True).to_frame()
 
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
         """Return the number of matches; each task counts its own."""
@@ -234,8 +393,7 @@ class RowsOnSpark(FoundResult):
 
     @property
     def _names(self) -> list[str]:
-        projected = project_result(self.bound, self.source, self._nothing)
-        return list(projected.columns)
+        return list(self._nothing.projection.columns)
 
     def head(self, n: int) -> pd.DataFrame:
         """Return some rows of the result, the first ones if the query has ORDER BY."""
@@ -257,7 +415,7 @@ class RowsOnSpark(FoundResult):
         """Return ``match``, ``variable`` and the columns that identify the row, for each matched row."""
         _refuse_limit(limit)
         number = None if number is None else number_of(number, self.count())
-        keys = [*self.bound.partition_by, *(key.column for key in self.bound.order_by)]
+        keys = [*self.bound.query.partition_by, *(key.column for key in self.bound.query.keys)]
         return self._matched([*dict.fromkeys(keys)], number)
 
     def _matched(self, columns: list[str], number: int | None = None) -> DataFrame:
@@ -271,27 +429,24 @@ class RowsOnSpark(FoundResult):
         ordered = run.orderBy("match", "c3")
         return ordered.select("match", "c2", *shown).toDF("match", "variable", *columns)
 
-    def tag(self) -> DataFrame:
+    def tag(self, overlap: str = "error") -> DataFrame:
         """Return the frame with ``match`` and ``variable`` as its last columns, in no particular order."""
         from pyspark.sql import functions as F
 
         names = self.source.names
         check_free(("match", "variable"), names)
-        run = self._numbered(self._run(TellTagged(tuple(names)), names))
+        run = self._numbered(self._run(TellTagged(tuple(names), overlap), names))
         shown = [F.col(f"c{4 + i}") for i in range(len(names))]
         return run.select(*shown, "match", "c2").toDF(*names, "match", "variable")
 
     def _numbered(self, run: DataFrame) -> DataFrame:
-        """Add the column ``match``: the number of the match among all partitions.
-
-        ``run`` has a text for the partition, ``c0``, and the number of the match in it, ``c1``. One task
-        sorts the partitions, not the rows.
-
-        """
+        """Add the column ``match``: the number of the match among all partitions."""
+        # ``run`` has a text for the partition, ``c0``, and the number of the match in it, ``c1``. One task
+        # sorts the partitions, not the rows.
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
-        n_keys = len(self.bound.partition_by)
+        n_keys = len(self.bound.query.partition_by)
         counted = self._run(tell_partitions)
         counted = counted.toDF("partition", "matches", *(f"k{i}" for i in range(n_keys)))
         order = [sort_key(F.col(f"k{i}"), False, True) for i in range(n_keys)] or [F.lit(0)]
@@ -304,7 +459,7 @@ class RowsOnSpark(FoundResult):
 
     def text(self) -> str:
         """Return the pattern and the columns of the result; no job runs."""
-        text = text_of_lazy(self.bound.clause, self._names, self._result)
+        text = text_of_lazy(self.bound.query.rows, self._names, self._result)
         clauses = "" if self.bound.selected is None else clauses_that_drop(self.bound.selected)
         return text + (f"; count() counts the matches before {clauses}" if clauses else "")
 
@@ -318,12 +473,10 @@ def _refuse_limit(limit: Limit) -> None:
         )
 
 
-# A WINDOW with a row pattern on Spark frames: lazy jobs in which each task searches whole partitions.
-
 TellWindow = Callable[[RowWindowSearch], Told]
 
 
-class RowWindowOnSpark(FoundResult):
+class RowWindowOnSpark(FoundTable):
     """The rows of a Spark frame, with measures of a row pattern in a WINDOW."""
 
     engine = ROWS_ENGINE
@@ -331,55 +484,39 @@ class RowWindowOnSpark(FoundResult):
     refusals: ClassVar = {"": NO_MATCHES}
 
     def __init__(self, frame: DataFrame, query: WindowedRows, params: Mapping[str, Any] | None = None):
-        self._frame, self._query, self._params = frame, query, params
+        self.frame, self.query, self._params = frame, query, params
         self._source = EmptySource(frame)
-        check_sorted(query.rows.order_by)
-        self._nothing = RowWindowSearch(query, self._source, params)
-        self._result = self._run(_tell_rows)  # checks types before any job
-        warn_of_one_task(query.rows.partition_by)
-        worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
+        check_clause(query.rows)
+        self._nothing = RowWindowSearch(bind_window(query, self._source.schema, params), self._source)
+        self._result = self._run(tell_result)  # checks types before any job
+        prepare_workers(frame, query.rows.partition_by)
 
     def _run(self, tell: TellWindow) -> DataFrame:
         """Return what ``tell`` returns for each task as a lazy frame with columns ``c0``, ``c1``, …."""
         source = self._source
         names = set(_columns_to_read(self.query, source.schema))
-        received, shuffled = send_partitions(self._frame, source, names, self._nothing.partition_by)
+        received, shuffled = send_partitions(self.frame, source, names, self._nothing.bound.partition_by)
         return run_tasks(
             shuffled, source, check_types(tell(self._nothing)), RowWindowTask, columns=received,
             query=self.query, params=self._params, tell=tell,
         )  # fmt: skip
 
-    @property
-    def query(self) -> WindowedRows:
-        """The query as a value."""
-        return self._query
-
-    @property
-    def frame(self) -> DataFrame:
-        """The frame that was searched."""
-        return self._frame
-
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
         """Return the number of matches; each task counts its own."""
         check_exact(method, _EXACTLY)
-        return sum(row[0] for row in run_job(self._run(_tell_count).collect))
+        return sum(row[0] for row in run_job(self._run(tell_count).collect))
 
     def to_frame(self, rows: str = "one", limit: Limit = "auto") -> DataFrame:
         """Return the rows of the frame with the columns of the SELECT, as a lazy frame."""
-        if rows != "one":
-            self.refuse("rows='all'")
+        self.refuse_matched(rows)
         names = list(self._nothing.projection.columns)
-        return order_and_name(self._result, names, self._nothing.selected)
+        return order_and_name(self._result, names, self._nothing.bound.selected)
 
     def text(self) -> str:
         """Return the pattern and the columns of the result; no job runs."""
         run = self.to_frame()
         text = text_of_lazy(self.query.rows, run.columns, run, "the frames of a Spark frame")
         return text.replace("head(), ", "")
-
-    def html(self) -> None:
-        """Return None: notebooks show the text."""
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,19 +535,10 @@ class RowWindowTask(PartTask):
         keep = kept_rows(self.query, source, self.params)
         if keep is not None:
             source = ArrowSource(table.filter(pa.array(keep)).combine_chunks())
-        search = RowWindowSearch(replace(self.query, where=None), source, self.params)
-        check_order(source, search.order, search.partition_by, search.order_by)
+        bound = bind_window(replace(self.query, where=None), source.schema, self.params)
+        search = RowWindowSearch(bound, source)
+        check_order(source, search.order, bound.partition_by, bound.order_by)
         yield source, self.tell(search)
-
-
-def _tell_rows(search: RowWindowSearch) -> Told:
-    """Return the columns of the SELECT, and those that sort it."""
-    return tell_projection(search.projection)
-
-
-def _tell_count(search: RowWindowSearch) -> Told:
-    """Return the number of matches."""
-    return [("count", pa.array([search.count()], pa.int64()))]
 
 
 def _columns_to_read(query: WindowedRows, schema: Mapping[str, ColumnType]) -> list[str]:

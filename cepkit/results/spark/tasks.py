@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import heapq
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 import numpy as np
+import pandas as pd
 import pandas.util as pandas_util
 import pyarrow as pa
 
+from cepkit import errors
 from cepkit.compile.regex.program import Program, compile_regex
 from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
 from cepkit.engines.after_match import report_matches
@@ -20,15 +25,21 @@ from cepkit.engines.measures.regex_measures import Picked
 from cepkit.engines.regex import Run, match_regex
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.engines.shared.sequence_set import EMPTY, MATCHES_PER_BLOCK, KnownMatches, MatchBlock, SequenceSet
-from cepkit.errors import CepError, ResultTooLargeError
+from cepkit.errors import CepError, OrderError, ResultTooLargeError
 from cepkit.events import ColumnType, Events
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
-from cepkit.frames.spark.tasks import PartTask, Results, as_text, check_total_order, too_many
+from cepkit.frames.pandas import series_of_arrow
+from cepkit.frames.spark import PartTask, Results, as_text, check_total_order, too_many
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
+from cepkit.progress import watch_spark
 from cepkit.results.in_memory import FoundMatches
 from cepkit.results.query_found import RegexFound, SequenceFound
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
 
 Search = Callable[[SequenceProgram, Events], SequenceSet]
 
@@ -46,12 +57,14 @@ class QueryTask(PartTask):
     engine: Search | None  # of a sequence; regexes have their own
     tell: Tell
     limit: int | None
+    complete_until: int | float | None = None  # of a sequence, in ticks: a task has a part of the rows
 
     def prepare(self) -> Program | SequenceProgram:
-        """Return the program."""
         if isinstance(self.query, RegexQuery):
             return compile_regex(self.query, self.schema)
-        return compile_sequence(self.query, self.schema)
+        program = compile_sequence(self.query, self.schema)
+        until = self.complete_until
+        return program if until is None else replace(program, complete_until=until)
 
     def search(
         self, prepared: Any, table: pa.Table, low: Any, high: Any
@@ -102,7 +115,6 @@ class EndingBetween(SequenceSet):
         self.events, self.whole, self.low, self.high = whole.events, whole, low, high
 
     def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
-        """Return the positions where matches end, and the number of matches at each."""
         positions, counts = self.whole.ends()
         inside = slice(*np.searchsorted(positions, [self.low, self.high]).tolist())
         return positions[inside], counts[inside]
@@ -113,16 +125,12 @@ class EndingBetween(SequenceSet):
         return self.whole.ending(low, high) if low < high else EMPTY
 
     def take(self, numbers: list[int]) -> MatchBlock:
-        """Return the matches with these numbers, in this order."""
         positions, counts = self.whole.ends()
         n_before = sum(map(int, counts[: np.searchsorted(positions, self.low)]))
         return self.whole.take([n_before + number for number in numbers])
 
     def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
-        """Yield all matches in blocks of at most ``size``.
-
-        ``whole`` also makes the matches that end before, because it bounds its own memory.
-        """
+        # ``whole`` also makes the matches that end before, because it bounds its own memory.
         for block in self.whole.blocks(size):
             begin, stop = np.searchsorted(block.last, [self.low, self.high]).tolist()
             if begin < stop:
@@ -140,24 +148,19 @@ class Searched:
 
     @property
     def query(self) -> RegexQuery | SequenceQuery:
-        """The query as a value."""
         return self.found.query
 
     @property
     def source(self) -> Any:
-        """The rows of the task."""
         return self.found.source
 
     @property
     def events(self) -> Events:
-        """The searched events."""
         return self.found.events
 
     def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[tuple[Any, np.ndarray]]:
-        """Yield blocks, with the int64 rank of each match among the matches with the same last event.
-
-        There is always a first block, which may be empty.
-        """
+        """Yield blocks, with the int64 rank of each match among the matches with the same last event."""
+        # There is always a first block, which may be empty.
         self.refuse_endless()
         yield self.found.nothing, np.empty(0, np.int64)
         ranks = Ranks()
@@ -254,29 +257,39 @@ def matched_rows(searched: Searched) -> Iterator[Results]:
         yield _rows_of(searched, block, rank)
 
 
-def tagged_rows(searched: Searched) -> Iterator[Results]:
-    """Yield the same as `matched_rows`; a row in several matches of this task is an error."""
-    is_matched = np.zeros(searched.events.n_events, bool)
-    for block, rank in searched.blocks(_MATCHES_WITH_ROWS):
-        items = searched.found.items(block).event_of_item
-        repeated = is_matched[items]
-        is_matched[items] = True
-        if repeated.any() or len(np.unique(items)) < len(items):
-            raise CepError(SHARED_ROW)
-        yield _rows_of(searched, block, rank)
+@dataclass(frozen=True, slots=True)
+class TaggedRows:
+    """Tells the same as `matched_rows`, each row with its first match; another one may be an error."""
+
+    overlap: str
+
+    def __call__(self, searched: Searched) -> Iterator[Results]:
+        """Yield the rows of the matches, each row once in a task."""
+        is_matched = np.zeros(searched.events.n_events, bool)
+        for block, rank in searched.blocks(_MATCHES_WITH_ROWS):
+            events = searched.found.items(block).event_of_item
+            first = np.unique(events, return_index=True)[1]
+            first = np.sort(first[~is_matched[events[first]]])
+            if self.overlap == "error" and len(first) < len(events):
+                raise CepError(SHARED_ROW)
+            is_matched[events] = True
+            yield _rows_of(searched, block, rank, first)
 
 
 SHARED_ROW = (
-    "a row belongs to several matches, and a tagged row has one; use after_match='past_last', or "
-    "to_frame(rows='all')"
+    "a row belongs to several matches, and a tagged row has one; overlap='first' takes the first match of "
+    "each row, and to_frame(rows='all') has all"
 )
 
 
-def _rows_of(searched: Searched, block: Any, rank: np.ndarray) -> Results:
+def _rows_of(
+    searched: Searched, block: Any, rank: np.ndarray, chosen: np.ndarray | slice = slice(None)
+) -> Results:
     items = searched.found.items(block)
-    match, rows = items.match_of_item, searched.events.rows(items.event_of_item.astype(np.int64, copy=False))
+    match, event = items.match_of_item[chosen], items.event_of_item[chosen]
+    rows = searched.events.rows(event.astype(np.int64, copy=False))
     return [
-        ("variable", pa.array(searched.found.variables(block), pa.string())),
+        ("variable", pa.array(searched.found.variables(block)[chosen], pa.string())),
         *((name, Picked(name, rows)) for name in searched.columns),
         *searched.places(block.last[match]),
         ("rank", pa.array(rank[match])),
@@ -290,7 +303,7 @@ class TaskAggregates:
     texts: tuple[str, ...]
 
     def __call__(self, searched: Searched) -> Iterator[Results]:
-        """Yield the values of a task as one text (see `cepkit.frames.spark.tasks.from_text`)."""
+        """Yield the values of a task as one text (see `cepkit.frames.spark.from_text`)."""
         texts = {str(i): text for i, text in enumerate(self.texts)}
         values = searched.found.aggregate(texts)
         yield [("values", pa.array([as_text(values)]))]
@@ -430,3 +443,144 @@ def _mix(numbers: np.ndarray) -> np.ndarray:
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(_MIX[0])
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(_MIX[1])
     return numbers ^ (numbers >> np.uint64(31))
+
+
+# Spark jobs of results: rows become pandas frames, errors become cepkit's, and parts fit into memory.
+
+T = TypeVar("T")
+_DEAD_WORKER = "Python worker exited unexpectedly"  # in Spark's message
+_WORKER_DIED = (
+    "a Python worker of Spark died in the middle of a task; often the system kills it when memory runs out. "
+    "Divide the rows among more tasks (partition_by, spark.sql.shuffle.partitions), or give each one more "
+    "memory. In local mode Spark never repeats a task; the master 'local[2,4]' tries each one four times"
+)
+
+
+def collect(frame: DataFrame) -> pd.DataFrame:
+    """Return a Spark frame as pandas; integers and booleans with nulls keep their types."""
+    table = run_job(frame.toArrow)
+    columns = map(series_of_arrow, table.columns)
+    return pd.DataFrame(dict(zip(table.column_names, columns, strict=True)), columns=table.column_names)
+
+
+def count_by(rows: DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Return the sum of the column ``n`` for each key."""
+    return collect(rows.groupBy(*keys).agg({"n": "sum"}).withColumnRenamed("sum(n)", "n"))
+
+
+def quantiles_by(
+    rows: DataFrame, keys: Sequence[str], names: Sequence[str], shares: Sequence[float]
+) -> pd.DataFrame:
+    """Return quantiles of columns, a row for each key and share; null if a column has no values there."""
+    from pyspark.sql import functions as F
+
+    array = F.array(*map(F.lit, map(float, shares)))
+    table = collect(rows.groupBy(*keys).agg(*(F.percentile(name, array).alias(name) for name in names)))
+    none = [float("nan")] * len(shares)
+    for name in names:
+        table[name] = [none if of_key is None else list(of_key) for of_key in table[name]]
+    table["quantile"] = [list(shares)] * len(table)
+    return table.explode(["quantile", *names], ignore_index=True)
+
+
+def run_job(job: Callable[[], T]) -> T:
+    """Run a job; if a task raised an error of cepkit, raise that error without Spark's wrapping."""
+    try:
+        with watch_spark("Spark tasks"):
+            return job()
+    except Exception as error:  # Spark does not translate each of Java's errors to its own
+        if _DEAD_WORKER in str(error):
+            raise errors.CepError(_WORKER_DIED) from error
+        task_error = error_of_task(error)
+        if task_error is None:
+            raise
+        raise task_error from None
+
+
+def error_of_task(error: Exception) -> errors.CepError | None:
+    """Return the error of cepkit that made a job fail; None if something else did."""
+    matched = re.search(r"cepkit\.errors\.(\w+): (.*)", str(error))
+    # Spark gives Java's error as it is where several stages fail at once.
+    if matched is None or not type(error).__module__.startswith(("pyspark.", "py4j.")):
+        return None
+    return getattr(errors, matched[1])(matched[2].strip())
+
+
+def refuse(frame: DataFrame, problem: Column, error: type[errors.CepError], message: str) -> DataFrame:
+    """Return a frame with a column ``number``; its job raises an error when a row has the problem."""
+    from pyspark.sql import functions as F
+
+    failure = F.raise_error(F.lit(f"cepkit.errors.{error.__name__}: {message}")).cast("bigint")
+    checked = frame.withColumn("number", F.when(problem, failure).otherwise(F.col("number")))
+    return checked.where("number >= 0")  # prevents Spark from pruning the column
+
+
+# A part of a Spark frame that fits into memory, and jobs on the whole frame that can be cancelled.
+
+MOST_ROWS = 100_000  # of the part
+_CELLS = 1 << 20  # of the hash that chooses keys
+_ATTEMPTS = 4
+
+
+def part_of(
+    frame: Any, partition_by: Sequence[str], order_by: Sequence[str], most: int = MOST_ROWS
+) -> tuple[pd.DataFrame, str]:
+    """Return a part of a Spark frame as a pandas frame, and a description; empty for the whole frame."""
+    # With ``partition_by`` the part has all rows of some keys, which a hash chooses. Otherwise, or if a
+    # single key has more than ``most`` rows, it has the first ``most`` rows in time.
+    #
+    # One job counts and one collects; up to four collect when keys differ in size.
+    from pyspark.sql import functions as F
+
+    names = frame.columns
+    # Numbered columns, since names may have dots and backticks, or differ only in case.
+    plain = frame.toDF(*(f"c{i}" for i in range(len(names))))
+
+    def keyed(columns: Sequence[str]) -> list[Any]:
+        return [F.col(f"c{names.index(name)}") for name in columns]
+
+    if not order_by:
+        raise OrderError(
+            "order_by is missing: the rows of a Spark frame have no order; name the columns that sort the "
+            "events of a partition"
+        )
+    n = frame.count()
+    if n <= most:
+        return _sort_rows(collect(frame), order_by), ""
+    if partition_by:
+        cell = F.pmod(F.xxhash64(*keyed(partition_by)), F.lit(_CELLS))
+        share = 0.8 * most / n
+        for _ in range(_ATTEMPTS):
+            part = collect(plain.where(cell < F.lit(int(share * _CELLS))).limit(most + 1).toDF(*names))
+            if 0 < len(part) <= most:
+                keys = f"all rows of some keys of {', '.join(partition_by)}"
+                return _sort_rows(part, order_by), f"a sample of {len(part):,} of {n:,} rows: {keys}"
+            share = share / 2 if len(part) else share * 4
+    part = collect(plain.orderBy(*keyed(order_by)).limit(most).toDF(*names))
+    return part, f"a sample of {len(part):,} of {n:,} rows: the first ones by {', '.join(order_by)}"
+
+
+@contextmanager
+def stoppable(session: Any) -> Iterator[Callable[[], Any]]:
+    """Yield a function that cancels the jobs this thread starts meanwhile; any thread may call it."""
+    from pyspark.sql.utils import is_remote
+
+    name = f"cepkit explorer {uuid4().hex}"
+    if is_remote():
+        session.addTag(name)
+        try:
+            yield lambda: session.interruptTag(name)
+        finally:
+            session.removeTag(name)
+        return
+    context = session.sparkContext  # only the thread that set a tag may cancel its jobs
+    context.setJobGroup(name, "the explorer's query on all rows", interruptOnCancel=True)
+    try:
+        yield lambda: context.cancelJobGroup(name)
+    finally:
+        for of_group in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+            context.setLocalProperty(of_group, None)
+
+
+def _sort_rows(part: pd.DataFrame, order_by: Sequence[str]) -> pd.DataFrame:
+    return part.sort_values(list(order_by), kind="stable", ignore_index=True)

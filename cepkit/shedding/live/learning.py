@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from math import nan
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cepkit.shedding.simulation.arrivals import Prices
-from cepkit.shedding.simulation.server import Server, ServerClock
+from cepkit.shedding.simulation.server import SMOOTHING, Server, ServerClock
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
 
 if TYPE_CHECKING:
     from cepkit.events import Events
+    from cepkit.shedding.live.report import RecallEstimate
     from cepkit.shedding.tree.machine import EventOutcome, TreeMachine
     from cepkit.shedding.tree.program import TreeProgram
 
@@ -44,7 +45,6 @@ class LiveWarmUp(Shedder):
 
     @property
     def n_measured(self) -> int:
-        """Number of events that were measured."""
         return len(self._seconds)
 
     @property
@@ -59,7 +59,6 @@ class LiveWarmUp(Shedder):
         return n >= self._n_wanted and (bool(self._of_type.all()) or n >= _LONGEST * self._n_wanted)
 
     def before(self, event: Event, load: Load, machine: TreeMachine) -> bool:
-        """Begin to measure an event."""
         if self._first_arrival is None:
             self._first_arrival = event.arrival
         self._span = event.arrival - self._first_arrival
@@ -94,6 +93,7 @@ class LiveWarmUp(Shedder):
         seconds, types = np.array(self._seconds), np.array(self._types, np.int64)
         n, n_first = len(seconds), -(-len(seconds) // _FIRST)
         seconds[:n_first] = np.median(seconds)
+        seconds = np.minimum(seconds, 50.0 * np.median(seconds[n // 2 :]))  # pauses of the machine
         span = max(self._span, float(seconds.sum()), 1e-9)
         counts = np.maximum(self._of_type, 0.5)  # a type that never came still has a rate
         return Training(
@@ -105,7 +105,6 @@ class LiveWarmUp(Shedder):
         )  # fmt: skip
 
     def save(self) -> Mapping[str, object]:
-        """Return what was measured so far."""
         return {
             "evaluated": self._evaluated, "passed": self._passed, "of_type": self._of_type,
             "seconds": np.array(self._seconds), "work": np.array(self._work),
@@ -114,7 +113,6 @@ class LiveWarmUp(Shedder):
         }  # fmt: skip
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Take back what `save` returned."""
         self._evaluated, self._passed = np.array(saved["evaluated"]), np.array(saved["passed"])
         self._of_type = np.array(saved["of_type"])
         for name in ("seconds", "work", "types", "alive"):
@@ -136,20 +134,14 @@ def _fit_prices(work: np.ndarray, seconds: np.ndarray) -> Prices:
     )  # fmt: skip
 
 
-def spread_arrivals(before: float, now: float, n: int) -> Sequence[float]:
-    """Return times for the events of a batch, spread over the time since the batch before."""
-    step = (now - before) / n if n else 0.0
-    return [before + step * (i + 1) for i in range(n)]
-
-
 # The server of a live stream: its clock, its queue, and the latencies of its matches.
 
 
 class WallClock:
     """The clock of the machine, in seconds. Priced work takes no more time than it really takes."""
 
-    def __init__(self, start: float = 0.0):
-        self._origin = perf_counter() - start
+    def __init__(self) -> None:
+        self._origin = perf_counter()
 
     @property
     def now(self) -> float:
@@ -169,11 +161,15 @@ class WallClock:
 
 
 class LiveServer(Server):
-    """A server of an endless stream. It forgets the events that left."""
+    """A server of an endless stream. It forgets the events that left, and tells ``recall`` about them."""
+
+    recall: RecallEstimate | None = None  # of a stream after its warm-up
 
     def _count_drop(self, position: int, number: int) -> None:
         super()._count_drop(position, number)
         self.dropped.clear()
+        if self.recall is not None:
+            self.recall.drop(position, number, self._leader.worth_of_drop(position))
         self.forget(position)
 
     def forget(self, position: int) -> None:
@@ -181,14 +177,48 @@ class LiveServer(Server):
         self._type.pop(position, None)
         self._arrival.pop(position, None)
 
+    def admit_many(self, numbers: np.ndarray, positions: np.ndarray, arrivals: np.ndarray) -> None:
+        """Take in the events of a batch."""
+        if not len(positions):
+            return
+        dropped = self._leader.admit_many(numbers, positions, arrivals, self.load)
+        self._pay(self._leader)
+        if dropped is None:
+            for position in positions.tolist():
+                self.admit(position)
+            return
+        before = self._last_arrival if self._last_arrival == self._last_arrival else float(arrivals[0])
+        share = 1.0 - (1.0 - SMOOTHING) ** len(positions)
+        self._gap += share * ((float(arrivals[-1]) - before) / len(positions) - self._gap)
+        self._last_arrival = float(arrivals[-1])
+        self._waiting.update(dict.fromkeys(positions.tolist()))
+        for number, n in enumerate(np.bincount(numbers).tolist()):
+            self.waiting_of_type[number] += n
+        self.clock.spend(self.prices.admit * len(positions))
+        self.drop(dropped)
+        self.most_waiting = max(self.most_waiting, len(self._waiting))
+
+    def serve(self) -> int:
+        """Process the oldest waiting event, forget it and return its position."""
+        (lane,) = self.lanes
+        position = next(iter(self._waiting))
+        number, n_processed, n_blocks = self._type[position], self.n_processed, len(lane.matches)
+        self._leader.leave(number, position)
+        super().serve()
+        if self.recall is not None and self.n_processed > n_processed:
+            n_found = len(lane.matches[-1]) if len(lane.matches) > n_blocks else 0
+            self.recall.process(position, number, n_found)
+        self.forget(position)
+        return position
+
     def save(self) -> dict[str, Any]:
-        """Return the numbers of the server."""
         return {
             "waiting": self.waiting,
             "types": [self._type[position] for position in self._waiting],
             "arrivals": [self._arrival[position] for position in self._waiting],
             "dropped_of_type": self.dropped_of_type,
             "processed_of_type": self.processed_of_type,
+            "seconds_of_type": self.seconds_of_type,
             "counts": [self.n_processed, self.n_dropped, self.most_waiting],
             "averages": [self.service, self.latency, self._gap, self._last_arrival, self.shedding_seconds],
         }
@@ -201,12 +231,57 @@ class LiveServer(Server):
             self._type[position], self._arrival[position] = number, arrival
             self._waiting[position] = None
             self.waiting_of_type[number] += 1
-        self.dropped_of_type = list(saved["dropped_of_type"])
-        self.processed_of_type = list(saved["processed_of_type"])
+        for name in ("dropped_of_type", "processed_of_type", "seconds_of_type"):
+            setattr(self, name, list(saved[name]))
         self.n_processed, self.n_dropped, self.most_waiting = saved["counts"]
         (
             self.service, self.latency, self._gap, self._last_arrival, self.shedding_seconds,
         ) = saved["averages"]  # fmt: skip
+
+
+_RECENT = 64  # calls whose cost counts
+_UNUSUAL = 4.0  # times the mean: a pause of the machine counts as no more
+_FOLLOWED = 200.0  # events of a type that the mean of their seconds follows
+
+
+@dataclass
+class CallCosts:
+    """What the calls of a live stream cost: seconds of each event, and a fixed part of each call.
+
+    A call has costs beside the serving of events: it reads a batch and returns results. They are a line in
+    the number of events that it admits, through its last calls. Only the fixed part delays events that wait.
+    """
+
+    seconds_of_type: list[float]  # to serve an event of each type, as a moving average
+    calls: list[list[float]] = field(default_factory=list)  # [admitted events, seconds beside the serving]
+
+    def serve(self, number: int, n: int, seconds: float) -> None:
+        """Take in how long some events of a type took."""
+        if n:
+            before, share = self.seconds_of_type[number], 1.0 - (1.0 - 1.0 / _FOLLOWED) ** n
+            self.seconds_of_type[number] += share * (min(seconds / n, _UNUSUAL * before) - before)
+
+    def call(self, n_admitted: int, seconds: float) -> None:
+        """Take in the seconds of a call beside the serving."""
+        self.calls.append([float(n_admitted), seconds])
+        del self.calls[:-_RECENT]
+
+    @property
+    def fixed(self) -> float:
+        """Seconds of a call without events; outliers such as a first compilation do not count."""
+        if not self.calls:
+            return 0.0
+        n, seconds = np.array(self.calls).T
+        is_usual = seconds <= _UNUSUAL * np.median(seconds)
+        n, seconds = n[is_usual], seconds[is_usual]
+        spread = n - n.mean()
+        slope = max(0.0, float(spread @ seconds) / float(spread @ spread)) if spread.any() else 0.0
+        return max(0.0, float(np.median(seconds - slope * n)))
+
+    def passing(self, time_slice: float) -> tuple[float, ...]:
+        """Return the seconds that pass for an event of each type, when calls serve for a time slice."""
+        stretch = 1.0 + self.fixed / time_slice
+        return tuple(stretch * seconds for seconds in self.seconds_of_type)
 
 
 @dataclass
@@ -220,7 +295,6 @@ class Latencies:
     n_within: int = 0
 
     def add(self, latencies: np.ndarray) -> None:
-        """Add the latencies of some matches."""
         if len(latencies):
             self.n += len(latencies)
             self.sum += float(latencies.sum())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import nan, prod
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -16,24 +16,27 @@ from cepkit.errors import CepError
 from cepkit.events import Events
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
-from cepkit.language.expressions.durations import seconds_text
+from cepkit.shedding.simulation.replay import (
+    latency_text,
+    losses_text,
+    percent,
+    table_of_types,
+    time_text,
+)
 from cepkit.streaming.batches import StreamSchema, stable_column
-from cepkit.streaming.coding import check_text_orders, keys_of_batch, text_codes_of_columns, type_of_column
+from cepkit.streaming.coding import check_text_orders, keys_of_batch, text_codes_of_columns
 from cepkit.streaming.saved import Saved
 
 # What a live stream says about its load: events kept and dropped, recall, latency, backlog and drift.
-
-_FEWEST = 500  # events that an estimate of recall looks at together
 
 
 @dataclass(frozen=True, repr=False)
 class SheddingReport:
     """The state of a stream with a latency bound, in ``stream.shedding``. It does not change later.
 
-    A match needs an event of each type. So the share of the matches that were found is estimated by the
-    product of the shares of events that were kept, over all types, in a window before the matches. Events
-    count by their utility, if the strategy has utilities. The estimate takes drops as independent, so it is
-    often too low. It is NaN when the strategy drops partial matches or skips pairs.
+    The share of the matches that were found is estimated from the combinations of events that processed and
+    dropped events make in a window. Dropped events count by their utility, if the strategy has utilities. The
+    estimate is NaN when the strategy drops partial matches or skips pairs.
     """
 
     strategy: str  # name of the strategy
@@ -51,8 +54,8 @@ class SheddingReport:
     skipped_pairs: int
     recall: float  # estimated share of the matches that were found; see Notes
     matches: int  # number of matches after the warm-up
-    # mean_latency, max_latency: seconds from the arrival of the last event of a match until it was found. NaN
-    # without matches.
+    # mean_latency, max_latency: seconds from the offer of the last event of a match until the stream returned
+    # it. NaN without matches.
     mean_latency: float
     max_latency: float
     within_bound: float  # share of the matches that came within the bound. NaN without matches.
@@ -82,39 +85,24 @@ class SheddingReport:
     def losses(self) -> str:
         """What was dropped, in words; empty if nothing."""
         n = sum(self.kept.values()) + self.n_dropped + self.waiting
-        parts = []
-        if self.n_dropped:
-            parts.append(f"{self.n_dropped:,} of {n:,} events were dropped")
-        if self.dropped_partial_matches:
-            parts.append(f"{self.dropped_partial_matches:,} partial matches were dropped")
-        if self.skipped_pairs:
-            parts.append(f"{self.skipped_pairs:,} pairs were skipped")
-        return ", ".join(parts)
+        return losses_text(self.n_dropped, n, self.dropped_partial_matches, self.skipped_pairs)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the kept, dropped and waiting events of each type, and the share that was dropped."""
-        table = pd.DataFrame({
-            "type": list(self.kept), "kept": self.kept.values(), "dropped": self.dropped.values(),
-            "waiting": self.waiting_of_type.values(),
-        })  # fmt: skip
-        total = table["kept"] + table["dropped"]
-        table["share_dropped"] = (table["dropped"] / total.where(total > 0)).fillna(0.0)
-        return table
+        return table_of_types(self.kept, self.dropped, waiting=self.waiting_of_type.values())
 
     def __repr__(self) -> str:
         lines = [f"{self.strategy}: {self.losses or 'nothing was dropped'}"]
         if self.warm_up_left:
             lines.append(f"warm-up: {self.warm_up_left:,} more events; nothing is dropped before its end")
         if self.matches:
-            recall = f", estimated recall {_percent(self.recall)}" if self.losses else ""
+            recall = f", estimated recall {percent(self.recall)}" if self.losses else ""
             lines.append(f"{self.matches:,} match{'' if self.matches == 1 else 'es'}{recall}")
-            lines.append(
-                f"latency {_time(self.mean_latency)} on average, {_time(self.max_latency)} at most, "
-                f"{_percent(self.within_bound)} within {_time(self.latency_bound)}"
-            )
+            times = self.mean_latency, self.max_latency, self.within_bound, self.latency_bound
+            lines.append(latency_text(*times))
         lines.append(
-            f"{self.waiting:,} events wait, about {_time(self.backlog_seconds)} of work; "
-            f"{self.arrival_rate:,.0f} events arrive per second, and each takes {_time(self.service)}"
+            f"{self.waiting:,} events wait, about {time_text(self.backlog_seconds)} of work; "
+            f"{self.arrival_rate:,.0f} events arrive per second, and each takes {time_text(self.service)}"
         )
         if self.drift is not None:
             alarms = list(self.drift["alarms"])
@@ -123,86 +111,158 @@ class SheddingReport:
         return "\n".join(lines)
 
 
-def _percent(share: float) -> str:
-    return "unknown" if share != share else f"{100 * share:.3g} %"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds * 1e6:.3g} us" if 0 < seconds < 0.001 else seconds_text(seconds)
+BINS = 8  # of a window
+_TOGETHER = 256  # bins that are counted together
+_FADE = 0.5  # share of the bins before that counts
 
 
 @dataclass
 class RecallEstimate:
-    """Estimates the share of matches that were found, from the events that were kept and dropped."""
+    """Estimates the share of matches that were found, from the events that were processed and dropped.
 
-    n_types: int
-    n_window: int = _FEWEST
+    The stream is cut into bins, 8 in a window. From the events of each bin by type follows how many
+    combinations of events in the order of the pattern end in it, with and without the dropped events. A
+    dropped event counts by its utility. As many combinations are matches as among those of processed events.
+    """
+
+    types: list[int]  # the type of each component of the pattern, in order
+    is_sequence: bool
+    width: float  # of a bin, by the clock of the window or in events
+    trust: list[float] = field(default_factory=list)  # how far the worth of events of each type tells
     found: float = 0.0
-    wanted: float = 0.0
-    kept: list[int] = field(default_factory=list)
-    dropped: list[int] = field(default_factory=list)
-    lost_utility: list[float] = field(default_factory=list)
-    n_pending: int = 0
-    steps: list[list[list[float]]] = field(default_factory=list)  # kept and lost by type, over a window
+    lost: float = 0.0
+    # known, matches: combinations of processed events, and their matches, lately
+    known: float = 0.0
+    matches: float = 0.0
+    # By number of the bin: processed and dropped events of each type, and the number of matches.
+    bins: dict[int, list[list[float]]] = field(default_factory=dict)
+    counted: int | None = None  # the last bin that is counted
+    bin_of: dict[int, int] = field(default_factory=dict)  # by position of a waiting event
 
     def __post_init__(self) -> None:
-        for name in ("kept", "dropped", "lost_utility"):
-            if not getattr(self, name):
-                setattr(self, name, [0] * self.n_types)
+        self.trust = self.trust or [1.0] * (max(self.types) + 1)
 
-    def add(
-        self,
-        kept: Sequence[int],
-        dropped: Sequence[int],
-        n_matches: int,
-        seen: Sequence[tuple[Sequence[int], Sequence[int]]] | None,
-    ) -> None:
-        """Take in the state of the stream."""
-        self.n_pending += n_matches
-        newly_kept = [now - before for now, before in zip(kept, self.kept, strict=True)]
-        lost = [now - before for now, before in zip(dropped, self.dropped, strict=True)]
-        if sum(newly_kept) + sum(lost) < max(1, min(_FEWEST, self.n_window // 4)):
+    def admit(self, positions: list[int], at: np.ndarray) -> None:
+        """Take in events that arrive, with their times or numbers."""
+        bins = np.floor_divide(at, self.width).astype(np.int64).tolist()
+        self.bin_of.update(zip(positions, bins, strict=True))
+
+    def _bin(self, number: int) -> list[list[float]]:
+        if (own := self.bins.get(number)) is None:
+            n_types = max(self.types) + 1
+            own = self.bins[number] = [[0.0] * n_types, [0.0] * n_types, [0.0]]
+        return own
+
+    def process(self, position: int, number: int, n_found: int) -> None:
+        """Take in an event that was processed, and how many matches it completed."""
+        processed, _, matches = self._bin(self.bin_of.pop(position))
+        if number < len(processed):
+            processed[number] += 1.0
+        matches[0] += n_found
+        self.found += n_found
+
+    def find(self, n_found: int) -> None:
+        """Take in matches that waited until now."""
+        self.found += n_found
+        if self.bins:
+            self.bins[max(self.bins)][2][0] += n_found
+
+    def learn(self, number: int, worth: np.ndarray, n_matches: np.ndarray) -> None:
+        """Learn from events of a type how far their worth tells of how many matches they are part."""
+        if n_matches.any() and worth.sum() > 0.0:
+            worth, share = worth / worth.mean() - 1.0, n_matches / n_matches.mean() - 1.0
+            if worth.any():
+                self.trust[number] = min(1.5, max(0.0, float(worth @ share) / float(worth @ worth)))
+
+    def drop(self, position: int, number: int, worth: float) -> None:
+        """Take in an event that was dropped, and its worth as a share of a mean event of its type."""
+        processed, dropped, _ = self._bin(self.bin_of.pop(position))
+        if number < len(processed):
+            weight = max(0.0, 1.0 + self.trust[number] * (worth - 1.0))
+            processed[number] += 1.0 - weight
+            dropped[number] += weight
+
+    def settle(self) -> None:
+        """Count the bins without waiting events, when there are enough."""
+        if len(self.bins) < _TOGETHER:
             return
-        step = [[0.0] * self.n_types, [0.0] * self.n_types]
-        for i, (n, m) in enumerate(zip(newly_kept, lost, strict=True)):
-            weight = self._relative_utility(i, m, *seen[i]) if m and seen is not None else 1.0
-            step[0][i], step[1][i] = n + (1.0 - weight) * m, weight * m
-        self.steps.append(step)
-        while (
-            len(self.steps) > 1
-            and sum(sum(counts[0]) + sum(counts[1]) for counts in self.steps[1:]) >= self.n_window
-        ):
-            del self.steps[0]
-        shares = [1.0] * self.n_types
-        for i in range(self.n_types):
-            n, m = (sum(counts[side][i] for counts in self.steps) for side in (0, 1))
-            shares[i] = n / (n + m) if m else 1.0
-        share = prod(shares)
-        if share > 0:
-            self.found += self.n_pending
-            self.wanted += self.n_pending / share
-        self.kept, self.dropped, self.n_pending = list(kept), list(dropped), 0
+        open_bin = next(iter(self.bin_of.values())) if self.bin_of else max(self.bins)
+        done = sorted(number for number in self.bins if number < open_bin)
+        if len(done) < _TOGETHER:
+            return
+        known, matches, lost = self._settled(done)
+        self.known, self.matches = _FADE * self.known + known, _FADE * self.matches + matches
+        self.lost += lost
+        self.counted = done[-1]
+        for number in done:
+            if number <= self.counted - BINS:
+                del self.bins[number]
 
-    def _relative_utility(self, i: int, m: int, seen: Sequence[int], dropped: Sequence[int]) -> float:
-        """Return the mean utility of the dropped events of a type, as a share of that of all; at most 1."""
-        before, self.lost_utility[i] = self.lost_utility[i], _utility(dropped)
-        mean = _utility(seen) / max(1, sum(seen))
-        return min(1.0, (self.lost_utility[i] - before) / m / mean) if mean else 1.0
+    def _settled(self, numbers: list[int]) -> tuple[float, float, float]:
+        """Return combinations of processed events, their matches, and lost matches, of bins to be counted."""
+        known, lost, matches = self._combinations(numbers)
+        if not len(known):
+            return 0.0, 0.0, 0.0
+        total = _FADE * self.known + float(known.sum())
+        mean = (_FADE * self.matches + float(matches.sum())) / total if total else 0.0
+        # Bins nearby tell more about the share of combinations that are matches; the mean counts as 4 bins.
+        near, prior = np.ones(min(4 * BINS + 1, len(known))), 4.0 * float(known.mean())
+        known_near, matches_near = (np.convolve(of, near, "same") for of in (known, matches))
+        share = (matches_near + mean * prior) / (known_near + prior) if prior else np.full(len(lost), mean)
+        return float(known.sum()), float(matches.sum()), float(share @ lost)
+
+    def _combinations(self, numbers: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the combinations of processed events, lost ones, and matches that end in new bins."""
+        if not numbers:
+            return np.empty(0), np.empty(0), np.empty(0)
+        steps = np.minimum(np.diff([numbers[0] - BINS, *numbers]), BINS)  # long pauses are cut
+        place = np.cumsum(steps) - 1
+        counts = np.zeros((int(place[-1]) + 1, 2, max(self.types) + 1))
+        counts[place] = [self.bins[number][:2] for number in numbers]
+        is_new = np.array([self.counted is None or number > self.counted for number in numbers])
+        matches = np.array([self.bins[number][2][0] for number in numbers])[is_new]
+        sides = np.maximum(0.0, np.stack([counts[:, 0], counts.sum(axis=1)]))[:, :, self.types]
+        if not counts[:, 1].any():
+            sides = sides[:1]
+        ends = place[is_new]
+        so_far = np.zeros((len(self.types) + 1, len(sides), len(ends)))
+        so_far[0], newest = 1.0, np.zeros((len(sides), len(ends)))
+        for back in range(BINS - 1, -1, -1):  # windows of 8 bins
+            here = sides[:, ends - back].transpose(2, 0, 1)
+            added = np.zeros_like(so_far)
+            if self.is_sequence:
+                for c in range(1, len(so_far)):  # half of the pairs in a bin are in order
+                    added[c] = (so_far[c - 1] + added[c - 1] / 2.0) * here[c - 1]
+            else:
+                added[1:] = here
+            so_far, newest = so_far + added, added[-1]
+        if not self.is_sequence:
+            newest = so_far[1:].prod(axis=0) - (so_far - added)[1:].prod(axis=0)
+        return newest[0], np.maximum(0.0, newest[-1] - newest[0]), matches
+
+    def save(self) -> dict[str, Any]:
+        """Return the state as numbers, lists and arrays."""
+        saved = {name: value for name, value in vars(self).items() if name not in ("types", "bin_of", "bins")}
+        waiting = [list(self.bin_of), list(self.bin_of.values())]
+        return {**saved, "waiting": waiting, "bins": [list(self.bins), list(self.bins.values())]}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take back what `save` returned."""
+        for name in vars(self).keys() - {"types", "bin_of", "bins"}:
+            setattr(self, name, saved[name])
+        self.bin_of, self.bins = (dict(zip(*saved[name], strict=True)) for name in ("waiting", "bins"))
+
+    @property
+    def wanted(self) -> float:
+        """The estimated number of matches without drops."""
+        return self.found + self.lost + self._settled(sorted(self.bins))[2]
 
     @property
     def value(self) -> float:
         """The estimate; NaN without matches."""
-        wanted = self.wanted + self.n_pending
-        return (self.found + self.n_pending) / wanted if wanted else nan
+        wanted = self.wanted
+        return self.found / wanted if wanted else nan
 
-
-def _utility(counts: Sequence[int]) -> float:
-    """Return the sum of utilities of events by step of utility."""
-    n = max(1, len(counts) - 1)
-    return sum(count * min(1.0, (step + 0.5) / n) for step, count in enumerate(counts) if count)
-
-
-# The rows of a live stream: batches as events with lasting codes; state as values for saved files.
 
 # The rows of a live stream: batches as events with lasting codes, and the rows that are kept for matches.
 
@@ -234,7 +294,7 @@ class EventReader:
         columns = {}
         for name, column in events.columns.items():
             codes = self._codes.get(name)
-            column_type = type_of_column(self._program, name)
+            column_type = self._program.type_of(name)
             columns[name] = column if codes is None else stable_column(column, column_type, name, codes)
         for name, codes in self._codes.items():  # a later column may have added texts
             if name in columns:
@@ -265,17 +325,17 @@ class EventReader:
 
 @dataclass
 class KeptRows:
-    """The rows that matches may still need, batch by batch, with the arrival of each batch."""
+    """The rows that matches may still need, batch by batch, with the offer of each row."""
 
     tables: list[pa.Table] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
-    arrivals: list[float] = field(default_factory=list)
+    offers: list[np.ndarray] = field(default_factory=list)
 
-    def add(self, start: int, arrival: float, table: pa.Table) -> None:
+    def add(self, start: int, offers: np.ndarray, table: pa.Table) -> None:
         """Add a batch whose first event has the position ``start``."""
         self.tables.append(table)
         self.starts.append(start)
-        self.arrivals.append(arrival)
+        self.offers.append(offers)
 
     def forget(self, before: int) -> None:
         """Forget the batches that end before a position."""
@@ -283,11 +343,11 @@ class KeptRows:
         while n + 1 < len(self.starts) and self.starts[n + 1] <= before:
             n += 1
         if n:
-            del self.tables[:n], self.starts[:n], self.arrivals[:n]
+            del self.tables[:n], self.starts[:n], self.offers[:n]
 
-    def arrival_of(self, positions: np.ndarray) -> np.ndarray:
-        """Return when events arrived, in seconds."""
-        return np.array(self.arrivals)[np.searchsorted(self.starts, positions, side="right") - 1]
+    def offer_of(self, positions: np.ndarray) -> np.ndarray:
+        """Return when events were offered, in seconds."""
+        return np.concatenate([np.empty(0), *self.offers])[positions - (self.starts or [0])[0]]
 
     def take(self, positions: np.ndarray) -> pa.Table:
         """Return the rows of events at ascending positions, at least one."""
@@ -298,7 +358,6 @@ class KeptRows:
 
     @property
     def n(self) -> int:
-        """Number of rows."""
         return sum(len(table) for table in self.tables)
 
 

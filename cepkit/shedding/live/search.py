@@ -6,24 +6,26 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf, isnan, nan
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.operations import end_in_ticks
 from cepkit.engines.measures.regex_measures import Picked
 from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock
 from cepkit.errors import UnsupportedQueryError, warn
 from cepkit.events import Events
 from cepkit.frames.building import build_events
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.query_parts import END
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.plans import compile_checked
 from cepkit.progress import checkpoint
-from cepkit.shedding.live.learning import Latencies, LiveServer, LiveWarmUp, spread_arrivals
+from cepkit.shedding.live.learning import CallCosts, Latencies, LiveServer, LiveWarmUp
 from cepkit.shedding.live.report import (
+    BINS,
     EventReader,
     KeptRows,
     RecallEstimate,
@@ -32,6 +34,7 @@ from cepkit.shedding.live.report import (
     unpack_values,
 )
 from cepkit.shedding.simulation.arrivals import Prices
+from cepkit.shedding.simulation.replay import losses_text, time_text
 from cepkit.shedding.simulation.scene import choose_bins, sort_with
 from cepkit.shedding.simulation.server import Lane, ServerClock
 from cepkit.shedding.strategies.strategy import Shedder, Strategy, Training
@@ -42,9 +45,7 @@ from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
 
 _TOGETHER = 256  # events between two checkpoints
-_CHANGE = 0.1  # change of the service time from which the limits are set again
-_STEADY = 200  # events whose mean service time counts
-_FADE = 0.05  # share of the newest mean in the service time under load
+_CHANGE = 0.05  # change of the seconds of a type after which the stream tells the strategy
 _BINS_AFTER = 2  # the bins of positions are chosen after one in this many events of the warm-up
 
 
@@ -73,7 +74,8 @@ class LiveSearch(Search):
         clock: ServerClock,
     ):
         bound = schema.without_nulls(query.order_by)
-        program = compile_checked(query, bound.source())
+        self.complete_until = query.complete_until
+        program = compile_checked(replace(query, complete_until=END), bound.source())
         assert isinstance(program, SequenceProgram)
         tree = TreeProgram.of(program)
         if isinstance(tree, str):
@@ -104,6 +106,7 @@ class LiveSearch(Search):
         self._types: dict[int, int] = {}
         self._arrivals: dict[int, float] = {}
         self._warm_up: LiveWarmUp | None = LiveWarmUp(tree, settings.warm_up, clock)
+        self._in_matches = np.zeros(0, np.int64)  # of how many matches each event of the warm-up is part
         self._tables_of_warm_up: list[pa.Table] = []
         self._has_bins = False
         self._training: Training | None = None
@@ -111,18 +114,19 @@ class LiveSearch(Search):
         self.shedder: Shedder = self._warm_up
         self._n_other = 0
         self._first_shed = inf  # position of the first event after the warm-up
-        self._last_push = clock.now
         self._latencies = Latencies(settings.latency_bound)
-        self._recall = RecallEstimate(len(tree.types))
-        self._drops: list[list[Any]] = []  # last position of each batch, with all drops until then
-        self._called_at = clock.now
-        self._busy, self._n_served, self._service, self._service_of_limits = 0.0, 0, nan, nan
-        self._service_under_load = nan  # moving average over the times when events waited
+        self._recall: RecallEstimate | None = None  # after the warm-up
+        # _called_at, _called_until: when the last call began and ended, without the time to compute again
+        self._called_at = self._called_until = clock.now
+        self._costs = CallCosts([0.0] * len(tree.types))
+        self._told: tuple[float, ...] = ()  # what the strategy knows of the costs
+        self._n_admitted, self._serving = 0, 0.0
         self._server = self._open_server(1e-9, 1.0)
         self.empty = self._results(nothing, none, EMPTY)[0]
 
     def _open_server(self, service: float, arrival_rate: float) -> LiveServer:
         lane = Lane(self.machine, self._types, self.shedder)
+        lane.asks_before &= type(self.shedder).leave is Shedder.leave
         n_types = len(self.tree.types)
         return LiveServer(
             [lane], self._types, self._arrivals, n_types, prices=Prices(), clock=self.clock, service=service,
@@ -133,33 +137,52 @@ class LiveSearch(Search):
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
         """Admit the events, process waiting ones for a time slice, and return the complete matches."""
-        now = self._called_at
+        offers = self._offers(table.num_rows)
         table = table.select(self.schema.arrow.names)
         events = self._reader.read(table)
         self.machine.extend(events, keep_all=self._warm_up is not None)  # strategies learn from all of them
-        self._kept.add(n_before, now, table)
+        self._kept.add(n_before, offers, table)
         if self._warm_up is not None:
             self._tables_of_warm_up.append(table)
         elif (extend := getattr(self.shedder, "extend", None)) is not None:
             extend([events])
-        self._admit(n_before, now, self.machine.types_of_events()[-table.num_rows :])
+        self._admit(n_before, offers, self.machine.types_of_events()[-table.num_rows :], events)
         self._process(self.settings.time_slice)
         return self._ready()
 
-    def _admit(self, start: int, now: float, numbers: np.ndarray) -> None:
+    def _offers(self, n: int) -> np.ndarray:
+        """Return when the events of a batch were offered, in seconds, (n,).
+
+        A producer that waited for the call before has offered them since that call began, one by one.
+        """
+        now, busy = self._called_at, self._called_until - self._called_before
+        waited = now - self._called_before if now - self._called_until < busy else 0.0
+        return now - waited + waited * np.arange(1, n + 1) / max(1, n)
+
+    def _admit(self, start: int, offers: np.ndarray, numbers: np.ndarray, events: Events) -> None:
         rows = np.flatnonzero(numbers >= 0)
         self._n_other += len(numbers) - len(rows)
-        before, self._last_push = self._last_push, now
-        for at, number, seen in zip(
-            (rows + start).tolist(),
-            numbers[rows].tolist(),
-            spread_arrivals(before, now, len(rows)),
-            strict=True,
-        ):
-            self._types[at], self._arrivals[at] = number, now
-            self._server.admit(at, seen)
-        if self._warm_up is None:
-            self._drops.append([start + len(numbers) - 1, list(self._server.dropped_of_type), self._steps()])
+        self._n_admitted += len(rows)
+        positions = (rows + start).tolist()
+        if self._recall is not None:
+            self._recall.admit(positions, self._place_in_windows(rows, start, events))
+        types, arrivals = numbers[rows].tolist(), offers[rows]
+        self._types.update(zip(positions, types, strict=True))
+        self._arrivals.update(zip(positions, arrivals.tolist(), strict=True))
+        self._server.admit_many(numbers[rows], rows + start, arrivals)
+
+    def _place_in_windows(self, rows: np.ndarray, start: int, events: Events) -> np.ndarray:
+        """Return where events are by the clock of the window, or in the stream."""
+        if self._window_by_clock is None:
+            return rows + start
+        return np.asarray(events.columns[self.program.clock].values)[rows]
+
+    @property
+    def _window_by_clock(self) -> float | None:
+        window = self.program.window
+        if window.within is not None or window.gap_within is None:
+            return window.within
+        return window.gap_within * max(len(bound.branch.components) for bound in self.program.branches)
 
     def pump(self, seconds: float) -> Ready:
         """Process waiting events for some seconds, and return the complete matches."""
@@ -171,25 +194,32 @@ class LiveSearch(Search):
         return self.pump(self.settings.time_slice)
 
     def flush(self, n_events: int) -> Ready:
-        """Process all waiting events, and return the complete matches."""
         return self.pump(inf)
 
     def finish(self, n_events: int) -> Ready:
-        """Process all waiting events, and return all remaining matches."""
         self._process(inf)
-        waiting = self.machine.finish()
-        if len(waiting):
-            lane = self._server.lanes[0]
-            lane.matches.append(waiting)
-            lane.found_at.append(np.full(len(waiting), self.clock.now))
+        until, clock = None, self.program.clock
+        if clock is not None:
+            until = end_in_ticks(self.complete_until, self.schema.columns[clock])
+        self._find(self.machine.finish(until))
         return self._ready()
+
+    def _find(self, waited: TreeMatches) -> None:
+        """Take in matches that waited until now."""
+        if len(waited):
+            lane = self._server.lanes[0]
+            lane.matches.append(waited)
+            lane.found_at.append(np.full(len(waited), self.clock.now))
+            if self._recall is not None:
+                self._recall.find(len(waited))
 
     def _process(self, seconds: float) -> None:
         """Process waiting events until none waits or the time is over."""
-        clock, server = self.clock, self._server
-        stop, n = clock.now + seconds, 0
+        clock, server, start = self.clock, self._server, self.clock.now
+        before = list(zip(server.processed_of_type, server.seconds_of_type, strict=True))
+        stop, n = start + seconds, 0
         while server.n_waiting:
-            server.forget(server.serve())
+            server.serve()
             n += 1
             if self._warm_up is not None:
                 self._follow_warm_up(self._warm_up)
@@ -198,7 +228,10 @@ class LiveSearch(Search):
                 break
             if n % _TOGETHER == 0:
                 checkpoint()
-        self._n_served += n
+        self._serving += clock.now - start
+        for number, (n_before, seconds_before) in enumerate(before):
+            n_new = server.processed_of_type[number] - n_before
+            self._costs.serve(number, n_new, server.seconds_of_type[number] - seconds_before)
 
     # --- the strategy
 
@@ -221,58 +254,87 @@ class LiveSearch(Search):
         self._machine_of_training = machine.save()
         events = self._events_of_warm_up()
         training = warm_up.training(events, machine, settings.latency_bound, settings.weights, settings.seed)
-        if not isnan(self._service):  # with all work for an event, not only that of the tree
-            training = replace(training, service=max(training.service, self._service))
-        self._begin(training)
+        half = slice(len(training.type_of_event) // 2, None)  # the windows are full
+        recent = replace(
+            training, service_of_event=training.service_of_event[half],
+            type_of_event=training.type_of_event[half],
+        )  # fmt: skip
+        self._costs.seconds_of_type = recent.seconds_of_type
+        passing = self._costs.passing(settings.time_slice)
+        service = max(training.service, float(np.average(passing, weights=training.rates)))
+        self._begin(replace(training, service=service))
+        self._tell(passing)
+        if (longest := self._costs.fixed + max(passing)) > settings.latency_bound:
+            warn(
+                f"an event takes up to {time_text(longest)}, more than latency_bound="
+                f"{time_text(settings.latency_bound)}: its matches come late, whatever is dropped. Give a "
+                "longer bound"
+            )
         self._first_shed = warm_up.last_position + 1
         matches, times = old.lanes[0].matches, old.lanes[0].found_at
         self._server = self._open_server(training.service, float(training.rates.sum()))
         self._server.processed_of_type = old.processed_of_type
+        self._server.seconds_of_type = old.seconds_of_type
         self._server.n_processed = old.n_processed
         self._server.lanes[0].matches.extend(matches)
         self._server.lanes[0].found_at.extend(times)
-        n_bins, bin_size = choose_bins(self.tree, events, events.n_events)
-        n_window = n_bins * bin_size * 4 // 5  # bins have a quarter to spare
-        self._recall = RecallEstimate(len(self.tree.types), n_window, kept=list(old.processed_of_type))
-        self._busy, self._n_served, self._service_under_load = 0.0, 0, nan  # learning takes time, too
-        for position in old.waiting:
-            self._server.admit(position, self._last_push)
+        self._recall = self._server.recall = self._open_recall()
+        if old.lanes[0].matches:
+            self._count_items(machine.block(join_matches(old.lanes[0].matches)))
+        types = machine.types_of_events()[: len(self._in_matches)]
+        for number in set(self._recall.types):
+            rows = np.flatnonzero(types == number)
+            if len(rows):
+                self._recall.learn(number, self.shedder.worth_of(number, rows), self._in_matches[rows])
+        waiting = np.array(old.waiting, np.int64)
+        self._recall.admit(old.waiting, self._place_in_windows(waiting, 0, events))
+        self._serving = nan  # learning takes time, too, and this call does not count
+        arrivals = np.array([self._arrivals[position] for position in old.waiting])
+        numbers = np.array([self._types[position] for position in old.waiting], np.int64)
+        self._server.admit_many(numbers, waiting, arrivals)
+
+    def _open_recall(self) -> RecallEstimate:
+        """Return an estimate for the longest alternative of the pattern."""
+        code, leaves = self.tree.code, self.tree.leaves
+        of_tree = max(code.leaf_of_component, key=len)
+        window = self._window_by_clock or self.program.window.within_events or 1000 * BINS
+        types = [leaves[leaf].type for leaf in of_tree if not leaves[leaf].is_absent]
+        return RecallEstimate(types, len(code.branch_of_order) == len(self.program.branches), window / BINS)
 
     def _begin(self, training: Training) -> None:
         self._training = replace(training, program=self._tree_of_strategy)
         self._warm_up = None
         self.shedder = self.settings.strategy.begin(self._training)
-        self._service_of_limits = training.service
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Measure a call of the stream with all of its work. Events of the call arrive when it begins."""
-        self._called_at = self.clock.now
+        """Measure a call of the stream with all of its work."""
+        self._called_before, self._called_at = self._called_at, self.clock.now
+        idle = self._called_at - self._called_until
+        self._n_admitted, self._serving = 0, 0.0
         try:
             yield
         finally:
-            self._busy += self.clock.now - self._called_at
+            self._called_until = self.clock.now
+            if not isnan(self._serving) and self._warm_up is None:
+                self._costs.call(self._n_admitted, self._called_until - self._called_at - self._serving)
             self._adapt()
+            if not self._server.n_waiting:
+                self._server.rest(idle)
 
     def _adapt(self) -> None:
-        """Tell the strategy how long events take, with all work for them, when this has changed.
-
-        Under load there are more partial matches, so an event takes longer. The limits only matter then, and
-        a peak begins too fast to measure it first. So the limits remember the time of earlier peaks.
-
-        """
-        if self._n_served < _STEADY:
+        """Tell the strategy how long events take now, when this has changed."""
+        if self._warm_up is not None:
             return
-        service = self._service = self._busy / self._n_served
-        self._busy, self._n_served = 0.0, 0
-        peak = self._service_under_load
-        if self._server.n_waiting:
-            peak = self._service_under_load = service if isnan(peak) else peak + _FADE * (service - peak)
-        needed = service if isnan(peak) else max(service, peak)
-        adapt = getattr(self.shedder, "adapt", None)
-        if adapt is not None and abs(needed / self._service_of_limits - 1.0) > _CHANGE:
-            self._service_of_limits = needed
-            self._server.drop(adapt(needed))
+        passing = self._costs.passing(self.settings.time_slice)
+        if any(abs(now / told - 1.0) > _CHANGE for now, told in zip(passing, self._told, strict=True)):
+            self._tell(passing)
+
+    def _tell(self, passing: tuple[float, ...]) -> None:
+        self._told = passing
+        time_slice = self.settings.time_slice
+        delay = 0.0 if time_slice == inf else self._costs.fixed + time_slice / 2.0
+        self._server.drop(self.shedder.adapt(passing, delay))
 
     # --- results
 
@@ -283,22 +345,29 @@ class LiveSearch(Search):
         lane.matches.clear()
         lane.found_at.clear()
         ready = self.empty, np.empty(0, np.int64)
-        n_counted = 0
         if matches:
             every, found_at = join_matches(matches), np.concatenate(times)
             block, found_at = self._sorted(every, found_at)
-            latency = found_at - self._arrival_of(block)
-            is_counted = block.last >= self._first_shed
-            n_counted = int(is_counted.sum())
-            self._latencies.add(latency[is_counted])
+            if self._warm_up is not None:
+                self._count_items(block)
             ready = self._results_of(block)
-        self._estimate(n_counted)
+            is_counted = block.last >= self._first_shed
+            self._latencies.add((self._returned_at(found_at) - self._offer_of(block))[is_counted])
         self._forget()
         return ready
 
-    def _arrival_of(self, block: MatchBlock) -> np.ndarray | float:
+    def _count_items(self, block: MatchBlock) -> None:
+        items = np.bincount(block.event_of_item, minlength=len(self._in_matches))
+        items[: len(self._in_matches)] += self._in_matches
+        self._in_matches = items
+
+    def _offer_of(self, block: MatchBlock) -> np.ndarray | float:
         """Return the times from which the latencies of matches count."""
-        return self._kept.arrival_of(block.last)
+        return self._kept.offer_of(block.last)
+
+    def _returned_at(self, found_at: np.ndarray) -> np.ndarray | float:
+        """Return when matches leave the stream: now, with those that were found before in this call."""
+        return self.clock.now
 
     def _sorted(self, every: TreeMatches, found_at: np.ndarray) -> tuple[MatchBlock, np.ndarray]:
         order = np.argsort(every.trees, kind="stable")  # blocks are sorted by tree
@@ -328,33 +397,23 @@ class LiveSearch(Search):
         rows = source.rows(events.rows(block.event_of_item), {"variable": names})
         return rows, np.diff(block.first_item_of_match)
 
-    def _steps(self) -> list[list[list[int]]] | None:
-        """Return, for each type, how many events had each step of utility, and how many were dropped."""
-        if not any(self._server.dropped_of_type):
-            return None
-        of_types, names = self.shedder.report().get("types"), self.tree.types
-        if not isinstance(of_types, Mapping) or not all("seen" in of_types.get(name, ()) for name in names):
-            return None
-        return [[of_types[name]["seen"], of_types[name]["dropped"]] for name in names]
-
-    def _estimate(self, n_matches: int) -> None:
-        """Estimate recall. Drops count when the events that came with them have been processed."""
-        if self._warm_up is not None:
-            return
-        next_one = next(iter(self._server.waiting), inf)
-        while len(self._drops) > 1 and self._drops[1][0] < next_one:
-            del self._drops[0]
-        if self._drops:
-            _, dropped, seen = self._drops[0]
-            self._recall.add(self._server.processed_of_type, dropped, n_matches, seen)
-
     def _forget(self) -> None:
         oldest = self.machine.oldest_position
         if self._server.n_waiting:
             oldest = min(oldest, next(iter(self._server.waiting)))
         self._kept.forget(oldest)
+        if self._recall is not None:
+            self._recall.settle()
 
     # --- what it says
+
+    @property
+    def losses(self) -> str:
+        """What was dropped, in words; empty if nothing."""
+        server = self._server
+        n = server.n_processed + server.n_dropped + server.n_waiting
+        partial = server.lanes[0].n_partial_dropped
+        return losses_text(server.n_dropped, n, partial, int(np.sum(self.machine.skipped)))
 
     def report(self) -> SheddingReport:
         """Return the state of the stream."""
@@ -373,17 +432,29 @@ class LiveSearch(Search):
             other_events=self._n_other,
             dropped_partial_matches=lane.n_partial_dropped,
             skipped_pairs=skipped,
-            recall=nan if skipped or lane.n_partial_dropped else self._recall.value,
+            recall=nan if skipped or lane.n_partial_dropped else self._recall_now,
             matches=latencies.n,
             mean_latency=latencies.sum / n if latencies.n else nan,
             max_latency=latencies.most,
             within_bound=latencies.n_within / n if latencies.n else nan,
-            service=server.service if isnan(self._service) else self._service,
+            service=self._service,
             arrival_rate=server.load.arrival_rate,
             shedding_seconds=server.shedding_seconds,
             drift=drift if isinstance(drift, Mapping) else None,
             details=details,
         )
+
+    @property
+    def _recall_now(self) -> float:
+        return nan if self._recall is None else self._recall.value
+
+    @property
+    def _service(self) -> float:
+        """The mean seconds that pass for an event now, by the events so far."""
+        n_of_type = self._server.processed_of_type
+        if not self._told or not sum(n_of_type):
+            return self._server.service
+        return float(np.average(self._costs.passing(self.settings.time_slice), weights=n_of_type))
 
     @property
     def n_keys(self) -> int:
@@ -392,34 +463,29 @@ class LiveSearch(Search):
 
     @property
     def n_retained(self) -> int:
-        """Number of rows kept for later matches."""
         return self._kept.n
 
     # --- saving
 
     def pack(self, n_events: int) -> Saved:
-        """Return the content of the search for a file."""
         server, training, warm_up = self._server, self._training, self._warm_up
         lane = server.lanes[0]
         state = {
             "now": self.clock.now,
-            "last_push": self._last_push,
-            "n_other": self._n_other,
-            "has_bins": self._has_bins,
+            **{name: getattr(self, f"_{name}") for name in _PLAIN},
             "first_shed": None if self._first_shed == inf else self._first_shed,
             "latencies": vars(self._latencies),
-            "recall": vars(self._recall),
-            "drops": self._drops,
-            "busy": [self._busy, self._n_served, self._service, self._service_of_limits],
-            "under_load": self._service_under_load,
+            "recall": None if self._recall is None else self._recall.save(),
+            "costs": vars(self._costs),
+            "told": list(self._told),
+            "calls": [self._called_at, self._called_until],
             "server": server.save(),
             "lane": [lane.n_partial_dropped, lane.most_alive],
-            "kept": [self._kept.starts, self._kept.arrivals],
+            "kept": [self._kept.starts, np.concatenate([np.empty(0), *self._kept.offers])],
             "machine": self.machine.save(),
             "shedder": None if warm_up is not None else self.shedder.save(),
             "warm_up": None if warm_up is None else warm_up.save(),
-            "training": None if training is None else _training_as_values(training),
-            "machine_of_training": self._machine_of_training,
+            "training": None if training is None else {name: getattr(training, name) for name in _MEASURED},
         }
         nothing = self.schema.arrow.empty_table()
         tables = {
@@ -434,13 +500,14 @@ class LiveSearch(Search):
         state, settings = unpack_values(saved.part("state")), self.settings
         # No time passes for the stream while it is closed.
         (getattr(self.clock, "continue_from", None) or self.clock.wait_until)(state["now"])
+        for name in _PLAIN:
+            setattr(self, f"_{name}", state[name])
         self._reader.unpack(saved.tables)
         warm_up = saved.tables["warm_up"].cast(self.schema.arrow)
         if len(warm_up):
             self._tables_of_warm_up = [warm_up]
         if (training := state["training"]) is not None:
-            machine = TreeMachine.load(self.tree, state["machine_of_training"])
-            self._machine_of_training = state["machine_of_training"]
+            machine = TreeMachine.load(self.tree, self._machine_of_training)
             self._begin(
                 Training(
                     program=self.tree, events=self._events_of_warm_up(), machine=machine,
@@ -456,26 +523,21 @@ class LiveSearch(Search):
         self._server.restore(state["server"])
         lane = self._server.lanes[0]
         lane.n_partial_dropped, lane.most_alive = state["lane"]
-        self._last_push, self._n_other = state["last_push"], state["n_other"]
-        self._has_bins = state["has_bins"]
         self._first_shed = inf if state["first_shed"] is None else state["first_shed"]
         self._latencies = Latencies(**state["latencies"])
-        self._recall, self._drops = RecallEstimate(**state["recall"]), state["drops"]
-        self._busy, self._n_served, self._service, self._service_of_limits = state["busy"]
-        self._service_under_load = state.get("under_load", nan)  # earlier versions did not save it
-        starts, arrivals = state["kept"]
+        if state["recall"] is not None:
+            self._recall = self._server.recall = self._open_recall()
+            self._recall.restore(state["recall"])
+        self._costs, self._told = CallCosts(**state["costs"]), tuple(state["told"])
+        self._called_at, self._called_until = state["calls"]
+        starts, offers = state["kept"]
         whole = saved.tables["kept"].cast(self.schema.arrow)
         firsts = [start - starts[0] for start in starts]
-        tables = [
-            whole.slice(first, stop - first)
-            for first, stop in zip(firsts, [*firsts[1:], len(whole)], strict=False)  # none before the first
-        ]
-        self._kept = KeptRows(tables, starts, arrivals)
+        parts = list(zip(firsts, [*firsts[1:], len(whole)], strict=False))  # none before the first
+        tables = [whole.slice(first, stop - first) for first, stop in parts]
+        self._kept = KeptRows(tables, starts, [np.array(offers[first:stop]) for first, stop in parts])
 
 
+_PLAIN = ("n_other", "has_bins", "machine_of_training", "in_matches")
 _MEASURED = ("n_events", "rates", "service", "passed", "evaluated", "prices", "service_of_event",
              "type_of_event", "alive_before")  # fmt: skip
-
-
-def _training_as_values(training: Training) -> dict[str, object]:
-    return {name: getattr(training, name) for name in _MEASURED}

@@ -14,15 +14,16 @@ import pyarrow as pa
 from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.errors import CepError, UnsupportedQueryError, whole_number
 from cepkit.language.expressions.durations import seconds_text
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import engines
 from cepkit.results.explanation import Explanation
+from cepkit.shedding.buffers import BY_RATE
 from cepkit.shedding.live.learning import Latencies, WallClock
 from cepkit.shedding.live.report import SheddingReport
 from cepkit.shedding.live.search import LiveSearch, LiveSettings
-from cepkit.shedding.simulation.inputs import WARM_UP, check_settings, check_types, seconds_of
+from cepkit.shedding.simulation.scene import WARM_UP, check_settings, check_types, seconds_of
 from cepkit.shedding.simulation.server import ServerClock
-from cepkit.shedding.strategies.darling import Darling
+from cepkit.shedding.strategies.darling import POSITION, Darling
 from cepkit.shedding.strategies.strategy import Strategy, as_strategy, class_of_strategy, strategy_names
 from cepkit.streaming.batches import Kind, StreamSchema
 from cepkit.streaming.search import Options, Ready
@@ -40,10 +41,13 @@ class LiveStream(Stream):
     `push` admits the events of a batch; they arrive at the time of the call. The strategy may drop some of
     them, or others that wait. Then `push` processes waiting events, the oldest first, until none waits or
     its time slice is over, and returns the matches that it found. The other events wait for the next
-    `push`, `pump` or `flush`. So call `push` or `pump` at least as often as the time slice. The time that
-    events wait before `push` is not known to the stream. In the warm-up nothing is dropped. Sorting,
+    `push`, `pump` or `flush`. So call `push` or `pump` at least as often as the time slice. In the warm-up
+    nothing is dropped.
+
+    A producer that calls `push` at once after the call before has waited for it. So the events of its batch
+    count as offered one by one since that call began. After a pause they count as offered now. Sorting,
     converting and restoring take their time, too, and the stream measures all of it: the limits follow the
-    time that events take now.
+    time that events take now. The fixed part of a call does not count as time of its events.
     """
 
     _search: LiveSearch
@@ -90,7 +94,7 @@ class LiveStream(Stream):
 
     def _results(self, ready: Ready) -> Any:
         results = super()._results(ready)
-        if losses := self._search.report().losses:
+        if losses := self._search.losses:
             if isinstance(results, pd.DataFrame):
                 results.attrs[SHED] = losses
             elif isinstance(results, pa.Table):
@@ -106,27 +110,17 @@ class LiveStream(Stream):
 
     def explain(self) -> Explanation:
         """Return how the query was read and is run, and what was dropped."""
-        losses = self._search.report().losses or "nothing was dropped"
+        losses = self._search.losses or "nothing was dropped"
         note = (SHED, f"{self._settings.strategy.name}: {losses}")
         return Explanation(self._search.program, engines()["tree"], (), (note,))
 
     def __repr__(self) -> str:
-        return f"{super().__repr__()}; {self._search.report().losses or 'nothing was dropped'}"
+        return f"{super().__repr__()}; {self._search.losses or 'nothing was dropped'}"
 
     # --- saving
 
     def _more_settings(self) -> dict[str, Any]:
-        settings = self._settings
-        return {
-            SHED: {
-                "latency_bound": settings.latency_bound,
-                "time_slice": settings.time_slice,
-                "strategy": strategy_as_json(settings.strategy),
-                "warm_up": settings.warm_up,
-                "weights": dict(settings.weights),
-                "seed": settings.seed,
-            }
-        }
+        return {SHED: _settings_as_json(self._settings)}
 
 
 def open_live_stream(
@@ -134,9 +128,7 @@ def open_live_stream(
 ) -> LiveStream:
     """Open a stream with a latency bound from the keywords of `cepkit.stream`."""
     settings = live_settings(query, options, given)
-    return LiveStream(
-        query, schema, options, kind, settings, prepare_strategy(settings.strategy, given["clock"])
-    )
+    return LiveStream(query, schema, options, kind, settings, check_clock(given["clock"]))
 
 
 def live_settings(query: Any, options: Options, given: Mapping[str, Any]) -> LiveSettings:
@@ -146,7 +138,7 @@ def live_settings(query: Any, options: Options, given: Mapping[str, Any]) -> Liv
             "latency_bound: load shedding works on event sequences only, and this is a regex query. Write it "
             "as PATTERN SEQ(…), or leave latency_bound out"
         )
-    if query.after_match[0] != "none":
+    if query.selects:
         raise UnsupportedQueryError(
             "latency_bound: after_match removes matches by other matches, so nobody can say which ones were "
             "lost. Leave one of the two out"
@@ -157,7 +149,7 @@ def live_settings(query: Any, options: Options, given: Mapping[str, Any]) -> Liv
     weights = given["weights"]
     if weights is not None and not isinstance(weights, Mapping):
         raise CepError(f"weights={weights!r}: a stream has one query; give weights by event type")
-    shedding = Darling(split="darling_scaled") if given["shedding"] is None else given["shedding"]
+    shedding = Darling(split=BY_RATE, tie=POSITION) if given["shedding"] is None else given["shedding"]
     checked = check_settings(
         [query], latency_bound=given["latency_bound"], shedding=shedding, weights=weights,
         warm_up=given["warm_up"], seed=given["seed"] or 0,
@@ -174,11 +166,8 @@ def live_settings(query: Any, options: Options, given: Mapping[str, Any]) -> Liv
     return settings
 
 
-def prepare_strategy(strategy: Strategy, clock: Any) -> Any:
-    """Import what the strategy needs, check the clock and return it."""
-    prepare: Callable[[], None] | None = getattr(strategy, "prepare", None)
-    if prepare is not None:
-        prepare()
+def check_clock(clock: Any) -> Any:
+    """Check a clock and return it."""
     if clock is not None and not all(hasattr(clock, name) for name in ("now", "spend", "time_within")):
         raise CepError(f"clock={clock!r}: give cepkit.shedding.VirtualClock(), or leave it out")
     return clock
@@ -195,17 +184,20 @@ def open_saved_stream(
 ) -> LiveStream:
     """Open a stream with the settings that a file holds."""
     strategy = _strategy_of_json(saved["strategy"], shedding)
-    settings = LiveSettings(
-        saved["latency_bound"], saved["time_slice"], strategy, whole_number("warm_up", saved["warm_up"], 1),
-        saved["weights"], saved["seed"],
-    )  # fmt: skip
-    return LiveStream(query, schema, options, kind, settings, prepare_strategy(strategy, clock))
+    warm_up = whole_number("warm_up", saved["warm_up"], 1)
+    settings = LiveSettings(**{**saved, "strategy": strategy, "warm_up": warm_up})
+    return LiveStream(query, schema, options, kind, settings, check_clock(clock))
 
 
 def _classes() -> dict[str, Any]:
     """Return the classes of cepkit's strategies by name."""
     classes = [Darling, *(class_of_strategy(name) for name in strategy_names())]
     return {strategy_class.__name__: strategy_class for strategy_class in classes}
+
+
+def _settings_as_json(settings: LiveSettings) -> dict[str, Any]:
+    plain = {"strategy": strategy_as_json(settings.strategy), "weights": dict(settings.weights)}
+    return {**vars(settings), **plain}
 
 
 def strategy_as_json(strategy: Strategy) -> dict[str, Any]:
@@ -240,20 +232,15 @@ class BucketShedding:
 
     def open_search(self, query: SequenceQuery, schema: StreamSchema) -> BucketSearch:
         """Return the search of a bucket that has seen no event."""
-        clock = prepare_strategy(self.settings.strategy, self.open_clock())
+        clock = check_clock(self.open_clock())
         return BucketSearch(query, schema, Options(), self.settings, clock)
 
     @property
     def identity(self) -> dict[str, Any]:
         """The settings as plain values."""
-        settings = self.settings
-        return {
-            "latency_bound": settings.latency_bound,
-            "strategy": strategy_as_json(settings.strategy),
-            "warm_up": settings.warm_up,
-            "weights": dict(settings.weights),
-            "seed": settings.seed,
-        }
+        settings = _settings_as_json(self.settings)
+        del settings["time_slice"]  # a bucket takes all the time that it needs
+        return settings
 
     def __str__(self) -> str:
         name, bound = self.settings.strategy.name, seconds_text(self.settings.latency_bound)
@@ -268,7 +255,6 @@ class BucketSearch(LiveSearch):
 
     The rows that the watermark has passed arrive together, when the bucket begins to work on them. The bucket
     processes all of them before it returns, so none waits for the next micro-batch.
-
     """
 
     def __init__(
@@ -282,18 +268,14 @@ class BucketSearch(LiveSearch):
         super().__init__(query, schema, options, replace(settings, time_slice=inf), clock)
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
-        """Admit the events, process those that are not dropped, and return the complete matches."""
         with self.measured():
             return super().advance(table, keys, n_before)
 
     def pass_time(self, now: int) -> Ready:
         """Return the matches that no later event can forbid, and end windows that are over."""
         with self.measured():
-            waiting, lane = self.machine.pass_time(now), self._server.lanes[0]
+            self._find(self.machine.pass_time(now))
             self._server.alive = self.machine.n_alive
-            if len(waiting):
-                lane.matches.append(waiting)
-                lane.found_at.append(np.full(len(waiting), self.clock.now))
             return self._ready()
 
     @property
@@ -303,12 +285,17 @@ class BucketSearch(LiveSearch):
 
     @property
     def n_live(self) -> int:
-        """Number of live partial matches."""
         return self.machine.n_alive
 
-    def _arrival_of(self, block: MatchBlock) -> float:
-        """Return when the bucket began with the rows of this micro-batch."""
+    def _offers(self, n: int) -> np.ndarray:
+        """Return when the bucket began with the rows of this micro-batch, for each."""
+        return np.full(n, self._called_at)
+
+    def _offer_of(self, block: MatchBlock) -> float:
         return self._called_at
+
+    def _returned_at(self, found_at: np.ndarray) -> np.ndarray:
+        return found_at
 
     # --- what it says
 
@@ -319,7 +306,6 @@ class BucketSearch(LiveSearch):
 
     @property
     def count_names(self) -> tuple[str, ...]:
-        """The names of the numbers that `counts` returns."""
         dropped = (f"dropped_{i}" for i in range(len(self.tree.types)))
         return (
             "processed", *dropped, "partial", "latencies", "latency_seconds", MOST_LATENCY, "recall_found",
@@ -336,7 +322,6 @@ class BucketSearch(LiveSearch):
 
         Recall is ``recall_found / recall_wanted``; NaN when the strategy drops partial matches or skips
         pairs. ``learns`` is 1 while the strategy learns.
-
         """
         latencies = self._latencies
         self._earlier.add_all(latencies)
@@ -348,8 +333,8 @@ class BucketSearch(LiveSearch):
             "latencies": float(latencies.n),
             "latency_seconds": latencies.sum,
             MOST_LATENCY: latencies.most if latencies.n else 0.0,
-            "recall_found": nan if is_unknown else estimate.found + estimate.n_pending,
-            "recall_wanted": estimate.wanted + estimate.n_pending,
+            "recall_found": nan if is_unknown else 0.0 if estimate is None else estimate.found,
+            "recall_wanted": 0.0 if estimate is None else estimate.wanted,
             "learns": float(self._warm_up is not None),
         }
 

@@ -6,50 +6,171 @@ one type and returns, for each event, the share of the sampled other events for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import log, sqrt
+from typing import Any
 
 import numpy as np
 
 from cepkit.compile.interpreted.columns import ColumnReader
-from cepkit.compile.interpreted.instructions import reading_unsupported
-from cepkit.compile.sequences.program import EARLIER, PREVIOUS
-from cepkit.compile.shared.bound_query import Term
-from cepkit.events import BOOLEAN, FLOAT, INTEGER
-from cepkit.shedding.model.distributions import fit
+from cepkit.compile.shared.terms import Term
+from cepkit.events import BOOLEAN, FLOAT
+from cepkit.language.expressions.trees import MIRRORED, NEGATED
+from cepkit.shedding.tree.program import LeafCondition, Role, leaves_of_term
 
-EMPIRICAL = "empirical"
-SAMPLE = 1000  # events that stand for the events of a type
-_BLOCK = 128  # events that are compared with a sample at a time
-# A role is a leaf and whether the event is the one before in the same Kleene closure, as in ``b[i-1].x``.
-Role = tuple[int, bool]
+# Detect that a stream has changed since its statistics: in the rates of types and in attributes.
+
+N_VALUES = 1000  # n: values of an attribute that are compared at a time
+_FEWEST = 50  # values that stand for a type
+_LEVEL = sqrt(-0.5 * log(1e-4 / 2))  # of the two-sample test of Kolmogorov and Smirnov at 1 in 10,000
+_RATE = ""  # the name of the gaps between events, beside those of attributes
 Columns = Mapping[str, np.ndarray]
 
 
-@dataclass(frozen=True)
-class LeafCondition:
-    """A condition as it is bound, with the leaf of each of its variables."""
+class DriftWatch:
+    """Watch the gaps between the events of each type and the values of their attributes.
 
-    term: Term
-    leaf_of_variable: Mapping[str, int]
+    The statistic of Kolmogorov and Smirnov compares the last n values with those of the statistics. There is
+    an alarm when two tests in a row differ. Values that follow each other are alike in many streams, so both
+    samples count as fewer independent values, by their autocorrelation.
 
-    @property
-    def roles(self) -> tuple[Role, ...]:
-        """The events that the condition reads."""
-        return tuple(dict.fromkeys(self.role(part) for part in _leaves(self.term)))
+    Source: DARLING, section 4.1, asks for a detector and names no test.
+    Callers give the time of the events, not of their arrival: a peak of arrivals alone changes neither the
+    partial matches in a window nor the shares of the types.
+    """
 
-    def role(self, part: Term) -> Role:
-        """Return the event that a leaf of the term means."""
-        if part.op == "group":
-            return self.leaf_of_variable[part.data[1]], part.data[2] == EARLIER
-        return self.leaf_of_variable[part.data[0]], part.data[1] == PREVIOUS
+    def __init__(
+        self,
+        gaps: Mapping[int, np.ndarray],
+        samples: Mapping[int, Columns],
+        values_at: Callable[[int, np.ndarray], Columns],
+    ):
+        self._values_at = values_at
+        self._samples = {
+            (at, name): SeenValues.of(values)
+            for at, columns in samples.items()
+            for name, values in {_RATE: gaps.get(at, _NONE), **columns}.items()
+        }
+        self._last: dict[int, float] = {}
+        self._pending: dict[int, list[int]] = {at: [] for at in samples}
+        self._gaps: dict[int, list[float]] = {at: [] for at in samples}
+        self._carried: dict[int, Columns] = {}  # attributes of events before a restart
+        self._wanted = dict.fromkeys(samples, N_VALUES)
+        self._differed: set[tuple[int, str]] = set()
+        self.alarms: dict[str, float] = {}
+        self.n_tests = 0
 
-    @property
-    def reason_unknown(self) -> str | None:
-        """Why single events have no share of this condition, to complete "it …", or None."""
-        if _counts(self.term):
-            return "counts events"
-        return reading_unsupported(self.term)
+    def see(self, event_type: int, positions: list[int], times: list[float]) -> None:
+        """Take in events of a type that arrive, with their times in the unit of the gaps."""
+        pending, gaps, at = self._pending[event_type], self._gaps[event_type], 0
+        while at < len(positions):
+            stop = at + self._wanted[event_type] - len(pending)
+            pending += positions[at:stop]
+            newest = times[at:stop]
+            gaps += [b - a for a, b in pairwise([self._last.get(event_type, newest[0]), *newest])]
+            self._last[event_type] = newest[-1]
+            if len(pending) >= self._wanted[event_type]:
+                self._compare(event_type, newest[-1])
+                pending, gaps = self._pending[event_type], self._gaps[event_type]
+            at = stop
+
+    def _compare(self, event_type: int, time: float) -> None:
+        values = {_RATE: np.array(self._gaps[event_type][1:]), **self._pending_values(event_type)}
+        self._gaps[event_type], self._pending[event_type] = [], []
+        self._carried.pop(event_type, None)
+        self._wanted[event_type] = N_VALUES
+        for name, newest in values.items():
+            self.n_tests += 1
+            key = event_type, name
+            if not self._samples[key].differs(SeenValues.of(newest)):
+                self._differed.discard(key)
+            elif key in self._differed:
+                self.alarms[f"{name or 'rate'} of type {event_type}"] = time
+            else:
+                self._differed.add(key)
+
+    def _pending_values(self, event_type: int) -> dict[str, np.ndarray]:
+        columns = self._values_at(event_type, np.array(self._pending[event_type], np.int64))
+        carried = self._carried.get(event_type, {})
+        return {
+            name: np.concatenate([carried.get(name, _NONE), np.asarray(columns[name], np.float64)])
+            for at, name in self._samples
+            if at == event_type and name != _RATE
+        }
+
+    def save(self) -> dict[str, Any]:
+        """Return the state as numbers, texts, lists, mappings and arrays."""
+        return {
+            "gaps": {str(at): list(gaps) for at, gaps in self._gaps.items()},
+            "last": {str(at): last for at, last in self._last.items()},
+            "pending": {str(at): self._pending_values(at) for at in self._pending},
+            "wanted": {str(at): n - len(self._pending[at]) for at, n in self._wanted.items()},
+            "differed": sorted(map(list, self._differed)),
+            "alarms": dict(self.alarms),
+            "n_tests": self.n_tests,
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take back what `save` returned."""
+        self._gaps = {int(at): list(gaps) for at, gaps in saved["gaps"].items()}
+        self._last = {int(at): last for at, last in saved["last"].items()}
+        self._carried = {int(at): dict(values) for at, values in saved["pending"].items()}
+        self._pending = {at: [] for at in self._pending}
+        self._wanted = {int(at): n for at, n in saved["wanted"].items()}
+        self._differed = {(at, name) for at, name in saved["differed"]}
+        self.alarms, self.n_tests = dict(saved["alarms"]), saved["n_tests"]
+
+
+_NONE = np.empty(0)
+
+
+@dataclass(frozen=True, eq=False)
+class SeenValues:
+    """Values in the order of their events, sorted, and how many independent values they are worth."""
+
+    values: np.ndarray
+    n_independent: float
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> SeenValues:
+        """Return the series of some values; NaN are left out."""
+        values = np.asarray(values, np.float64)
+        values = values[~np.isnan(values)]
+        if len(values) < _FEWEST:
+            return cls(values, 0.0)
+        # Four values less: short series hide long correlations.
+        return cls(np.sort(values), max(0.0, len(values) / correlation_time(values) - 4.0))
+
+    def differs(self, other: SeenValues) -> bool:
+        """Return whether two series have different distributions."""
+        n, m = self.n_independent, other.n_independent
+        if not n or not m:
+            return False
+        at = np.concatenate([self.values, other.values])
+        one, two = (np.searchsorted(own.values, at, side="right") / len(own.values) for own in (self, other))
+        return float(np.abs(one - two).max()) > _LEVEL * sqrt(1 / n + 1 / m)
+
+
+def correlation_time(values: np.ndarray) -> float:
+    """Return how many values in a row are worth one independent value, at least 1.
+
+    Source: Geyer, "Practical Markov Chain Monte Carlo", 1992: the initial positive sequence, here of ranks.
+    """
+    ranks = np.unique(values, return_inverse=True)[1].astype(np.float64)
+    spread, n = ranks - ranks.mean(), len(ranks)
+    if not spread.any():
+        return 1.0
+    power = np.abs(np.fft.rfft(spread, 2 * n)) ** 2
+    shares = np.fft.irfft(power)[: n - n % 2]
+    pairs = shares[0::2] / shares[0] + shares[1::2] / shares[0]
+    n_positive = int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else len(pairs)
+    return max(1.0, 2.0 * float(pairs[:n_positive].sum()) - 1.0)
+
+
+SAMPLE = 1000  # events that stand for the events of a type
+_BLOCK = 128  # events that are compared with a sample at a time
 
 
 @dataclass(frozen=True)
@@ -115,54 +236,18 @@ def condition_selectivity(
     return float(np.broadcast_to(_RoleReader(condition, values, known).true(condition.term), (n,)).mean())
 
 
-def sampled_columns(columns: Columns, kinds: Mapping[str, str], pdf: str, size: int, seed: int) -> Columns:
+def sampled_columns(columns: Columns, size: int, seed: int) -> Columns:
     """Return columns of ``size`` events that stand for the events that were seen."""
     n = _size(columns)
     if n == 0:
         return columns
     order = np.random.default_rng(seed)
     rows = order.permutation(size) % n if size > n else order.permutation(n)[:size]
-    return {
-        name: values[rows]
-        if pdf == EMPIRICAL or kinds[name] not in (INTEGER, FLOAT)
-        else _fitted(values, pdf, size, order)
-        for name, values in columns.items()
-    }
-
-
-def _fitted(values: np.ndarray, pdf: str, size: int, order: np.random.Generator) -> np.ndarray:
-    drawn = order.permutation(fit(pdf, values.astype(np.float64)).spread(size))
-    return drawn if values.dtype.kind == "f" else np.rint(drawn).astype(np.int64)
+    return {name: values[rows] for name, values in columns.items()}
 
 
 def _size(columns: Columns) -> int:
     return min((len(values) for values in columns.values()), default=0)
-
-
-def _leaves(term: Term) -> Iterator[Term]:
-    """Yield the values of events and the aggregates in a term."""
-    if term.op in ("element", "group"):
-        yield term
-    else:
-        for arg in term.args:
-            yield from _leaves(arg)
-
-
-def _counts(term: Term) -> bool:
-    """Return whether a term reads a number of events. A mean does not, although it divides by one."""
-    if term.op == "group":
-        return term.data[0] in ("count", "count_of")
-    if term.op == "/" and _is_sum(term.args[0]) and _is_aggregate(term.args[1], "count_of"):
-        return False
-    return any(map(_counts, term.args))
-
-
-def _is_sum(term: Term) -> bool:
-    return _is_aggregate(term, "sum") or term.op == "joined"
-
-
-def _is_aggregate(term: Term, name: str) -> bool:
-    return term.op == "group" and term.data[0] == name
 
 
 def _drawn(columns: Columns, role: Role, size: int) -> Columns:
@@ -194,7 +279,6 @@ class _ItemReader(ColumnReader):
     """Reads the argument of an aggregate, whose leaves are all the same event."""
 
     def leaf(self, term: Term):
-        """Return the values of the event."""
         return _values(self.columns, term)
 
 
@@ -261,10 +345,6 @@ class _Comparison:
     limit: Term | None = None
 
 
-_NOT = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-_MIRRORED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-
-
 def _separate(condition: LeafCondition, own: Role) -> _Comparison | None:
     """Return the comparison of a condition whose sides separate into the event and the others, or None."""
     term, negated = condition.term, False
@@ -274,10 +354,10 @@ def _separate(condition: LeafCondition, own: Role) -> _Comparison | None:
         return None
     (left, right), sign = term.args, term.data
     if negated:
-        sign = _NOT[sign]
-    if right.op == "abs" and not any(_leaves(left)):
-        left, right, sign = right, left, _MIRRORED[sign]
-    if left.op == "abs" and not any(_leaves(right)):
+        sign = NEGATED[sign]
+    if right.op == "abs" and not any(leaves_of_term(left)):
+        left, right, sign = right, left, MIRRORED[sign]
+    if left.op == "abs" and not any(leaves_of_term(right)):
         if sign in ("==", "!="):
             return None
         addends, limit = _addends(left.args[0]), right
@@ -290,12 +370,12 @@ def _separate(condition: LeafCondition, own: Role) -> _Comparison | None:
 
 
 def _roles(condition: LeafCondition, term: Term) -> set[Role]:
-    return {condition.role(part) for part in _leaves(term)}
+    return {condition.role(part) for part in leaves_of_term(term)}
 
 
 def _addends(term: Term) -> list[_Addend]:
-    """Return the parts of a sum. Integers must divide without a rest, so only floats are divided."""
-    if not any(_leaves(term)):
+    """Return the parts of a sum. Integers must divide without a remainder, so only floats are divided."""
+    if not any(leaves_of_term(term)):
         return [_Addend(None, (("*", term),))]
     args = term.args
     if term.op == "+":
@@ -306,8 +386,8 @@ def _addends(term: Term) -> list[_Addend]:
     if term.op == "negative":
         return [replace(addend, sign=-addend.sign) for addend in _addends(args[0])]
     if term.op in ("*", "/") and len(args) == 2 and term.kind == FLOAT:
-        value, factor = args if not any(_leaves(args[1])) else args[::-1]
-        if not any(_leaves(factor)) and (term.op == "*" or value is args[0]):
+        value, factor = args if not any(leaves_of_term(args[1])) else args[::-1]
+        if not any(leaves_of_term(factor)) and (term.op == "*" or value is args[0]):
             return [replace(a, factors=(*a.factors, (term.op, factor))) for a in _addends(value)]
     return [_Addend(term)]
 

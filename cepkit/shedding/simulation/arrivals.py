@@ -54,21 +54,11 @@ class ConstantArrivals:
 
 
 @dataclass(frozen=True)
-class PoissonArrivals:
-    """Events arrive at random, independently of each other."""
-
-    load: float = REGULAR_LOAD  # as for `ConstantArrivals`, on average
-
-    def __post_init__(self) -> None:
-        _check_positive("load", self.load)
+class PoissonArrivals(ConstantArrivals):
+    """Events arrive at random, independently of each other. ``load`` is the mean."""
 
     def times(self, n: int, service: float, seed: int) -> np.ndarray:
-        """Return when events arrive."""
         return np.cumsum(np.random.default_rng([seed, n]).exponential(service / self.load, n))
-
-    def peaks(self, n: int) -> tuple[tuple[int, int], ...]:
-        """Return the peaks: the whole run above a load of 1."""
-        return ((0, n),) if self.load > 1 and n else ()
 
 
 @dataclass(frozen=True)
@@ -124,11 +114,9 @@ class OverloadArrivals:
         _check_positive("excess", self.excess)
 
     def times(self, n: int, service: float, seed: int) -> np.ndarray:
-        """Return when events arrive."""
-        return np.arange(1, n + 1) * (service / (1.0 + self.excess))
+        return ConstantArrivals(1.0 + self.excess).times(n, service, seed)
 
     def peaks(self, n: int) -> tuple[tuple[int, int], ...]:
-        """Return the whole run as one peak."""
         return ((0, n),) if n else ()
 
 
@@ -229,7 +217,6 @@ def schedule(arrivals: Arrivals, n_warm: int, n: int, service: float, seed: int)
     """Return when the events of the warm-up and the ``n`` events after it arrive, float64, (n_warm + n,).
 
     The warm-up has the regular load. Given times include it.
-
     """
     if isinstance(arrivals, GivenArrivals):
         return check_order(arrivals.times(n_warm + n, service, seed))
@@ -244,8 +231,6 @@ def _check_positive(name: str, value: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
         raise CepError(f"{name}={value!r}: expected a number above 0")
 
-
-# What each unit of work costs in virtual time, and how to measure the prices on this machine.
 
 # What each unit of work costs in virtual time: the work of the tree, and the work of a shedder.
 
@@ -281,6 +266,10 @@ class Prices:
         prices = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "others"}
         return {**prices, **dict(self.others)}
 
+    def of_work(self, evaluated: Any, created: Any, removed: Any = 0) -> Any:
+        """Return the price of an event with these counts of work in its tree; of several, with arrays."""
+        return self.event + self.condition * evaluated + self.create * created + self.remove * removed
+
     def __getitem__(self, name: str) -> float:
         """Return the price of a unit of work by name."""
         if (price := dict(self.others).get(name)) is not None:
@@ -310,10 +299,8 @@ def measure_prices(
     event, condition, create, remove = fit_prices(counts[kept], seconds[kept])
     prices = {name: _least(step, repeats) / _ITEMS for name, step in _steps(seed).items()}
     return Prices(
-        event=event, condition=condition, create=create, remove=remove,
-        admit=prices["array"], drop=prices["array"],
-        lookup=prices["lookup"], classify=prices["classify"], sort=prices["sort"], draw=prices["draw"],
-        utility=prices["utility"], array=prices["array"], update=prices["update"],
+        event=event, condition=condition, create=create, remove=remove, admit=prices["array"],
+        drop=prices["array"], **prices,
     )  # fmt: skip
 
 

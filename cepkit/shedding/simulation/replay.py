@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from math import inf, nan
 from typing import Any
 
@@ -16,17 +17,17 @@ from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock
 from cepkit.errors import CepError
 from cepkit.events import Frame, Source
 from cepkit.frames.arrow import ArrowSource
-from cepkit.frames.empty import with_types
+from cepkit.frames.sources import with_types
 from cepkit.language.expressions.durations import seconds_text
 from cepkit.planning.planner import Engine, engines
 from cepkit.progress import show_progress
 from cepkit.results.explanation import Explanation
 from cepkit.results.matches import Matches
 from cepkit.results.query_found import SequenceFound
-from cepkit.shedding.simulation.inputs import ReplaySettings, make_scene
-from cepkit.shedding.simulation.scene import LATE, ReplayRun, common
+from cepkit.shedding.simulation.scene import ReplayRun, ReplaySettings, make_scene
 from cepkit.shedding.tree.program import ALLOWED_IF
 
+LATE = 1800.0  # seconds: a match that comes later than this does not count as found
 COLUMNS = {
     "pattern": "string", "strategy": "string", "seed": "long", "events": "long", "dropped_events": "long",
     "dropped_partial_matches": "long", "skipped_pairs": "long", "matches": "long",
@@ -86,7 +87,6 @@ class PatternResult:
         """Matches in common with the run without shedding, matches found, and matches without shedding.
 
         Matches that come later than 1,800 s are not in common.
-
         """
         matches = self._own.take(np.flatnonzero(self._is_counted))
         truth = self.run.scene.truth[self.number]
@@ -105,7 +105,6 @@ class PatternResult:
         """Share of the found matches that the run without shedding finds, too; NaN without matches.
 
         Only patterns with negation can find others.
-
         """
         n = int(self._is_counted.sum())
         return self.compared[1] / n if n else nan
@@ -240,12 +239,7 @@ class ReplayResult:
 
     def drops(self) -> pd.DataFrame:
         """Return the kept and dropped events of each type, and the share that was dropped."""
-        table = pd.DataFrame(
-            {"type": list(self.kept), "kept": self.kept.values(), "dropped": self.dropped.values()}
-        )
-        total = table["kept"] + table["dropped"]
-        table["share_dropped"] = (table["dropped"] / total.where(total > 0)).fillna(0.0)
-        return table
+        return table_of_types(self.kept, self.dropped)
 
     def peaks(self) -> list[tuple[float, float]]:
         """Return when each peak of the arrivals begins and ends, in seconds."""
@@ -283,14 +277,11 @@ class ReplayResult:
         lines = [f"{run.strategy.name}: {losses(run) or 'nothing was dropped'}"]
         kept = f"{n:,} match{'' if n == 1 else 'es'} after the warm-up of {run.scene.n_warm:,} events"
         if losses(run):
-            kept += f", recall {_percent(self.recall)}, precision {_percent(self.precision)}"
+            kept += f", recall {percent(self.recall)}, precision {percent(self.precision)}"
         lines.append(kept)
         if n:
-            bound = run.scene.latency_bound
-            in_time = "" if bound == inf else f", {_percent(self.within_bound)} within {_time(bound)}"
-            lines.append(
-                f"latency {_time(self.mean_latency)} on average, {_time(self.max_latency)} at most{in_time}"
-            )
+            times = self.mean_latency, self.max_latency, self.within_bound, run.scene.latency_bound
+            lines.append(latency_text(*times))
         lines.append(
             f"at most {run.most_waiting:,} events waited, {run.most_alive:,} partial matches, "
             f"{run.peak_bytes:,} bytes"
@@ -300,25 +291,87 @@ class ReplayResult:
 
 def losses(run: ReplayRun) -> str:
     """Return what a run dropped, in words; empty if nothing."""
-    n = len(run.scene.positions)
-    parts = []
-    if len(run.dropped):
-        parts.append(f"{len(run.dropped):,} of {n:,} events were dropped")
-    if run.n_partial_dropped:
-        parts.append(f"{run.n_partial_dropped:,} partial matches were dropped")
-    if run.n_skipped_pairs:
-        parts.append(f"{run.n_skipped_pairs:,} pairs were skipped")
-    return ", ".join(parts)
+    n_events = len(run.scene.positions)
+    return losses_text(len(run.dropped), n_events, run.n_partial_dropped, run.n_skipped_pairs)
 
 
-def _percent(share: float) -> str:
+# The comparison of two sets of matches.
+
+
+def common(one: MatchBlock, other: MatchBlock) -> np.ndarray:
+    """Return whether each match of ``one`` is in ``other``, bool, (n_matches,).
+
+    Matches are equal when they have the same events for the same components.
+    """
+    if not len(one) or not len(other):
+        return np.zeros(len(one), bool)
+    hashes, other_hashes = _hashes(one), _hashes(other)
+    order = np.argsort(other_hashes, kind="stable")
+    ranked = other_hashes[order]
+    place = np.minimum(np.searchsorted(ranked, hashes), len(ranked) - 1)
+    is_there = ranked[place] == hashes
+    left, right = one.take(np.flatnonzero(is_there)), other.take(order[place[is_there]])
+    is_exact = (ranked[1:] != ranked[:-1]).all() and all(
+        np.array_equal(getattr(left, name), getattr(right, name))
+        for name in ("first_item_of_match", "event_of_item", "component_of_item")
+    )
+    if is_exact:
+        return is_there
+    keys = set(_identities(other))  # two different matches have the same hash
+    return np.fromiter((key in keys for key in _identities(one)), bool, len(one))
+
+
+def _hashes(block: MatchBlock) -> np.ndarray:
+    """Return a hash of each match, uint64."""
+    first = block.first_item_of_match[:-1]
+    place = np.arange(len(block.event_of_item)) - np.repeat(first, np.diff(block.first_item_of_match))
+    mixed = block.event_of_item.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed += block.component_of_item.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
+    mixed += place.astype(np.uint64) * np.uint64(0x165667B19E3779F9)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.add.reduceat(mixed ^ (mixed >> np.uint64(31)), first)
+
+
+def _identities(block: MatchBlock) -> list[bytes]:
+    """Return a value for each match that equals another one only for the same events and components."""
+    both = np.stack([block.event_of_item, block.component_of_item.astype(np.int64)], axis=1)
+    bounds = block.first_item_of_match.tolist()
+    return [both[start:stop].tobytes() for start, stop in pairwise(bounds)]
+
+
+# What replays and live streams say about drops and times.
+
+
+def losses_text(n_dropped: int, n_events: int, n_partial: int, n_skipped: int) -> str:
+    """Return what was dropped, in words; empty if nothing."""
+    parts = [f"{n_dropped:,} of {n_events:,} events were dropped"] * bool(n_dropped)
+    parts += [f"{n_partial:,} partial matches were dropped"] * bool(n_partial)
+    return ", ".join([*parts, *[f"{n_skipped:,} pairs were skipped"] * bool(n_skipped)])
+
+
+def table_of_types(kept: Mapping[str, int], dropped: Mapping[str, int], **more: Any) -> pd.DataFrame:
+    """Return the kept and dropped events of each type, and the share that was dropped."""
+    table = pd.DataFrame({"type": list(kept), "kept": kept.values(), "dropped": dropped.values(), **more})
+    total = table["kept"] + table["dropped"]
+    table["share_dropped"] = (table["dropped"] / total.where(total > 0)).fillna(0.0)
+    return table
+
+
+def latency_text(mean: float, most: float, within: float, bound: float) -> str:
+    """Return the latencies of matches in words."""
+    in_time = "" if bound == inf else f", {percent(within)} within {time_text(bound)}"
+    return f"latency {time_text(mean)} on average, {time_text(most)} at most{in_time}"
+
+
+def percent(share: float) -> str:
+    """Return a share in words; NaN is unknown."""
     return "unknown" if share != share else f"{100 * share:.3g} %"
 
 
-def _time(seconds: float) -> str:
-    if 0 < seconds < 0.001:
-        return f"{seconds * 1e6:.3g} us"
-    return seconds_text(seconds)
+def time_text(seconds: float) -> str:
+    """Return a time in words, also below a millisecond."""
+    return f"{seconds * 1e6:.3g} us" if 0 < seconds < 0.001 else seconds_text(seconds)
 
 
 # A replay of the rows of one key, as a task of Spark runs it.

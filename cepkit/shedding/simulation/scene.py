@@ -1,29 +1,49 @@
-"""What all runs of one study share: patterns, events, arrivals and prices; and the run itself."""
+"""The scene of a replay: its stream, server and costs; the checks of its arguments before work starts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import cached_property
-from itertools import pairwise
+from math import inf
+from typing import Any
 
 import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.shared.sequence_set import MatchBlock, joined
-from cepkit.events import Events
+from cepkit.errors import (
+    CepError,
+    PatternSyntaxError,
+    UnsupportedQueryError,
+    column_not_found,
+    nearest,
+    whole_number,
+)
+from cepkit.events import DURATION, FLOAT, INTEGER, NULL_INTEGER, TIME, Events, Source
+from cepkit.frames.building import build_events
+from cepkit.language.expressions.durations import NANOSECONDS, parse_duration
+from cepkit.language.sequences.patterns import SequenceQuery
+from cepkit.planning.plans import compile_checked
 from cepkit.progress import checkpoint
-from cepkit.shedding.simulation.arrivals import Arrivals, Prices, schedule
-from cepkit.shedding.simulation.server import Lane, Server, VirtualClock, WorkOfEvents, WorkPrices
-from cepkit.shedding.strategies.by_type import NoShedding
-from cepkit.shedding.strategies.strategy import Strategy, Training
+from cepkit.shedding.simulation.arrivals import (
+    Arrivals,
+    ColumnArrivals,
+    GivenArrivals,
+    Prices,
+    as_arrivals,
+    check_order,
+    measure_prices,
+    schedule,
+)
+from cepkit.shedding.simulation.server import Lane, Server, VirtualClock, WorkOfEvents, feed_many
+from cepkit.shedding.strategies.strategy import NoShedding, Strategy, Training, as_strategy
 from cepkit.shedding.tree.machine import TreeMachine, TreeMatches, join_matches
-from cepkit.shedding.tree.program import TreeProgram
+from cepkit.shedding.tree.program import KILLS_IF, TreeProgram, check_reading
 
-# The matches of a run as arrays, with their latencies, and the comparison of two sets of matches.
-
-LATE = 1800.0  # seconds: a match that comes later than this does not count as found
+# The matches of a run as arrays, with their latencies.
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +62,6 @@ def collect_matches(
     end: float,
     arrival_of_event: np.ndarray,
 ) -> FoundOnce:
-    """Return the matches of a machine with their latencies."""
     waiting = machine.finish()
     every = join_matches([*matches, waiting])
     times = np.concatenate([*found_at, np.full(len(waiting), end)])
@@ -57,50 +76,7 @@ def sort_with(block: MatchBlock, values: np.ndarray) -> tuple[MatchBlock, np.nda
     return block.take(order), values[order]
 
 
-def common(one: MatchBlock, other: MatchBlock) -> np.ndarray:
-    """Return whether each match of ``one`` is in ``other``, bool, (n_matches,).
-
-    Matches are equal when they have the same events for the same components.
-
-    """
-    if not len(one) or not len(other):
-        return np.zeros(len(one), bool)
-    hashes, other_hashes = _hashes(one), _hashes(other)
-    order = np.argsort(other_hashes, kind="stable")
-    ranked = other_hashes[order]
-    place = np.minimum(np.searchsorted(ranked, hashes), len(ranked) - 1)
-    is_there = ranked[place] == hashes
-    left, right = one.take(np.flatnonzero(is_there)), other.take(order[place[is_there]])
-    is_exact = (ranked[1:] != ranked[:-1]).all() and all(
-        np.array_equal(getattr(left, name), getattr(right, name))
-        for name in ("first_item_of_match", "event_of_item", "component_of_item")
-    )
-    if is_exact:
-        return is_there
-    keys = set(_identities(other))  # two different matches have the same hash
-    return np.fromiter((key in keys for key in _identities(one)), bool, len(one))
-
-
-def _hashes(block: MatchBlock) -> np.ndarray:
-    """Return a hash of each match, uint64."""
-    first = block.first_item_of_match[:-1]
-    place = np.arange(len(block.event_of_item)) - np.repeat(first, np.diff(block.first_item_of_match))
-    mixed = block.event_of_item.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    mixed += block.component_of_item.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
-    mixed += place.astype(np.uint64) * np.uint64(0x165667B19E3779F9)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return np.add.reduceat(mixed ^ (mixed >> np.uint64(31)), first)
-
-
-def _identities(block: MatchBlock) -> list[bytes]:
-    """Return a value for each match that equals another one only for the same events and components."""
-    both = np.stack([block.event_of_item, block.component_of_item.astype(np.int64)], axis=1)
-    bounds = block.first_item_of_match.tolist()
-    return [both[start:stop].tobytes() for start, stop in pairwise(bounds)]
-
-
-QUEUE = "cepkit.kernels.shedding.queue"
+TREE = "cepkit.kernels.wings.tree"
 N_BINS = 100  # of the positions in a window
 _TOGETHER = 256  # events between two checkpoints
 
@@ -190,7 +166,6 @@ class WarmUp:
 
     @property
     def matches(self) -> list[TreeMatches]:
-        """The matches of the warm-up."""
         return self.work.matches
 
 
@@ -269,11 +244,11 @@ def _warm_up(scene: Scene, p: int, seed: int) -> WarmUp:
     """Process the first events of a pattern without shedding, and measure them."""
     tree, events, kinds = scene.trees[p], scene.events[p], scene.own_types[p]
     n_bins, bin_size = choose_bins(tree, events, scene.end_of_warm_up)
-    machine, work = TreeMachine(tree, events, n_bins=n_bins, bin_size=bin_size), WorkPrices(scene.prices)
+    machine = TreeMachine(tree, events, n_bins=n_bins, bin_size=bin_size)
     machine.learning = True
     positions = scene.positions[: scene.n_warm]
     positions = positions[kinds[positions] >= 0]
-    done = work.feed_many(machine, positions)
+    done = feed_many(scene.prices, machine, positions)
     machine.learning = False
     seconds, alive = done.seconds, np.concatenate([np.zeros(1, np.int64), done.alive])[: len(positions)]
     training = Training(
@@ -291,7 +266,6 @@ def choose_bins(tree: TreeProgram, events: Events, n: int) -> tuple[int, int]:
     """Return the number of bins of positions in a window, and events per bin, for the first ``n`` events.
 
     Bins cover the window of most events in the middle of these events, with a quarter to spare.
-
     """
     window = tree.program.window
     size = n if window.within_events is None else window.within_events
@@ -343,7 +317,7 @@ def _serve(arrivals: np.ndarray, seconds: np.ndarray, admit: float, clock: Virtu
     """Serve events in turn, all of them, and advance the clock."""
     n = len(arrivals)
     turns = _Turns(np.empty(n), np.empty(n), np.empty(n, np.int64))
-    serve_in_turn = load_kernels(QUEUE).serve_in_turn
+    serve_in_turn = load_kernels(TREE).serve_in_turn
     clock.now = serve_in_turn(arrivals, seconds, admit, clock.now, turns.starts, turns.ends, turns.waiting)
     return turns
 
@@ -354,11 +328,10 @@ def _serve_freely(
     """Admit and serve all events for a shedder that decides nothing, as `_serve_all` would.
 
     The tree processes all events in one call, because none of them can be dropped.
-
     """
     (lane,) = server.lanes
-    work = server.work.feed_many(lane.machine, positions, is_shown=True)
-    served = _serve(arrival_of_event[positions], work.seconds, server.admit_seconds, clock)
+    work = feed_many(server.prices, lane.machine, positions, is_shown=True)
+    served = _serve(arrival_of_event[positions], work.seconds, server.prices.admit, clock)
     lane.matches += work.matches
     lane.found_at.append(served.starts[work.event_of_match] + work.found_after)
     server.serve_many(positions, work, served.waiting)
@@ -383,6 +356,7 @@ def _serve_all(
         if not server.n_waiting:
             if next_one == n:
                 break
+            server.rest(arrivals[positions[next_one]] - clock.now)
             clock.wait_until(arrivals[positions[next_one]])
             continue
         server.serve()
@@ -398,3 +372,205 @@ def _serve_all(
         "partial_matches": np.array(alive, np.int64),
         "dropped": np.array(dropped, np.int64),
     }
+
+
+# Check the arguments of a replay and prepare its scene. Every mistake raises before work starts.
+
+WARM_UP = 5_000  # events, as DARLING's authors use
+_SHARE = 5  # of a short stream, one in this many
+
+
+@dataclass(frozen=True)
+class ReplaySettings:
+    """The checked arguments of a replay that need no frame."""
+
+    queries: tuple[SequenceQuery, ...]
+    arrivals: Arrivals
+    latency_bound: float  # in seconds; infinite for none
+    strategy: Strategy
+    costs: Prices | str
+    weights: tuple[float, ...]  # one per query
+    weight_of_type: Mapping[str, float]
+    warm_up: int | None
+    seed: int
+    negation: str = KILLS_IF  # as for `cepkit.shedding.tree.program.TreeProgram`
+
+
+def check_settings(
+    queries: Sequence[Any],
+    *,
+    arrivals: Any = None,
+    latency_bound: Any = None,
+    shedding: Any = "none",
+    costs: Any = None,
+    weights: Any = None,
+    warm_up: Any = None,
+    seed: Any = 0,
+    negation: Any = KILLS_IF,
+) -> ReplaySettings:
+    """Return the arguments of a replay as a value."""
+    if not queries:
+        raise CepError("replay: the list of queries is empty")
+    for query in queries:
+        if not isinstance(query, SequenceQuery):
+            raise UnsupportedQueryError(
+                "replay() takes event sequences only, and this is a regex query. Write it as PATTERN SEQ(…)"
+            )
+        if query.selects:
+            raise UnsupportedQueryError(
+                "after_match removes matches by other matches, so a replay cannot say which ones were lost. "
+                "Leave it out"
+            )
+    strategy = as_strategy(shedding)
+    bound = inf if latency_bound is None else seconds_of("latency_bound", latency_bound)
+    if bound == inf and strategy.name != "none":
+        raise CepError(
+            f"shedding={strategy.name!r} needs a latency bound, as in latency_bound='1.5 s'. "
+            "Without a bound nothing is ever dropped"
+        )
+    is_measured = isinstance(costs, str) and costs == "measured"
+    if costs is not None and not is_measured and not isinstance(costs, Prices):
+        raise CepError(f"costs={costs!r}: give cep.shedding.Prices(…), or 'measured'")
+    check_reading(negation)
+    of_pattern, of_type = _weights(weights, len(queries))
+    return ReplaySettings(
+        tuple(queries), as_arrivals(arrivals), bound, strategy, Prices() if costs is None else costs,
+        of_pattern, of_type, None if warm_up is None else whole_number("warm_up", warm_up, 1),
+        whole_number("seed", seed), negation,
+    )  # fmt: skip
+
+
+def seconds_of(name: str, duration: Any) -> float:
+    """Return a duration in seconds: text, a timedelta, or a number of seconds."""
+    wanted = f"{name}={duration!r}: expected a duration above 0, as in '1.5 s'"
+    if isinstance(duration, str):
+        try:
+            seconds = parse_duration(duration) / NANOSECONDS["s"]
+        except PatternSyntaxError as problem:
+            raise CepError(f"{wanted}; {problem.message}") from None
+    elif isinstance(duration, timedelta):
+        seconds = duration.total_seconds()
+    elif isinstance(duration, int | float | np.integer | np.floating) and not isinstance(duration, bool):
+        seconds = float(duration)
+    else:
+        raise CepError(f"{wanted}; got {type(duration).__name__}")
+    if not 0 < seconds < inf:
+        raise CepError(wanted)
+    return seconds
+
+
+def _weights(given: Any, n: int) -> tuple[tuple[float, ...], dict[str, float]]:
+    """Return the weights of the patterns and those of event types."""
+    ones = (1.0,) * n
+    if given is None:
+        return ones, {}
+    if isinstance(given, Mapping):
+        return ones, {str(name): _weight(name, weight) for name, weight in given.items()}
+    if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
+        raise CepError(
+            f"weights={given!r}: give one number per pattern, as in weights=[1, 2], or weights by event type"
+        )
+    if len(given) != n:
+        raise CepError(f"weights={list(given)!r}: {len(given)} weights for {n} pattern{'s'[: n > 1]}")
+    weights = tuple(_weight(number, weight) for number, weight in enumerate(given))
+    if not sum(weights):
+        raise CepError("weights: at least one pattern must have a weight above 0")
+    return weights, {}
+
+
+def _weight(of: object, weight: Any) -> float:
+    is_number = isinstance(weight, int | float | np.integer | np.floating) and not isinstance(weight, bool)
+    if not is_number or not 0 <= weight < inf:
+        raise CepError(f"weights: {weight!r} of {of!r} is no weight; expected a number, 0 or more")
+    return float(weight)
+
+
+def make_scene(settings: ReplaySettings, source: Source) -> Scene:
+    """Return the scene of a replay over a frame."""
+    programs, trees = [], []
+    for query in settings.queries:
+        program = compile_checked(query, source)
+        assert isinstance(program, SequenceProgram)
+        tree = TreeProgram.of(program, negation=settings.negation)
+        if isinstance(tree, str):
+            raise UnsupportedQueryError(f"replay: engine 'tree' cannot run {str(query.pattern)!r}: {tree}")
+        programs.append(program)
+        trees.append(tree)
+    if len({program.query.order_by for program in programs}) > 1:
+        raise CepError("replay: the queries differ in order_by, and events of one stream have one order")
+    check_types(settings.weight_of_type, tuple(name for tree in trees for name in tree.types))
+    column = settings.arrivals.column if isinstance(settings.arrivals, ColumnArrivals) else None
+    if column is not None and column not in source.schema:
+        raise column_not_found("arrivals", column, source.schema)
+    events = tuple(build_events(source, program) for program in programs)
+    prices = settings.costs if isinstance(settings.costs, Prices) else Prices()
+    scene = Scene(
+        tuple(programs), tuple(trees), events, settings.weights, settings.arrivals, prices,
+        settings.latency_bound, 0, settings.weight_of_type,
+    )  # fmt: skip
+    n = len(scene.positions)
+    n_warm = min(WARM_UP, n // _SHARE) if settings.warm_up is None else settings.warm_up
+    scene = replace(scene, n_warm=n_warm, arrivals=_given(scene, source, events[0]))
+    _check_warm_up(scene, settings.warm_up)
+    if settings.costs == "measured":
+        first = scene.positions[: max(n_warm, min(n, WARM_UP))]
+        positions = first[scene.own_types[0][first] >= 0]
+        scene = replace(scene, prices=measure_prices(trees[0], events[0], positions))
+    return scene
+
+
+def check_types(weights: Mapping[str, float], types: Sequence[str]) -> None:
+    """Refuse weights of types that no pattern has."""
+    if unknown := next((name for name in weights if name not in types), None):
+        raise CepError(
+            f"weights: no pattern has the event type {unknown!r}.{nearest(unknown, types)} Types: "
+            f"{list(dict.fromkeys(types))}"
+        )
+
+
+def _check_warm_up(scene: Scene, asked: int | None) -> None:
+    n, n_warm = len(scene.positions), scene.n_warm
+    if n == 0:
+        raise CepError(f"replay: no event has a type that the query names: {list(scene.types)}")
+    if n_warm >= n:
+        raise CepError(f"warm_up={n_warm:,}: there are only {n:,} events of the query's types. Take fewer")
+    of_warm_up = np.bincount(scene.type_of_event[scene.positions[:n_warm]], minlength=len(scene.types))
+    if not of_warm_up.all():
+        missing = int(np.flatnonzero(of_warm_up == 0)[0])
+        places = np.flatnonzero(scene.type_of_event[scene.positions] == missing)
+        wanted = f"take at least warm_up={int(places[0]) + 1}" if len(places) else "the frame has none either"
+        raise CepError(
+            f"the warm-up of {n_warm:,} events has no event of type {scene.types[missing]!r}, so a strategy "
+            f"cannot learn its rate; {wanted}"
+        )
+
+
+def _given(scene: Scene, source: Source, events: Events) -> Arrivals:
+    """Return the schedule; times of rows become those of the events that a pattern names."""
+    arrivals = scene.arrivals
+    if isinstance(arrivals, ColumnArrivals):
+        seconds = _seconds_of_column(source, arrivals.column) / arrivals.speed
+    elif isinstance(arrivals, GivenArrivals):
+        seconds = arrivals.seconds
+        if len(seconds) != source.n_rows:
+            raise CepError(f"arrivals: {len(seconds):,} times for {source.n_rows:,} rows; give one per row")
+    else:
+        return arrivals
+    in_order = seconds[events.rows(np.arange(events.n_events))]
+    return GivenArrivals(check_order(GivenArrivals(in_order).seconds)[scene.positions])
+
+
+def _seconds_of_column(source: Source, name: str) -> np.ndarray:
+    column = source.column(name)
+    kind, values = column.type.kind, column.values
+    if kind not in (TIME, DURATION, INTEGER, FLOAT):
+        raise CepError(f"arrivals: column {name!r} is of type {column.type}; expected times or seconds")
+    if kind == FLOAT:
+        return values.astype(np.float64)
+    missing = values == NULL_INTEGER if values.dtype == np.int64 else np.zeros(len(values), bool)
+    first = values[~missing].min() if kind == TIME and not missing.all() else 0
+    seconds = (values - first).astype(np.float64)
+    if kind in (TIME, DURATION):
+        seconds *= NANOSECONDS[column.type.unit or "ns"] / NANOSECONDS["s"]
+    seconds[missing] = np.nan
+    return seconds

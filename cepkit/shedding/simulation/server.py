@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from cepkit.errors import CepError
-from cepkit.kernels.shedding import tree_layout as kernel
+from cepkit.kernels.wings import tree_layout as kernel
 from cepkit.shedding.simulation.arrivals import Prices
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder
 
@@ -25,9 +25,7 @@ class ServerClock(Protocol):
     """The time of a server, in seconds from its start."""
 
     @property
-    def now(self) -> float:
-        """The time now."""
-        ...
+    def now(self) -> float: ...
 
     def spend(self, seconds: float) -> None:
         """Let the priced work take its time."""
@@ -105,60 +103,38 @@ class WorkOfEvents:
 _NONE = np.empty(0)
 
 
-class WorkPrices:
-    """Feeds events to trees and prices their work."""
+def feed(prices: Prices, machine: TreeMachine, position: int) -> Work:
+    """Process one event, and price its work."""
+    outcome = machine.feed(position)
+    seconds = prices.of_work(int(outcome.evaluated.sum()), outcome.created, outcome.removed)
+    before = outcome.found.before if len(outcome.found) else None
+    return Work(seconds, _NONE if before is None else prices.of_work(before[:, 0], before[:, 1]), outcome)
 
-    def __init__(self, prices: Prices):
-        self._event, self._condition = prices.event, prices.condition
-        self._create, self._remove = prices.create, prices.remove
 
-    def feed(self, machine: TreeMachine, position: int) -> Work:
-        """Process one event."""
-        outcome = machine.feed(position)
-        seconds = (
-            self._event
-            + self._condition * int(outcome.evaluated.sum())
-            + self._create * outcome.created
-            + self._remove * outcome.removed
-        )
-        if not len(outcome.found):
-            return Work(seconds, _NONE, outcome)
-        before = outcome.found.before
-        after = self._event + self._condition * before[:, 0] + self._create * before[:, 1]
-        return Work(seconds, after, outcome)
-
-    def feed_many(
-        self, machine: TreeMachine, positions: np.ndarray, *, is_shown: bool = False
-    ) -> WorkOfEvents:
-        """Process events in a row. Between them, the query names no event; the result is that of `feed`."""
-        n, n_conditions = len(positions), len(machine.program.conditions)
-        rows, parts = [], []
-        first, stop = (int(positions[0]), int(positions[-1]) + 1) if n else (0, 0)
-        at = first
-        is_typed = np.zeros(stop - first, np.bool_)
-        is_typed[positions - first] = True
-        for counts, matches in machine.run(first, stop, only_typed=True, is_shown=is_shown):
-            rows.append(counts[is_typed[at - first : at - first + len(counts)]])
-            at += len(counts)
-            if len(matches):
-                parts.append(matches)
-        empty = np.zeros((0, kernel.N_COUNTS + 2 * n_conditions), np.int64)
-        counts = np.concatenate([empty, *rows])
-        of_conditions = counts[:, kernel.N_COUNTS :]
-        evaluated, passed = of_conditions[:, :n_conditions], of_conditions[:, n_conditions:]
-        seconds = (
-            self._event
-            + self._condition * evaluated.sum(axis=1)
-            + self._create * counts[:, kernel.CREATED]
-            + self._remove * counts[:, kernel.REMOVED]
-        )
-        n_found = counts[:, kernel.FOUND]
-        before = np.concatenate([np.zeros((0, 2), np.int64), *(part.before for part in parts)])
-        return WorkOfEvents(
-            seconds, evaluated.sum(axis=0), passed.sum(axis=0), counts[:, kernel.ALIVE_AFTER],
-            counts[:, kernel.LENGTH_AFTER], parts, np.repeat(np.arange(n), n_found),
-            self._event + self._condition * before[:, 0] + self._create * before[:, 1],
-        )  # fmt: skip
+def feed_many(
+    prices: Prices, machine: TreeMachine, positions: np.ndarray, *, is_shown: bool = False
+) -> WorkOfEvents:
+    """Process events in a row. Between them, the query names no event; the result is that of `feed`."""
+    n, n_conditions = len(positions), len(machine.program.conditions)
+    rows, parts = [], []
+    first, stop = (int(positions[0]), int(positions[-1]) + 1) if n else (0, 0)
+    at = first
+    is_typed = np.zeros(stop - first, np.bool_)
+    is_typed[positions - first] = True
+    for counts, matches in machine.run(first, stop, only_typed=True, is_shown=is_shown):
+        rows.append(counts[is_typed[at - first : at - first + len(counts)]])
+        at += len(counts)
+        if len(matches):
+            parts.append(matches)
+    counts = np.concatenate([np.zeros((0, kernel.N_COUNTS + 2 * n_conditions), np.int64), *rows])
+    evaluated, passed = np.split(counts[:, kernel.N_COUNTS :], 2, axis=1)
+    before = np.concatenate([np.zeros((0, 2), np.int64), *(part.before for part in parts)])
+    return WorkOfEvents(
+        prices.of_work(evaluated.sum(axis=1), counts[:, kernel.CREATED], counts[:, kernel.REMOVED]),
+        evaluated.sum(axis=0), passed.sum(axis=0), counts[:, kernel.ALIVE_AFTER],
+        counts[:, kernel.LENGTH_AFTER], parts, np.repeat(np.arange(n), counts[:, kernel.FOUND]),
+        prices.of_work(before[:, 0], before[:, 1]),
+    )  # fmt: skip
 
 
 class Server:
@@ -182,8 +158,7 @@ class Server:
     ):
         self.lanes, self.clock = tuple(lanes), clock
         self._type, self._arrival = type_of_event, arrival_of_event
-        self._price = prices.table()
-        self._prices, self._work = prices, WorkPrices(prices)
+        self.prices, self._price = prices, prices.table()
         self._leader = self.lanes[0].shedder
         self._asks_admit = type(self._leader).admit is not Shedder.admit
         self._sizes = [
@@ -193,6 +168,7 @@ class Server:
         self.waiting_of_type = [0] * n_types
         self.dropped_of_type = [0] * n_types
         self.processed_of_type = [0] * n_types
+        self.seconds_of_type = [0.0] * n_types
         self.n_processed = self.n_dropped = 0
         self.service, self.latency, self._gap = service, 0.0, 1.0 / arrival_rate
         self._last_arrival = NEVER
@@ -204,7 +180,6 @@ class Server:
 
     @property
     def n_waiting(self) -> int:
-        """Number of events that wait."""
         return len(self._waiting)
 
     @property
@@ -231,7 +206,6 @@ class Server:
         """Take in an event that arrives, and return the positions of the events that are dropped for it.
 
         ``seen`` is the time that counts for rates, by default the arrival: events of a batch arrive together.
-
         """
         number = self._type[position]
         arrival = self._arrival[position] if seen is None else seen
@@ -240,7 +214,7 @@ class Server:
         self._last_arrival = arrival
         self._waiting[position] = None
         self.waiting_of_type[number] += 1
-        self.clock.spend(self._prices.admit)
+        self.clock.spend(self.prices.admit)
         dropped: Sequence[int] = ()
         if self._asks_admit:
             dropped = self._leader.admit(Event(position, number, arrival), self.load)
@@ -256,16 +230,6 @@ class Server:
         """Whether the server has one pattern, and its shedder neither drops nor learns."""
         (lane, *others) = self.lanes
         return not (others or self._sizes or self._asks_admit or lane.asks_before or lane.asks_after)
-
-    @property
-    def work(self) -> WorkPrices:
-        """What feeds the trees."""
-        return self._work
-
-    @property
-    def admit_seconds(self) -> float:
-        """Price of an arrival."""
-        return self._prices.admit
 
     def serve_many(self, positions: np.ndarray, work: WorkOfEvents, waiting: np.ndarray) -> None:
         """Take note of events that the tree has processed, of an own pattern that decides nothing."""
@@ -295,7 +259,12 @@ class Server:
             number = self._type[position]
             self.waiting_of_type[number] -= 1
             self._count_drop(position, number)
-            self.clock.spend(self._prices.drop)
+            self.clock.spend(self.prices.drop)
+
+    def rest(self, seconds: float) -> None:
+        """Let the shedders use time in which no event waits. It delays none."""
+        for lane in self.lanes:
+            lane.shedder.rest(seconds)
 
     def serve(self) -> int:
         """Process the oldest waiting event and return its position."""
@@ -317,9 +286,7 @@ class Server:
                 self.alive += change
                 lane.n_partial_dropped -= change
                 self._pay(lane.shedder)
-            if type_in_lane < 0:
-                continue
-            if not may:
+            if type_in_lane < 0 or not may:
                 continue
             is_processed = True
             self._feed(lane, position, type_in_lane, arrival)
@@ -329,6 +296,7 @@ class Server:
         else:
             self._count_drop(position, number)
         now = self.clock.now
+        self.seconds_of_type[number] += now - start
         self.service += SMOOTHING * (now - start - self.service)
         self.latency += SMOOTHING * (now - arrival - self.latency)
         return position
@@ -336,7 +304,7 @@ class Server:
     def _feed(self, lane: Lane, position: int, number: int, arrival: float) -> None:
         machine, clock = lane.machine, self.clock
         before, start = machine.n_alive, clock.now
-        work = self._work.feed(machine, position)
+        work = feed(self.prices, machine, position)
         clock.spend(work.seconds)
         if len(work.found_after):
             lane.matches.append(work.outcome.found)
@@ -370,7 +338,7 @@ class Server:
         try:
             seconds = sum(price[name] * units for name, units in shedder.charged.items())
         except KeyError as missing:
-            self._prices[missing.args[0]]  # raises the error that lists the names
+            self.prices[missing.args[0]]  # raises the error that lists the names
             raise
         shedder.charged.clear()
         self.shedding_seconds += seconds

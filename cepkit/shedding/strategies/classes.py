@@ -1,30 +1,275 @@
-"""Classes of partial matches: clusters and trees, what each class consumes and contributes."""
+"""What a warm-up says of windows and partial matches: the matches they led to, and classes of them."""
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cepkit.errors import MissingDependencyError
-from cepkit.kernels.shedding import tree_layout as kernel
+from cepkit.kernels.wings import tree_layout as kernel
 from cepkit.shedding.strategies.strategy import Training
-from cepkit.shedding.strategies.warm_up import (
-    NO_LIMIT,
-    StreamClock,
-    consumptions,
-    contributions,
-    lengths,
-    members,
-    read_lineage,
-)
 
 if TYPE_CHECKING:
-    from cepkit.shedding.tree.machine import TreeMachine, TreeMatches
+    from cepkit.shedding.tree.machine import Ancestry, TreeMachine, TreeMatches
     from cepkit.shedding.tree.program import TreeProgram
+
+
+# What a warm-up says: sizes of windows, the parents of partial matches, and the matches they led to.
+
+
+def generations(lineage: Ancestry) -> list[np.ndarray]:
+    """Return the rows in groups, so that the parents of a row are in earlier groups."""
+    depth = np.zeros(len(lineage.left) + 1, np.int64)  # the last entry serves parents that do not exist
+    has_parent = (lineage.left >= 0) | (lineage.right >= 0)
+    while True:
+        deeper = np.where(has_parent, np.maximum(depth[lineage.left], depth[lineage.right]) + 1, 0)
+        if np.array_equal(deeper, depth[:-1]):
+            break
+        depth[:-1] = deeper
+    order = np.argsort(depth[:-1], kind="stable")
+    return np.split(order, np.cumsum(np.bincount(depth[:-1]))[:-1]) if len(order) else []
+
+
+def first_positions(lineage: Ancestry) -> np.ndarray:
+    """Return the position of the first event of each partial match, int64, (n,)."""
+    latest = np.iinfo(np.int64).max
+    first = np.append(lineage.position, latest)
+    for rows in generations(lineage):
+        parents = np.minimum(first[lineage.left[rows]], first[lineage.right[rows]])
+        first[rows] = np.minimum(first[rows], parents)
+    return first[:-1]
+
+
+def lengths(lineage: Ancestry) -> np.ndarray:
+    """Return the number of events of each partial match, int64, (n,)."""
+    length = np.zeros(len(lineage.left) + 1, np.int64)
+    for rows in generations(lineage):
+        length[rows] = length[lineage.left[rows]] + length[lineage.right[rows]] + lineage.takes_event[rows]
+    return length[:-1]
+
+
+def members(lineage: Ancestry, n_leaves: int) -> np.ndarray:
+    """Return the last event of each leaf in each partial match, int64, (n, n_leaves); -1: none."""
+    member = np.full((len(lineage.left) + 1, n_leaves), -1, np.int64)
+    for rows in generations(lineage):
+        member[rows] = np.maximum(member[lineage.left[rows]], member[lineage.right[rows]])
+        takes = rows[lineage.takes_event[rows]]
+        takes = takes[lineage.node[takes] < n_leaves]
+        member[takes, lineage.node[takes]] = lineage.position[takes]
+    return member[:-1]
+
+
+def contributions(lineage: Ancestry) -> np.ndarray:
+    """Return Gamma+: how many matches each partial match led to, itself included, int64, (n,).
+
+    Source: Zhao, Hung, Weidlich, ICDE 2020.
+    """
+    return _sum_of_descendants(lineage, lineage.is_match.astype(np.int64)) + lineage.is_match
+
+
+def consumptions(lineage: Ancestry) -> np.ndarray:
+    """Return Gamma-: the cost of what came from each partial match, weighted by length, float64, (n,).
+
+    Source: Zhao, Hung, Weidlich, ICDE 2020.
+    """
+    return _sum_of_descendants(lineage, lineage.cost * lengths(lineage))
+
+
+def _sum_of_descendants(lineage: Ancestry, value: np.ndarray) -> np.ndarray:
+    total = np.append(value, np.zeros(1, value.dtype))
+    for rows in reversed(generations(lineage)):
+        for parent in (lineage.left[rows], lineage.right[rows]):
+            np.add.at(total, parent, total[rows])
+    return total[:-1] - value
+
+
+class MatchEvents(NamedTuple):
+    """The events of all matches of a warm-up: one entry for each event of each match."""
+
+    match: np.ndarray
+    row: np.ndarray
+    place: np.ndarray
+
+
+def events_of_matches(lineage: Ancestry) -> MatchEvents:
+    match = row = np.flatnonzero(lineage.is_match)
+    first = first_positions(lineage)
+    matches, rows = [], []
+    while len(row):
+        takes = lineage.takes_event[row]
+        matches.append(match[takes])
+        rows.append(row[takes])
+        parents = np.concatenate([lineage.left[row], lineage.right[row]])
+        exists = parents >= 0
+        match, row = np.concatenate([match, match])[exists], parents[exists]
+    match, row = (np.concatenate(part) if part else np.zeros(0, np.int64) for part in (matches, rows))
+    return MatchEvents(match, row, lineage.position[row] - first[match])
+
+
+def completed(lineage: Ancestry) -> np.ndarray:
+    """Return which partial matches are matches or led to one, bool, (n,)."""
+    return contributions(lineage) > 0
+
+
+# Windows of a sequence: each event of the first type opens one. Their sizes, positions and numbers.
+
+SMOOTHING = 0.1  # of the mean size of windows
+NO_LIMIT = 1 << 62
+
+
+def opening_types(program: TreeProgram) -> frozenset[int]:
+    """Return the numbers of the types that can begin a match."""
+    code = program.code
+    return frozenset(
+        program.leaves[leaves[order[0]]].type
+        for leaves, orders in zip(code.leaf_of_component, code.branch_of_order, strict=True)
+        for order in orders
+    )
+
+
+def present_types(program: TreeProgram) -> frozenset[int]:
+    """Return the numbers of the types whose events can be in a match; others must be absent."""
+    return frozenset(leaf.type for leaf in program.leaves if not leaf.is_absent)
+
+
+class StreamClock:
+    """Where the events of a machine are on the axis that its window measures: ticks, or events.
+
+    A window of a number of events counts the positions of the whole stream.
+    """
+
+    def __init__(self, machine: TreeMachine):
+        window = machine.program.program.window
+        self._counts = window.within is None
+        if not self._counts:
+            self.span = math.floor(window.within) if window.closed else math.ceil(window.within) - 1
+        elif window.within_events is not None:
+            self.span = window.within_events - 1
+        else:
+            self.span = NO_LIMIT
+
+    def at(self, machine: TreeMachine, positions: Any) -> Any:
+        """Return the places of events on the axis."""
+        return positions if self._counts else machine.times_of(positions)
+
+
+class OpeningWindows(NamedTuple):
+    """The windows that events of a warm-up opened."""
+
+    opening: np.ndarray
+    end: np.ndarray
+
+    @property
+    def mean_size(self) -> float:
+        """N: mean number of events in a window, with the opening one; 1 without windows."""
+        return float((self.end - self.opening).mean()) if len(self.opening) else 1.0
+
+
+def windows_of(opens: np.ndarray, time: np.ndarray, partition: np.ndarray, span: int) -> OpeningWindows:
+    """Return the windows in a stream. A window ends with the stream position of its last event in time."""
+    opening, end, is_complete = [], [], []
+    for number in np.unique(partition[opens]):
+        positions = np.flatnonzero(partition == number)
+        starts = positions[opens[positions]]
+        last = np.searchsorted(time[positions], time[starts] + span, side="right")
+        opening.append(starts)
+        end.append(positions[last - 1] + 1)
+        is_complete.append(last < len(positions))
+    if not opening:
+        return OpeningWindows(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    windows = np.concatenate(opening), np.concatenate(end)
+    kept = np.concatenate(is_complete)
+    if not kept.any():
+        kept[:] = True
+    order = np.argsort(windows[0][kept], kind="stable")
+    return OpeningWindows(windows[0][kept][order], windows[1][kept][order])
+
+
+def events_by_cell(
+    windows: OpeningWindows,
+    type_of_event: np.ndarray,
+    partition: np.ndarray,
+    n_types: int,
+    n_bins: int,
+    bin_size: int,
+) -> np.ndarray:
+    """Return S: the mean number of events of each type in each bin of positions of a window."""
+    share = np.zeros((n_types, n_bins))
+    if not len(windows.opening):
+        return share
+    owner = partition[windows.opening]
+    edge = windows.opening[:, None] + np.arange(n_bins + 1) * bin_size
+    edge[:, -1] = windows.end
+    edge = np.minimum(edge, windows.end[:, None])
+    for number in np.unique(owner):
+        of_partition = edge[owner == number]
+        for t in range(n_types):
+            places = np.flatnonzero((partition == number) & (type_of_event == t))
+            share[t] += np.diff(np.searchsorted(places, of_partition), axis=1).sum(axis=0)
+    return share / len(windows.opening)
+
+
+class OpenWindows:
+    """How many windows are open now, and how large windows are, as events pass."""
+
+    def __init__(self, span: int, size: float):
+        self.span = span
+        self.size = size
+        self._opened: dict[int, deque[tuple[int, int]]] = {}
+
+    def add(self, position: int, time: int, partition: int, *, opens: bool) -> int:
+        """Return the number of windows that contain the next event, its own included."""
+        opened = self._opened.setdefault(partition, deque())
+        while opened and time - opened[0][1] > self.span:
+            self.size += SMOOTHING * (position - opened.popleft()[0] - self.size)
+        if opens:
+            opened.append((position, time))
+        return len(opened)
+
+    def save(self) -> dict[str, Any]:
+        """Return the open windows and the mean size."""
+        flat = [(key, *window) for key, opened in self._opened.items() for window in opened]
+        return {"size": self.size, "opened": np.array(flat, np.int64).reshape(-1, 3)}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take back what `save` returned."""
+        self.size = float(saved["size"])
+        self._opened = {}
+        for partition, position, time in np.asarray(saved["opened"]).tolist():
+            self._opened.setdefault(partition, deque()).append((position, time))
+
+
+def read_windows(training: Training) -> tuple[OpeningWindows, np.ndarray, np.ndarray]:
+    """Return the windows of a warm-up, and the type and the partition of each of its events."""
+    machine = training.machine
+    clock, positions = StreamClock(machine), np.arange(training.n_events)
+    types, partition = machine.types_of_events()[: training.n_events], machine.partitions_of(positions)
+    opens = np.isin(types, list(opening_types(training.program)))
+    return windows_of(opens, clock.at(machine, positions), partition, clock.span), types, partition
+
+
+class WindowsNow(OpenWindows):
+    """The windows that are open now in the stream of a pattern, from its warm-up on."""
+
+    def __init__(self, training: Training, size: float):
+        machine, self.opening = training.machine, opening_types(training.program)
+        self._clock = StreamClock(machine)
+        super().__init__(self._clock.span, size)
+        types = machine.types_of_events()[: training.n_events]
+        for position in np.flatnonzero(np.isin(types, list(self.opening))).tolist():
+            self.take(machine, position, int(types[position]))
+        self.size = size
+
+    def take(self, machine: TreeMachine, position: int, event_type: int) -> int:
+        """Return the number of windows that contain the next event, its own included."""
+        time, partition = int(self._clock.at(machine, position)), int(machine.partitions_of(position))
+        return self.add(position, time, partition, opens=event_type in self.opening)
 
 
 # Classes of partial matches: clusters by cost and use, and trees that predict them from attributes.
@@ -57,7 +302,6 @@ class ClassTree:
     label: np.ndarray
 
     def predict(self, rows: np.ndarray) -> np.ndarray:
-        """Return the cluster of each row."""
         at = np.zeros(len(rows), np.int64)
         while True:
             feature = self.feature[at]
@@ -216,16 +460,14 @@ class ClassModel:
 
     @property
     def n_classes(self) -> int:
-        """Number of classes."""
         return len(self.consumption)
 
     def classes_of_node(self, node: int) -> np.ndarray:
-        """Return the numbers of the classes of a node."""
         return self._node_classes[node]
 
     def _learn(self, training: Training, n_clusters: int | str, interval: int) -> None:
         machine, prices = training.machine, training.prices
-        lineage = read_lineage(machine)
+        lineage = machine.ancestry
         seconds = lineage.cost * prices["condition"] + prices["create"] + prices["remove"]
         priced = lineage._replace(cost=seconds)
         ids = np.flatnonzero(self.shape.kept[lineage.node] & ~lineage.is_match)

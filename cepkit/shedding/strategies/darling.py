@@ -14,24 +14,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cepkit.errors import CepError, nearest, whole_number
-from cepkit.shedding.buffers import N_SLOTS, NEWEST, OLDEST, RANDOM, BufferRule, EventBuffers, utility_slot
-from cepkit.shedding.model import limits, nfa_costs, tree_costs
-from cepkit.shedding.model.distributions import N_VALUES, PDFS, DriftWatch, gaps_of
-from cepkit.shedding.model.event_utilities import (
+from cepkit.shedding.buffers import (
+    DARLING,
+    N_SLOTS,
+    NEWEST,
+    NEWEST_WAITING,
+    RANDOM,
+    SPLITS,
+    BufferRule,
+    EventBuffers,
+    WorkBuffers,
+    array_threshold,
+    buffer_limits,
+    queue_limit,
+    utility_slot,
+)
+from cepkit.shedding.model.shares import N_VALUES, SAMPLE, DriftWatch
+from cepkit.shedding.model.statistics import (
     AS_PRINTED,
-    COMBINATIONS,
-    LARGEST,
     NEGATIONS,
     PatternUtilities,
-    combine_utilities,
-)
-from cepkit.shedding.model.shares import EMPIRICAL, SAMPLE
-from cepkit.shedding.model.statistics import (
-    PatternStatistics,
     StreamColumns,
-    cost_trees,
-    renew_statistics,
-    statistics_of_warm_up,
+    samples_of_warm_up,
 )
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
 
@@ -39,10 +43,8 @@ if TYPE_CHECKING:
     from cepkit.events import Events
     from cepkit.shedding.tree.machine import TreeMachine
 
-POSITION = "position"
-TIES = (RANDOM, POSITION)
-TREE, NFA = "tree", "nfa"
-COST_MODELS = {TREE: tree_costs.event_cost, NFA: nfa_costs.event_cost}
+POSITION, AUTHORS = "position", "authors"
+TIES = (RANDOM, POSITION, AUTHORS)
 _CHUNK = 256  # events of a type whose utilities are computed together
 _MOST_KNOWN = 1 << 16
 _SLOW = 1e-3  # share of the newest value in the mean service time: it follows about 1,000 events
@@ -61,36 +63,24 @@ class Darling:
     ----------
     split : str
         How the types share the room, N_T. ``"darling"``: in proportion to Z(T) R(T), the work that a type
-        brings, as in the paper. ``"rate"``: in proportion to R(T). ``"darling_scaled"``: the paper's split,
-        made smaller so that full buffers are processed within ``beta`` of the bound.
-    pdf : str
-        What stands for the attributes of other events. ``"empirical"``: the events that were seen, so that
-        any condition on any number of attributes works. ``"normal"``, ``"lognormal"``, ``"kde"``: a
-        distribution that is fitted to each numeric attribute.
+        brings, as in the paper. ``"rate"``: in proportion to R(T). Z(T) is the time that an event of the type
+        took in the warm-up, and in a live stream the time that it takes now.
     beta : float
         Share of the latency bound to use, above 0 and at most 1.
     n_slots : int
         xi: number of steps of utility.
     tie : str
-        Which event of the lowest step goes first. ``"random"``: any. ``"position"``: the oldest for types in
-        the first half of the pattern, and the newest for the others, as the authors' program does.
-    order_aware : bool
-        Whether the cost model knows that events of a sequence come in order. It then predicts Z(T) better.
-        But the first type of a sequence costs almost nothing, and the splits by cost leave it no room, so
-        more matches are lost. With ``split="rate"`` it only moves the thresholds.
-    form : str
-        ``"corrected"`` or ``"printed"``: the cost model; see `cepkit.shedding.model.tree_costs`.
-    cost_model : str
-        ``"tree"``: for left-deep trees. ``"nfa"``: for an automaton with runs.
+        Which event of the lowest step goes first. ``"random"``: any. ``"position"``: the newest one, so whole
+        stretches of the stream stay, and with them matches. ``"authors"``: as in the authors' program, the
+        newest one for types in the first half of the pattern. Other types lose the newest event that
+        arrived before the new one.
     negation : str
         Utility of events of a negated type. ``"printed"``: the probability that their conditions hold.
         ``"kills"``: the probability that they forbid a match. The two differ when the query says that the
         conditions allow a negated event.
-    combine : str
-        Utility of an event for several patterns: ``"max"`` or the weighted ``"mean"``.
     drift : bool
-        Whether to watch rates and attributes, and to compute everything again when they change. Needs the
-        packages of ``cepkit[papers]``.
+        Whether to watch rates and attributes, and to compute everything again when they change. This happens
+        in times when no event waits.
     sample : int
         Events to keep of each type.
 
@@ -107,24 +97,26 @@ class Darling:
     Limits of the method: conditions count as independent, and time, order and window do not count.
     Dropping an event of a negated type can make false matches, so precision can fall below 1.
 
+    A live stream knows how many seconds of work wait, and drops nothing up to its latency bound. Above the
+    bound, it drops until the work is within ``beta`` of the bound.
+
     Source: DARLING. Differs: all types drop when the buffers are full, not only the type that arrives, and
-    they drop down to their limits. The paper's split can break the bound; the example shows it.
+    they drop down to their limits. Z(T) is measured. The paper's split can break the bound; the example
+    shows it.
 
     Examples
     --------
     Events of type B take 10 times as long as those of type A. The bound is 1.5 s. The paper's split gives B
-    most of the room, so full buffers take 2.0 s. The other two splits keep to 1.2 s, which is 0.8 of the
-    bound. They differ in what they keep: more events of A, or as much work of each type as the paper does.
+    most of the room, so full buffers take 2.0 s. The split by rate keeps to 1.2 s, which is 0.8 of the bound.
 
-    >>> from cepkit.shedding.model.limits import SPLITS, buffer_limits, drain_time, queue_limit
+    >>> from cepkit.shedding.buffers import SPLITS, buffer_limits, drain_time, queue_limit
     >>> cost, rate = {"A": 0.001, "B": 0.010}, {"A": 10, "B": 10}
     >>> n_in = queue_limit(latency_bound_s=1.5, mean_service_s=0.0055)
     >>> for split in SPLITS:
     ...     room = buffer_limits(n_in, cost, rate, safety=0.8, split=split)
-    ...     print(f"{split:15}{room}  {drain_time(room, cost):.1f} s")
-    darling        {'A': 20, 'B': 199}  2.0 s
-    rate           {'A': 110, 'B': 110}  1.2 s
-    darling_scaled {'A': 12, 'B': 119}  1.2 s
+    ...     print(f"{split:8}{room}  {drain_time(room, cost):.1f} s")
+    darling {'A': 20, 'B': 199}  2.0 s
+    rate    {'A': 110, 'B': 110}  1.2 s
 
     With one rare type of expensive events, the paper's split takes 14 times the bound:
 
@@ -132,38 +124,28 @@ class Darling:
     >>> n_in = queue_limit(1.5, sum(cost[t] * rate[t] for t in cost) / sum(rate.values()))
     >>> for split in SPLITS:
     ...     room = buffer_limits(n_in, cost, rate, safety=0.8, split=split)
-    ...     print(f"{split:15}{room}  {drain_time(room, cost):.1f} s")
-    darling        {'A': 53, 'B': 53, 'C': 1042}  20.9 s
-    rate           {'A': 546, 'B': 546, 'C': 55}  1.2 s
-    darling_scaled {'A': 3, 'B': 3, 'C': 60}  1.2 s
+    ...     print(f"{split:8}{room}  {drain_time(room, cost):.1f} s")
+    darling {'A': 53, 'B': 53, 'C': 1042}  20.9 s
+    rate    {'A': 546, 'B': 546, 'C': 55}  1.2 s
     """
 
-    split: str = limits.DARLING
-    pdf: str = EMPIRICAL
+    split: str = DARLING
     beta: float = 0.8
     n_slots: int = N_SLOTS
     tie: str = RANDOM
-    order_aware: bool = False
-    form: str = tree_costs.CORRECTED
-    cost_model: str = TREE
     negation: str = AS_PRINTED
-    combine: str = LARGEST
     drift: bool = True
     sample: int = SAMPLE
 
     def __post_init__(self) -> None:
-        choices = {
-            "split": limits.SPLITS, "pdf": PDFS, "tie": TIES, "form": tree_costs.FORMS,
-            "cost_model": tuple(COST_MODELS), "negation": NEGATIONS, "combine": COMBINATIONS,
-        }  # fmt: skip
+        choices = {"split": SPLITS, "tie": TIES, "negation": NEGATIONS}
         for name, names in choices.items():
             if (value := getattr(self, name)) not in names:
                 raise CepError(
                     f"Darling({name}={value!r}): expected {_listed(names)}.{nearest(str(value), names)}"
                 )
-        for name in ("order_aware", "drift"):
-            if not isinstance(getattr(self, name), bool):
-                raise CepError(f"Darling({name}={getattr(self, name)!r}): expected True or False")
+        if not isinstance(self.drift, bool):
+            raise CepError(f"Darling(drift={self.drift!r}): expected True or False")
         if isinstance(self.beta, bool) or not isinstance(self.beta, int | float) or not 0 < self.beta <= 1:
             raise CepError(f"Darling(beta={self.beta!r}): expected a share above 0 and at most 1")
         whole_number("n_slots", self.n_slots, 1)
@@ -174,17 +156,6 @@ class Darling:
         """``"darling"``."""
         return "darling"
 
-    def prepare(self) -> None:
-        """Import what the strategy needs, so that nothing is missing later.
-
-        Raises
-        ------
-        MissingDependencyError
-            When drift detection is on and its packages are not installed.
-        """
-        if self.drift:
-            DriftWatch({}, {}, lambda number, positions: {})
-
     def begin(self, training: Training) -> DarlingShedder:
         """Return a shedder that knows the statistics of the warm-up.
 
@@ -192,8 +163,6 @@ class Darling:
         ------
         CepError
             When the warm-up has no events.
-        MissingDependencyError
-            When drift detection is on and its packages are not installed.
         """
         if training.n_events < 1:
             raise CepError("Darling learns from a warm-up, and this one has no events; give it some")
@@ -205,7 +174,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 class _Pattern:
-    """One pattern of a run: its stream, statistics, costs and utilities."""
+    """One pattern of a run: its stream, samples and utilities."""
 
     def __init__(self, training: Training, settings: Darling, types: tuple[str, ...]):
         self.training, self.settings = training, settings
@@ -213,34 +182,22 @@ class _Pattern:
         self.streams = [(0, StreamColumns(training.program, training.events))]
         self._newest = 0, self.streams[0][1].clock
         self.own_type = {types.index(name): i for i, name in enumerate(training.program.types)}
-        self.statistics = statistics_of_warm_up(
-            self.streams[0][1], training.n_events, training.evaluated, training.passed,
-            size=settings.sample, seed=training.seed,
-        )  # fmt: skip
+        self.samples = samples_of_warm_up(
+            self.streams[0][1], training.n_events, settings.sample, training.seed
+        )
         self.build()
 
     def build(self) -> None:
-        """Compute costs and utilities from the statistics."""
-        settings, program, stream = self.settings, self.training.program, self.streams[-1][1]
-        prices = self.training.prices
-        event_cost = COST_MODELS[settings.cost_model]
-        cost = np.full(len(program.types), prices.get("event", 0.0))
-        for tree, leaves in cost_trees(program, self.statistics, prices, order_aware=settings.order_aware):
-            for i, leaf in enumerate(leaves):
-                cost[program.leaves[leaf].type] += event_cost(tree, i, settings.form)
-        self.cost = cost
+        """Compute utilities from the samples."""
         self.utilities = PatternUtilities(
-            program, self.statistics, stream.known, stream.kinds, pdf=settings.pdf,
-            negation=settings.negation, size=settings.sample,
+            self.training.program, self.samples, self.streams[-1][1].known,
+            negation=self.settings.negation, size=self.settings.sample,
         )  # fmt: skip
 
     def renew(self, positions: Mapping[int, np.ndarray]) -> None:
-        """Compute statistics, costs and utilities again from the newest events, by type of the run."""
-        start, stream = self.streams[-1]
+        """Compute utilities again from the newest events, by type of the run."""
         newest = {self.own_type[number]: at for number, at in positions.items() if number in self.own_type}
-        samples = {number: self.take(at) for number, at in newest.items() if len(at)}
-        inside = [at[at >= start] - start for at in newest.values()]
-        self.statistics = renew_statistics(stream, samples, inside, self.statistics)
+        self.samples = {**self.samples, **{number: self.take(at) for number, at in newest.items() if len(at)}}
         self.build()
 
     @property
@@ -250,7 +207,6 @@ class _Pattern:
         return start + last.events.n_events
 
     def extend(self, events: Events) -> None:
-        """Take in the events that follow."""
         self.streams.append((self.end, StreamColumns(self.training.program, events)))
         self._newest = self.streams[-1][0], self.streams[-1][1].clock
 
@@ -271,12 +227,16 @@ class _Pattern:
             return parts[0]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def time(self, position: int) -> float:
-        """Return the time of an event by the clock of the window, or its position without one."""
+    def times(self, positions: list[int]) -> list[float]:
+        """Return the times of events by the clock of the window, or their positions without one."""
         start, clock = self._newest
-        if position < start:
-            start, clock = self._at(position)[0], self._at(position)[1].clock
-        return position if clock is None else clock.item(position - start)
+        if clock is None:
+            return positions
+        return [clock.item(at - start) if at >= start else self._time(at) for at in positions]
+
+    def _time(self, position: int) -> float:
+        start, stream = self._at(position)
+        return stream.clock.item(position - start)
 
     def _at(self, position: int) -> tuple[int, StreamColumns]:
         """Return the batch that has a position, with the position of its first event."""
@@ -293,33 +253,18 @@ class _Pattern:
         return rows[at : at + _CHUNK] + start
 
     def save(self) -> dict[str, Any]:
-        """Return the statistics as numbers and arrays."""
-        statistics = self.statistics
-        return {
-            "in_window": statistics.in_window,
-            "selectivity": list(statistics.selectivity),
-            "evaluations": list(statistics.evaluations),
-            "samples": {str(number): dict(columns) for number, columns in statistics.samples.items()},
-            "end": self.end,
-        }
+        """Return the samples as arrays."""
+        samples = {str(number): dict(columns) for number, columns in self.samples.items()}
+        return {"samples": samples, "end": self.end}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take back what `save` returned."""
-        samples = {int(number): dict(columns) for number, columns in saved["samples"].items()}
-        self.statistics = PatternStatistics(
-            np.asarray(saved["in_window"]), tuple(saved["selectivity"]), tuple(saved["evaluations"]), samples
-        )
+        self.samples = {int(number): dict(columns) for number, columns in saved["samples"].items()}
         if saved["end"] > self.end:  # the events between were there before the restart
             nothing = StreamColumns(self.training.program, self.training.events.between(0, 0))
             self.streams = [(saved["end"], nothing)]
             self._newest = saved["end"], nothing.clock
         self.build()
-
-    def measured(self) -> list[float]:
-        """Return the mean seconds of an event of each type in the warm-up; NaN: there was none."""
-        seconds, types = np.asarray(self.training.service_of_event), np.asarray(self.training.type_of_event)
-        n = len(self.training.program.types)
-        return [float(seconds[types == i].mean()) if (types == i).any() else float("nan") for i in range(n)]
 
 
 class DarlingShedder(Shedder):
@@ -342,69 +287,80 @@ class DarlingShedder(Shedder):
             name: float(patterns[0][0].training.rates[patterns[0][1]])
             for name, patterns in zip(self._types, self._of_type.values(), strict=True)
         }
-        self._service, self._is_told = training.service, False  # whether `adapt` tells the service time
+        measured = {id(pattern): pattern.training.seconds_of_type for pattern in self._patterns}
+        self.cost = {
+            name: sum(measured[id(pattern)][own_type] for pattern, own_type in patterns)
+            for name, patterns in zip(self._types, self._of_type.values(), strict=True)
+        }
+        self._service = training.service
+        self._pace: tuple[float, ...] | None = None  # seconds for an event of each type of a live stream
+        tie: list[str] = [RANDOM] * len(self._types)
+        if settings.tie != RANDOM:
+            n_early = (1 + len(tie)) // 2
+            late = NEWEST_WAITING if settings.tie == AUTHORS else NEWEST
+            tie = [NEWEST] * n_early + [late] * (len(tie) - n_early)
+        self._tie, bound = dict(enumerate(tie)), training.latency_bound
+        self._work = WorkBuffers(bound, settings.beta * bound, tie, training.seed)  # of a live stream
         self._known: dict[int, float] = {}
         self._slot_of: dict[int, tuple[int, int]] = {}
         # Events by type and step of utility: those that were put into arrays, and those that were dropped.
         self._seen, self._dropped = (
             np.zeros((len(self._types), settings.n_slots + 1), np.int64) for _ in "ab"
         )
+        self._worth = [[0, 0.0] for _ in self._types]  # number and sum of the utilities of each type
+        self._lost: dict[int, float] = {}  # worth of the events that were dropped last
         self.n_utilities = self.n_recomputed = 0
-        self._buffers = EventBuffers(self._rule(training.service))
+        self._idle = 0.0  # seconds without waiting events since the first alarm
+        self._buffers = EventBuffers(self._rule())
         self._newest = -1
         self._recent: dict[int, deque[tuple[int, float]]] = {
             number: deque(maxlen=N_VALUES) for number in range(len(self._types))
         }
-        self._gaps: dict[int, tuple[float, float]] = {}  # mean and deviation, by the clock of the window
+        self._gaps: dict[int, np.ndarray] = {}  # by the clock of the window
         for number in range(len(self._types)):
             pattern, own_type = self._of_type[number][0]
             rows = pattern.streams[0][1].rows_of_type[own_type]
-            gaps = gaps_of(self._clock(number, rows[rows < training.n_events]))
-            if gaps is not None:
-                self._gaps[number] = gaps
+            self._gaps[number] = np.diff(self._clock(number, rows[rows < training.n_events][-N_VALUES:]))
         self._watch = self._begin_watch() if settings.drift else None
 
     # --- constraints
 
-    def _rule(self, service: float) -> BufferRule:
-        """Return the limits of all buffers by the statistics now; equations 5 to 10 and N_T."""
-        settings, names = self._settings, self._types
-        self.cost = {
-            name: float(sum(pattern.cost[own_type] for pattern, own_type in self._of_type[number]))
-            for number, name in enumerate(names)
-        }
-        of_type = self._training.weight_of_type
+    def _rule(self) -> BufferRule:
+        """Return the limits of all buffers by the statistics now: N_in, N_T and gamma_T."""
+        settings, names, pace = self._settings, self._types, self._pace
+        of_type, numbers = self._training.weight_of_type, range(len(names))
         weights = {
             name: max(pattern.weight for pattern, _ in self._of_type[number]) * of_type.get(name, 1.0)
             for number, name in enumerate(names)
         }
-        self._service_of_limits = service
-        self.n_in = limits.queue_limit(self._training.latency_bound, service)
-        self.limits = limits.buffer_limits(
+        if pace is not None:
+            self.cost = dict(zip(names, pace, strict=True))
+            self._service = float(np.average(pace, weights=[max(rate, 1e-12) for rate in self.rate.values()]))
+        self._service_of_limits = self._service
+        self.n_in = queue_limit(self._training.latency_bound, self._service)
+        self.limits = buffer_limits(
             self.n_in, self.cost, self.rate, safety=settings.beta, split=settings.split, weights=weights
         )
         self.limit = min(settings.beta * self.n_in, sum(self.limits.values()))
         self._n_conditions = [
             sum(pattern.utilities.n_conditions(own_type) for pattern, own_type in self._of_type[number])
-            for number in range(len(names))
+            for number in numbers
         ]
         price = self._training.prices.get("utility", 0.0)
         self.thresholds = {
-            name: limits.array_threshold(
+            name: array_threshold(
                 self.limits[name], self._n_conditions[number], price, self.cost[name]
             ) if self.cost[name] > 0 else 0
             for number, name in enumerate(names)
         }  # fmt: skip
-        numbers = range(len(names))
-        tie = {}
-        if settings.tie == POSITION:
-            tie = {number: OLDEST if 2 * number < len(names) else NEWEST for number in numbers}
+        self._work.seconds_of_type = np.array(list(self.cost.values()))
+        self._work.limit_of_type = np.array(list(self.limits.values()), np.float64)
         return BufferRule(
             self.limit,
             {number: self.limits[names[number]] for number in numbers},
             {number: self.thresholds[names[number]] for number in numbers},
             self._utility,
-            tie,
+            self._tie,
             settings.n_slots,
             self._training.seed,
         )
@@ -415,23 +371,47 @@ class DarlingShedder(Shedder):
         """Take in an event, and return the events to drop, those of least utility."""
         number, position = event.type, event.position
         self._newest = position
-        if not self._is_told:
+        if self._pace is None:
             self._service += _SLOW * (load.service - self._service)
-        watch, dropped = self._watch, ()
-        if watch is not None:
-            self._recent[number].append((position, event.arrival))
+            self._notice(number, [position], [event.arrival])
+        dropped = self._buffers.push(number, position)
+        return self._noted(dropped) if dropped else dropped
+
+    def admit_many(
+        self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load
+    ) -> Sequence[int]:
+        """Take in a batch of a live stream, and return the events to drop, those of least utility."""
+        for number in range(len(self._types)):
+            rows = np.flatnonzero(types == number)
+            if len(rows):
+                self._notice(number, positions[rows].tolist(), arrivals[rows].tolist())
+        self._newest = int(positions[-1])
+        dropped = self._work.push(types, positions, load.clock - arrivals, self._steps_of)
+        return self._noted(dropped)
+
+    def _steps_of(self, number: int, positions: np.ndarray) -> np.ndarray:
+        """Return the steps of utility of events of a type."""
+        utilities = self.worth_of(number, positions)
+        steps = (utilities * self._settings.n_slots).astype(np.int64)
+        self._seen[number] += np.bincount(steps, minlength=self._seen.shape[1])
+        n, total = self._worth[number]
+        self._worth[number] = [n + len(steps), total + float(utilities.sum())]
+        for position, step in zip(positions.tolist(), steps.tolist(), strict=True):
+            self._slot_of[position] = number, step
+        self.n_utilities += len(steps)
+        self.charged["utility"] += self._n_conditions[number] * len(steps)
+        self.charged["array"] += len(steps)
+        return steps
+
+    def _notice(self, number: int, positions: list[int], arrivals: list[float]) -> None:
+        """Show events of a type to the drift detector."""
+        if self._watch is not None:
+            self._recent[number].extend(zip(positions, arrivals, strict=True))
             pattern, _ = self._of_type[number][0]
-            watch.see(number, position, pattern.time(position))
-            self.charged["update"] += 2
-            if watch.alarms and len(self._buffers) < self.limit / 2:
-                dropped = self._recompute()
-        dropped = [*dropped, *self._buffers.push(number, position)]
-        if dropped:
-            self._note_dropped(dropped)
-        return dropped
+            self._watch.see(number, positions, pattern.times(positions))
+            self.charged["update"] += 2 * len(positions)
 
     def before(self, event: Event, load: Load, machine: TreeMachine) -> bool:
-        """Take an event out of its buffer."""
         number, position = event.type, event.position
         if self._buffers.waits(number, position):
             if self._buffers.remove(number, position):
@@ -441,17 +421,48 @@ class DarlingShedder(Shedder):
                 self._slot_of.pop(position, None)
         return True
 
-    def adapt(self, service: float) -> list[int]:
-        """Set the limits for another mean time of events, in seconds; return the events to drop."""
-        self._service, self._is_told = service, True
-        self._buffers.change(self._rule(service))
-        if dropped := self._buffers.drop_surplus():
-            self._note_dropped(dropped)
-        return dropped
+    def rest(self, seconds: float) -> None:
+        """Use idle time to compute everything again after an alarm, when there was enough of it."""
+        if self._watch is None or not self._watch.alarms:
+            return
+        self._idle += seconds
+        if self._idle >= self._seconds_to_renew():
+            self._idle = 0.0
+            self._recompute()
+
+    def leave(self, number: int, position: int) -> None:
+        self._work.remove(number, position)
+        self._slot_of.pop(position, None)
+
+    def adapt(self, seconds_of_type: Sequence[float], delay: float) -> Sequence[int]:
+        """Set the limits by the seconds that events take in a live stream; return the events to drop."""
+        self._pace, bound = tuple(seconds_of_type), self._training.latency_bound
+        self._work.most, self._work.limit = (
+            max(0.0, bound - delay),
+            max(0.0, self._settings.beta * bound - delay),
+        )
+        self._rule()
+        return self._noted(self._work.drop_surplus(self._steps_of))
+
+    def worth_of(self, number: int, positions: np.ndarray) -> np.ndarray:
+        """Return the utilities of events of a type: the greatest of all patterns."""
+        of_type = self._of_type[number]
+        return np.max(
+            [
+                pattern.utilities.of(kind, pattern.take(positions), len(positions))
+                for pattern, kind in of_type
+            ],
+            axis=0,
+        )
+
+    def worth_of_drop(self, position: int) -> float:
+        """Return the utility of an event that was dropped last, over the mean utility of its type."""
+        return self._lost.get(position, 1.0)
 
     def extend(self, events: Sequence[Events]) -> None:
         """Take in events that follow in the stream, once for each pattern, before they are admitted."""
         waiting = [at for number in self._of_type if (at := self._buffers.oldest(number)) is not None]
+        waiting += [next(iter(events)) for events in self._work.waiting if events]
         keep = min([self._newest, *waiting, *(recent[0][0] for recent in self._recent.values() if recent)])
         for pattern, more in zip(self._patterns, events, strict=True):
             pattern.extend(more)
@@ -466,6 +477,8 @@ class DarlingShedder(Shedder):
         slot = number, utility_slot(utility, self._settings.n_slots)
         self._slot_of[position] = slot
         self._seen[slot] += 1
+        self._worth[number][0] += 1
+        self._worth[number][1] += utility
         return utility
 
     def _utility_of(self, number: int, position: int) -> float:
@@ -477,34 +490,38 @@ class DarlingShedder(Shedder):
     def _compute(self, number: int, position: int) -> None:
         if len(self._known) > _MOST_KNOWN:
             self._known = {at: utility for at, utility in self._known.items() if at >= position}
-        patterns = self._of_type[number]
-        first, own_type = patterns[0]
+        first, own_type = self._of_type[number][0]
         rows = first.rows_of_type(own_type, position)
-        utilities = [pattern.utilities.of(kind, pattern.take(rows), len(rows)) for pattern, kind in patterns]
-        weights = [pattern.weight for pattern, _ in patterns]
-        combined = combine_utilities(utilities, weights, self._settings.combine)
-        self._known.update(zip(rows.tolist(), combined.tolist(), strict=True))
+        self._known.update(zip(rows.tolist(), self.worth_of(number, rows).tolist(), strict=True))
 
-    def _note_dropped(self, dropped: Sequence[int]) -> None:
+    def _noted(self, dropped: Sequence[int]) -> Sequence[int]:
+        """Take note of events that are dropped, and return them."""
         self.charged["array"] += len(dropped)
         if self._settings.tie == RANDOM:
             self.charged["draw"] += len(dropped)
+        self._lost = {}
         for position in dropped:
             self._known.pop(position, None)
-            self._dropped[self._slot_of.pop(position)] += 1
+            if (slot := self._slot_of.pop(position, None)) is not None:
+                self._dropped[slot] += 1
+                n, total = self._worth[slot[0]]
+                if total:
+                    utility = (slot[1] + 0.5) / self._settings.n_slots
+                    self._lost[position] = utility * n / total
+        return dropped
 
     # --- drift
 
     def _clock(self, number: int, positions: np.ndarray) -> np.ndarray:
         pattern, _ = self._of_type[number][0]
-        return np.array([pattern.time(at) for at in positions.tolist()], np.float64)
+        return np.array(pattern.times(positions.tolist()), np.float64)
 
     def _begin_watch(self) -> DriftWatch:
         samples: dict[int, dict[str, np.ndarray]] = {}
         for number, patterns in self._of_type.items():
             samples[number] = {}
             for pattern, own_type in reversed(patterns):
-                samples[number].update(pattern.statistics.samples[own_type])
+                samples[number].update(pattern.samples[own_type])
         floats = {
             number: {name: np.asarray(values, np.float64) for name, values in columns.items() if len(values)}
             for number, columns in samples.items()
@@ -518,32 +535,31 @@ class DarlingShedder(Shedder):
             values.update(pattern.take(positions))
         return values
 
-    def _recompute(self) -> list[int]:
-        """Compute statistics, limits and utilities again from the newest events; return what is dropped."""
+    def _seconds_to_renew(self) -> float:
+        """Return how long it takes to compute everything again, by the prices."""
+        price, size = self._training.prices, self._settings.sample
+        n = sum(map(len, self._recent.values()))
+        ranked = sum(pattern.utilities.n_ranked() for pattern in self._patterns)
+        return n * price.get("update", 0.0) + ranked * size * log2(size) * price.get("sort", 0.0)
+
+    def _recompute(self) -> None:
+        """Compute samples, limits and utilities again from the newest events; no event waits."""
         oldest = max(pattern.streams[0][0] for pattern in self._patterns)
         positions = {
             number: np.array([at for at, _ in recent if at >= oldest], np.int64)
             for number, recent in self._recent.items()
         }
         for number, at in positions.items():
-            gaps = gaps_of(self._clock(number, at))
-            if gaps is not None:
-                self._gaps[number] = gaps
+            if len(at) > 1:
+                self._gaps[number] = np.diff(self._clock(number, at))
         self._renew_rates()
         for pattern in self._patterns:
             pattern.renew(positions)
-            n = sum(len(at) for at in positions.values())
-            self.charged["utility"] += len(pattern.statistics.selectivity) * self._settings.sample
-            self.charged["update"] += n
-            self.charged["sort"] += round(
-                pattern.utilities.n_ranked() * self._settings.sample * log2(self._settings.sample)
-            )
         self._known.clear()
         self._slot_of.clear()
-        self._buffers.change(self._rule(self._service))
+        self._buffers.change(self._rule())
         self._watch = self._begin_watch()
         self.n_recomputed += 1
-        return self._buffers.drop_surplus()
 
     def _renew_rates(self) -> None:
         """Count the newest events of all types over the same time."""
@@ -569,14 +585,12 @@ class DarlingShedder(Shedder):
         """Return limits, costs, drops by utility, and the state of drift detection."""
         of_types = {}
         for number, name in enumerate(self._types):
-            measured = [pattern.measured()[own_type] for pattern, own_type in self._of_type[number]]
             of_types[name] = {
                 "limit": self.limits[name],
                 "threshold": self.thresholds[name],
                 "rate": self.rate[name],
                 "cost": self.cost[name],
-                "measured_cost": float(np.sum(measured)),
-                "waiting": self._buffers.size(number),
+                "waiting": self._buffers.size(number) + len(self._work.waiting[number]),
                 "has_arrays": self._buffers.arrays(number) is not None,
                 "seen": self._seen[number].tolist(),
                 "dropped": self._dropped[number].tolist(),
@@ -600,12 +614,14 @@ class DarlingShedder(Shedder):
         return {
             "types": list(self._types),
             "rate": dict(self.rate),
-            "gaps": {str(number): list(gap) for number, gap in self._gaps.items()},
-            "service": self._service,
-            "service_of_limits": self._service_of_limits,
-            "is_told": self._is_told,
+            "gaps": {str(number): gaps for number, gaps in self._gaps.items()},
+            "service": [self._service, self._service_of_limits],
+            "pace": None if self._pace is None else list(self._pace),
+            "idle": self._idle,
+            "worth": self._worth,
             "patterns": [pattern.save() for pattern in self._patterns],
             "buffers": self._buffers.save(),
+            "work": self._work.save(),
             "known": {"positions": list(values), "utilities": list(values.values())},
             "slots": [[at, *slot] for at, slot in self._slot_of.items()],
             "seen": self._seen.copy(),
@@ -622,12 +638,17 @@ class DarlingShedder(Shedder):
                 f"the saved run has the types {list(saved['types'])}, and this one {list(self._types)}"
             )
         self.rate = dict(saved["rate"])
-        self._gaps = {int(number): tuple(gap) for number, gap in saved["gaps"].items()}
-        self._service, self._is_told = saved["service"], saved.get("is_told", False)
+        self._gaps = {int(number): gaps for number, gaps in saved["gaps"].items()}
+        self._idle = saved["idle"]
+        self._worth = [list(pair) for pair in saved["worth"]]
+        self._pace = None if saved["pace"] is None else tuple(saved["pace"])
         for pattern, state in zip(self._patterns, saved["patterns"], strict=True):
             pattern.restore(state)
-        self._buffers = EventBuffers(self._rule(saved["service_of_limits"]))
+        _, self._service = saved["service"]
+        self._buffers = EventBuffers(self._rule())
+        self._service, _ = saved["service"]
         self._buffers.restore(saved["buffers"])
+        self._work.restore(saved["work"])
         self._known = dict(zip(saved["known"]["positions"], saved["known"]["utilities"], strict=True))
         self._slot_of = {at: (number, slot) for at, number, slot in saved["slots"]}
         self._seen, self._dropped = np.array(saved["seen"]), np.array(saved["dropped"])

@@ -1,13 +1,15 @@
-"""What a shedding strategy is: settings, and the shedder that decides event by event; strategies by name."""
+"""What a shedding strategy is, strategies by name, and those that drop by type or at random."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass
 from importlib import import_module
+from itertools import product
 from math import floor, inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -84,6 +86,15 @@ class Training:
         return (self, *self.others)
 
     @property
+    def seconds_of_type(self) -> list[float]:
+        """Z(T): mean seconds of an event of each type of the query; that of all types without one."""
+        seconds, types = np.asarray(self.service_of_event), np.asarray(self.type_of_event)
+        return [
+            float(seconds[types == i].mean()) if (types == i).any() else self.service
+            for i in range(len(self.program.types))
+        ]
+
+    @property
     def types(self) -> tuple[str, ...]:
         """Names of the event types of all patterns: first those of this one, each once."""
         return tuple(dict.fromkeys(name for pattern in self.patterns for name in pattern.program.types))
@@ -110,24 +121,57 @@ class Strategy(Protocol):
 
 @dataclass
 class Shedder:
-    """What decides in one run. Every method does nothing here: a strategy writes what it needs."""
+    """What decides in one run. Every method does nothing here: a strategy writes what it needs.
+
+    ``KEPT`` has the attributes that `save` and `restore` serve, without their leading ``_``.
+    """
 
     charged: Counter[str] = field(default_factory=Counter)
+    KEPT: ClassVar[tuple[str, ...]] = ()
 
     def admit(self, event: Event, load: Load) -> Sequence[int]:
         """Return the positions of waiting events to drop. The new event waits already and may be dropped."""
         return ()
 
+    def admit_many(
+        self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load
+    ) -> Sequence[int] | None:
+        """Take in a batch of a live stream, and return the positions of waiting events to drop.
+
+        None: the stream calls `admit` for each event of the batch.
+        """
+        return () if type(self).admit is Shedder.admit else None
+
+    def leave(self, number: int, position: int) -> None:
+        """Note that an event leaves the buffers of a live stream, where this takes the place of `before`."""
+
     def before(self, event: Event, load: Load, machine: TreeMachine) -> bool:
         """Prepare the machine for an event that leaves the buffers: drop partial matches, skip pairs.
 
         Return whether the machine may process the event.
-
         """
         return True
 
     def after(self, event: Event, load: Load, outcome: EventOutcome) -> None:
         """Learn from an event that the machine has processed."""
+
+    def rest(self, seconds: float) -> None:
+        """Use some seconds in which no event waits."""
+
+    def adapt(self, seconds_of_type: Sequence[float], delay: float) -> Sequence[int]:
+        """Take in the seconds that pass in a live stream for an event of each type; return events to drop.
+
+        ``delay`` is how many seconds the stream keeps a match before it returns it.
+        """
+        return ()
+
+    def worth_of(self, number: int, positions: np.ndarray) -> np.ndarray:
+        """Return how likely events of a type are part of matches, float64, (n,), in any unit."""
+        return np.ones(len(positions))
+
+    def worth_of_drop(self, position: int) -> float:
+        """Return what an event that was just dropped is worth, as a share of a mean one of its type."""
+        return 1.0
 
     def size_bytes(self) -> int:
         """Return the memory of the shedder's own tables and arrays."""
@@ -139,16 +183,53 @@ class Shedder:
 
     def save(self) -> Mapping[str, object]:
         """Return what a restart needs, as numbers, texts, lists, mappings and arrays."""
-        return {}
+        return {name: _as_plain(getattr(self, f"_{name}")) for name in self.KEPT}
 
     def restore(self, saved: Mapping[str, object]) -> None:
         """Take back what `save` returned."""
+        for name in self.KEPT:
+            setattr(self, f"_{name}", _of_plain(getattr(self, f"_{name}"), saved[name]))
+
+
+def _as_plain(value: Any) -> Any:
+    if isinstance(value, np.random.Generator):
+        return value.bit_generator.state
+    if hasattr(value, "save"):
+        return value.save()
+    if is_dataclass(value):
+        return asdict(value)
+    return value._asdict() if hasattr(value, "_asdict") else value
+
+
+def _of_plain(now: Any, saved: Any) -> Any:
+    """Return a value of the type that an attribute has now, as `_as_plain` saved it."""
+    if isinstance(now, np.random.Generator):
+        now.bit_generator.state = saved
+    elif hasattr(now, "restore"):
+        now.restore(saved)
+    elif isinstance(now, np.ndarray):
+        return np.array(saved, now.dtype)
+    else:
+        return type(now)(**saved) if isinstance(saved, Mapping) else type(now)(saved)
+    return now
 
 
 # How long events and drops take by the number of partial matches, and how many must go to meet a bound.
 
 SAFETY = 0.8  # beta: share of the latency bound that strategies aim at
 _STEP = 1e-12
+
+
+@dataclass(frozen=True)
+class SafeSettings:
+    """The settings of a strategy that aims at a share of the latency bound."""
+
+    safety: float = SAFETY  # share of the latency bound to aim at
+
+    def __post_init__(self) -> None:
+        safety = self.safety
+        if isinstance(safety, bool) or not isinstance(safety, int | float) or not 0 < safety <= 1:
+            raise CepError(f"safety={safety!r}: expected a share above 0 and at most 1")
 
 
 @dataclass(frozen=True)
@@ -188,15 +269,13 @@ def fit_service(training: Training) -> ServiceLine:
     return ServiceLine(max(0.0, float(y.mean() - slope * x.mean())), slope)
 
 
-def surplus(
-    load: Load, waited: float, bound: float, service: ServiceLine, drop_seconds: Callable[[int], float]
-) -> int:
+def surplus(load: Load, waited: float, bound: float, service: ServiceLine, seconds_each: float) -> int:
     """Return rho: how many partial matches must go so that the next event meets the bound.
 
     Nothing is dropped while waited + f(n) + g(n) is within the bound. Otherwise n' = f^-1(bound - waited -
-    g(n)) partial matches remain. Source: pSPICE.
+    g(n)) partial matches remain. The time to shed is g(n) = n ``seconds_each``. Source: pSPICE.
     """
-    shedding_seconds = drop_seconds(load.alive)
+    shedding_seconds = load.alive * seconds_each
     if waited + service.seconds(load.alive) + shedding_seconds <= bound:
         return 0
     return max(0, load.alive - service.partial_matches(bound - waited - shedding_seconds))
@@ -207,36 +286,58 @@ def queue_room(training: Training, safety: float) -> float:
     return inf if training.service <= 0 else safety * training.latency_bound / training.service
 
 
-def check_safety(safety: float) -> None:
-    """Raise unless a share is above 0 and at most 1."""
-    if isinstance(safety, bool) or not isinstance(safety, int | float) or not 0 < safety <= 1:
-        raise CepError(f"safety={safety!r}: expected a share above 0 and at most 1")
+class PartialShedder(Shedder):
+    """Drops partial matches when the next event would come too late; `_choose` says which."""
+
+    KEPT = ("dropped",)
+
+    def __init__(self, training: Training, safety: float, *prices: str):
+        super().__init__()
+        self._bound, self._service = safety * training.latency_bound, fit_service(training)
+        self._seconds_each = sum(training.prices[name] for name in prices)  # to shed a partial match
+        self._dropped = 0
+
+    @abstractmethod
+    def _choose(self, machine: TreeMachine, n: int, position: int) -> np.ndarray:
+        """Return the numbers of up to ``n`` partial matches, and charge for the choice."""
+
+    def before(self, event: Event, load: Load, machine: TreeMachine) -> bool:
+        self.charged["update"] += 1
+        n = surplus(load, load.clock - event.arrival, self._bound, self._service, self._seconds_each)
+        if n := min(n, machine.n_alive):
+            n_dropped = machine.drop(self._choose(machine, n, event.position))
+            self._dropped += n_dropped
+            self.charged["drop"] += n_dropped
+        return True
+
+    def report(self) -> Mapping[str, Any]:
+        """Return the dropped partial matches and the line of service times."""
+        line = self._service
+        return {"dropped_partial_matches": self._dropped, "fixed": line.fixed, "slope": line.slope}
 
 
 # Strategies by name. A strategy loads when it is first used.
 
 # Name of each strategy: its module in this room, and its class.
 _STRATEGIES: dict[str, tuple[str, str]] = {
-    "none": ("by_type", "NoShedding"),
-    "random": ("by_type", "Random"),
-    "random_input": ("by_type", "RandomInput"),
-    "integral": ("by_type", "IntegralShedding"),
-    "fractional": ("by_type", "FractionalShedding"),
-    "espice": ("skipping", "ESpice"),
-    "hspice": ("skipping", "HSpice"),
-    "pspice": ("pspice", "PSpice"),
+    "none": ("strategy", "NoShedding"),
+    "random": ("strategy", "Random"),
+    "random_input": ("strategy", "RandomInput"),
+    "integral": ("strategy", "IntegralShedding"),
+    "fractional": ("strategy", "FractionalShedding"),
+    "espice": ("spice", "ESpice"),
+    "hspice": ("spice", "HSpice"),
+    "pspice": ("spice", "PSpice"),
     "zhao": ("zhao", "Zhao"),
     "darling": ("darling", "Darling"),
 }
 
 
 def strategy_names() -> tuple[str, ...]:
-    """Return the names of all strategies."""
     return tuple(_STRATEGIES)
 
 
 def class_of_strategy(name: str) -> Any:
-    """Return the class of a strategy by name."""
     module, class_name = _STRATEGIES[name]
     return getattr(import_module(f"cepkit.shedding.strategies.{module}"), class_name)
 
@@ -263,3 +364,256 @@ def as_strategy(given: Any) -> Strategy:
             "begin(training)"
         )
     return given
+
+
+# Shedding by type or at random: drop types of events, a share of each, or partial matches.
+
+MOST_TYPES = 12  # sets of more types are not tried one by one
+_CHANGE = 1.1  # factor of the arrival rate from which shares are computed again
+
+
+@dataclass(frozen=True)
+class IntegralShedding(SafeSettings):
+    """Drop all events of some types while too many events wait.
+
+    The types that stay have the patterns of greatest total weight among the sets that the server can
+    process at the current rate; if several do, those with the most events. With more than 12 types,
+    patterns are added by weight per work instead. A single pattern loses all matches when it loses a type.
+
+    Source: He, Barman and Naughton, "On Load Shedding in Complex Event Processing", ICDT 2014.
+    """
+
+    name: ClassVar[str] = "integral"
+
+    def begin(self, training: Training) -> Shedder:
+        """Return a shedder that knows rates and costs of the types."""
+        return _WholeTypes(self.safety, training)
+
+
+@dataclass(frozen=True)
+class FractionalShedding(SafeSettings):
+    """Keep a share of the events of each type, at random, while too many events wait.
+
+    A pattern keeps the product of the shares of its types. The shares maximise the mean of its logarithm,
+    weighted by pattern, among those that the server can process. In closed form, each type gets the same
+    part of the server's time for each unit of weight, and no more than it needs.
+
+    Source: He, Barman and Naughton, ICDT 2014. Differs: they maximise the weighted sum of the products, which
+    is hard for several patterns. For one pattern the shares are the same.
+    """
+
+    name: ClassVar[str] = "fractional"
+
+    def begin(self, training: Training) -> Shedder:
+        """Return a shedder that knows rates and costs of the types."""
+        return _Shares(self.safety, training)
+
+
+def whole_types(work: np.ndarray, patterns: Sequence[frozenset[int]], weights: Sequence[float]) -> np.ndarray:
+    """Return which types to keep, as shares of 0 and 1."""
+    n = len(work)
+    if n > MOST_TYPES:
+        return _by_density(work, patterns, weights)
+    best, kept = (-1.0, -1.0), np.zeros(n)
+    for chosen in product((0.0, 1.0), repeat=n):
+        used = float(np.dot(chosen, work))
+        if used <= 1.0:
+            won = sum(w for types, w in zip(patterns, weights, strict=True) if all(chosen[t] for t in types))
+            if (won, used) > best:
+                best, kept = (won, used), np.array(chosen)
+    return kept
+
+
+def _by_density(work: np.ndarray, patterns: Sequence[frozenset[int]], weights: Sequence[float]) -> np.ndarray:
+    kept, left = np.zeros(len(work)), list(range(len(patterns)))
+
+    def added(p: int) -> float:
+        return float(sum(work[t] for t in patterns[p] if not kept[t]))
+
+    while left:
+        p = max(left, key=lambda p: (weights[p] / max(added(p), 1e-12), -p))
+        left.remove(p)
+        if float(kept @ work) + added(p) <= 1.0:
+            kept[list(patterns[p])] = 1.0
+    return kept
+
+
+def shares_of_types(
+    work: np.ndarray, patterns: Sequence[frozenset[int]], weights: Sequence[float]
+) -> np.ndarray:
+    """Return the share of each type to keep; the arguments are those of `whole_types`."""
+    weight = np.zeros(len(work))
+    for types, w in zip(patterns, weights, strict=True):
+        weight[list(types)] += w
+    kept = np.zeros(len(work))
+    open_types = [t for t in range(len(work)) if weight[t] > 0]
+    room = 1.0
+    while open_types:
+        level = room / weight[open_types].sum()
+        full = [t for t in open_types if work[t] <= level * weight[t]]
+        if not full:
+            kept[open_types] = level * weight[open_types] / work[open_types]
+            break
+        kept[full] = 1.0
+        room -= float(work[full].sum())
+        open_types = [t for t in open_types if t not in full]
+    return kept
+
+
+class _ByType(Shedder, ABC):
+    """A shedder with a share to keep for each type."""
+
+    KEPT = ("kept", "rate")
+
+    def __init__(self, safety: float, training: Training):
+        super().__init__()
+        self._room, self._most = queue_room(training, safety), queue_room(training, 1.0)
+        number = {name: t for t, name in enumerate(training.types)}
+        self._patterns = [frozenset(number[t] for t in query.program.types) for query in training.patterns]
+        self._weights = [query.weight for query in training.patterns]
+        self._work = work_by_type(training)
+        self._types = training.types
+        self._kept = np.ones(len(number))
+        self._rate = 0.0
+
+    @abstractmethod
+    def _choose(self, work: np.ndarray) -> np.ndarray: ...
+
+    def admit(self, event: Event, load: Load) -> Sequence[int]:
+        if load.waiting <= self._room:
+            return ()
+        if not self._rate / _CHANGE <= load.arrival_rate <= self._rate * _CHANGE:
+            self._rate = load.arrival_rate
+            self._kept = self._choose(self._work * load.arrival_rate)
+            self.charged["update"] += len(self._kept)
+        self.charged["lookup"] += 1
+        if load.waiting > self._most or not self._keeps(self._kept[event.type]):
+            return (event.position,)
+        return ()
+
+    @abstractmethod
+    def _keeps(self, share: float) -> bool: ...
+
+    def report(self) -> Mapping[str, Any]:
+        kept = {name: float(share) for name, share in zip(self._types, self._kept, strict=True)}
+        return {"room": self._room, "share_kept_of_type": kept}
+
+
+class _WholeTypes(_ByType):
+    def _choose(self, work: np.ndarray) -> np.ndarray:
+        return whole_types(work, self._patterns, self._weights)
+
+    def _keeps(self, share: float) -> bool:
+        return share > 0
+
+
+class _Shares(_ByType):
+    KEPT = (*_ByType.KEPT, "generator")
+
+    def __init__(self, safety: float, training: Training):
+        super().__init__(safety, training)
+        self._generator = np.random.default_rng([training.seed, 3])
+
+    def _choose(self, work: np.ndarray) -> np.ndarray:
+        return shares_of_types(work, self._patterns, self._weights)
+
+    def _keeps(self, share: float) -> bool:
+        if share >= 1:
+            return True
+        self.charged["draw"] += 1
+        return bool(self._generator.random() < share)
+
+
+def work_by_type(training: Training) -> np.ndarray:
+    """Return the work that each of `Training.types` brings per arriving event of any type, in seconds."""
+    number = {name: t for t, name in enumerate(training.types)}
+    rate, cost = np.zeros(len(number)), np.zeros(len(number))
+    for pattern in training.patterns:
+        for t, name in enumerate(pattern.program.types):
+            seconds = np.asarray(pattern.service_of_event)[np.asarray(pattern.type_of_event) == t]
+            rate[number[name]] = pattern.rates[t]
+            cost[number[name]] += float(seconds.mean()) if len(seconds) else 0.0
+    return rate * cost / max(float(rate.sum()), 1e-300)
+
+
+# Random shedding: of partial matches, as DARLING's paper compares, or of arriving events.
+
+
+@dataclass(frozen=True)
+class Random(SafeSettings):
+    """Drop partial matches at random when the next event would come too late.
+
+    pSPICE's rule says how many partial matches to drop, see `cepkit.shedding.strategies.strategy.surplus`.
+    Each dropped partial match costs one random number.
+    """
+
+    name: ClassVar[str] = "random"
+
+    def begin(self, training: Training) -> Shedder:
+        """Return a shedder that knows how long events take by the number of partial matches."""
+        return _RandomMatches(self, training)
+
+
+class _RandomMatches(PartialShedder):
+    KEPT = ("generator", "dropped")
+
+    def __init__(self, strategy: Random, training: Training):
+        super().__init__(training, strategy.safety, "draw", "drop")
+        self._generator = np.random.default_rng([training.seed, 1])
+
+    def _choose(self, machine: TreeMachine, n: int, position: int) -> np.ndarray:
+        self.charged["draw"] += n
+        ids = np.asarray(machine.partial().id)
+        return ids if n == len(ids) else self._generator.choice(ids, n, replace=False)
+
+
+@dataclass(frozen=True)
+class RandomInput(SafeSettings):
+    """Drop arriving events at random while too many wait.
+
+    Events are dropped while the waiting ones take longer than the bound times ``safety``. The share to drop
+    is (R - th) / R, where R is the arrival rate and th the events that the server processes in a second.
+    When the waiting events take longer than the bound itself, every new one is dropped.
+    """
+
+    name: ClassVar[str] = "random_input"
+
+    def begin(self, training: Training) -> Shedder:
+        """Return a shedder that knows how many events may wait."""
+        return _RandomEvents(self, training)
+
+
+class _RandomEvents(Shedder):
+    KEPT = ("generator",)
+
+    def __init__(self, strategy: RandomInput, training: Training):
+        super().__init__()
+        self._room, self._most = queue_room(training, strategy.safety), queue_room(training, 1.0)
+        self._service = training.service
+        self._generator = np.random.default_rng([training.seed, 2])
+
+    def admit(self, event: Event, load: Load) -> Sequence[int]:
+        if load.waiting <= self._room:
+            return ()
+        if load.waiting > self._most:
+            return (event.position,)
+        self.charged["draw"] += 1
+        share = 1.0 - 1.0 / (load.arrival_rate * self._service)
+        return (event.position,) if self._generator.random() < share else ()
+
+    def report(self) -> Mapping[str, Any]:
+        return {"room": self._room}
+
+
+# The strategy that drops nothing, as the reference of all others.
+
+
+@dataclass(frozen=True)
+class NoShedding:
+    """Process every event, however late."""
+
+    name: ClassVar[str] = "none"
+
+    def begin(self, training: Training) -> Shedder:
+        """Return a shedder that drops nothing."""
+        return Shedder()

@@ -113,6 +113,8 @@ class Zhao:
 
 
 class _ShedClasses(Shedder):
+    KEPT = ("model", "shed", "since", "newest", "ids", "generator")
+
     def __init__(self, strategy: Zhao, training: Training):
         super().__init__()
         self._strategy, self._bound = strategy, training.latency_bound
@@ -213,7 +215,6 @@ class _ShedClasses(Shedder):
         return bool(leaves)
 
     def size_bytes(self) -> int:
-        """Return the memory of the classes of partial matches."""
         return self._ids.nbytes + self._class_of_id.nbytes
 
     def report(self) -> Mapping[str, Any]:
@@ -228,23 +229,14 @@ class _ShedClasses(Shedder):
     def save(self) -> Mapping[str, Any]:
         """Return the classes with their moving averages, and the shedding set."""
         return {
-            "model": self._model.save(),
-            "shed": self._shed,
-            "since": self._since,
-            "newest": self._newest,
-            "ids": self._ids,
+            **super().save(),
             "classes": self._class_of_id,
             "matches": self._new_matches(),
-            "generator": self._generator.bit_generator.state,
             "dropped": [self._n_dropped, self._n_events],
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Take back what `save` returned."""
-        self._model.restore(saved["model"])
-        self._shed = np.array(saved["shed"], np.float64)
-        self._since, self._newest = int(saved["since"]), int(saved["newest"])
-        self._ids, self._class_of_id = np.asarray(saved["ids"]), np.asarray(saved["classes"])
+        super().restore(saved)
+        self._class_of_id = np.asarray(saved["classes"])
         self._matches = [np.asarray(saved["matches"])]
-        self._generator.bit_generator.state = saved["generator"]
         self._n_dropped, self._n_events = map(int, saved["dropped"])

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.search import MOST_KNOWN, Found, FoundPart, SearchedMatches, gather_calls
 from cepkit.engines.shared.places import Places
-from cepkit.engines.shared.searched_matches import (
-    MOST_KNOWN,
-    Found,
-    FoundPart,
-    SearchedMatches,
-    gather_calls,
-)
 from cepkit.engines.shared.sequence_set import FoundLater, KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.events import Events
-from cepkit.kernels.shedding import tree_layout as kernel
+from cepkit.kernels.wings import tree_layout as kernel
 from cepkit.planning.planner import Engine
 from cepkit.shedding.tree.machine import TreeMachine
 from cepkit.shedding.tree.program import TreeProgram, tree_unsupported
+
+if TYPE_CHECKING:
+    from cepkit.plots.graphs import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,18 @@ class TreeRun:
     created: int  # partial matches that were created, matches among them
     removed: int  # partial matches that left the window
     peak_alive: int  # the most partial matches at a time
-    # The variables of each tree in the order in which it joins them, one tree after the other.
-    order: tuple[str, ...] = ()
+    trees: tuple[tuple[str, ...], ...] = ()  # the variables of each tree in the order in which it joins them
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The variables of all trees, one tree after the other."""
+        return tuple(name for tree in self.trees for name in tree)
+
+    def graph(self) -> Graph:
+        """Return the trees as a ``graphviz.Digraph``, which a notebook draws."""
+        from cepkit.plots.graphs import tree_graph
+
+        return tree_graph(self.trees)
 
 
 class TreeSearch:
@@ -64,8 +74,11 @@ class TreeSearch:
             evaluated += int(counts[:, kernel.N_COUNTS : end].sum())
             yield self._part(_between(machine.block(matches), low, high)), False
         last = machine.finish() if waits else None
-        order = tuple(leaf.variable for leaf in self.program.leaves if not leaf.is_absent)
-        self.last_run = TreeRun(evaluated, created, removed, machine.most_alive, order)
+        trees = tuple(
+            tuple(leaf.variable for leaf in leaves if not leaf.is_absent)
+            for _, leaves in groupby(self.program.leaves, attrgetter("tree"))
+        )
+        self.last_run = TreeRun(evaluated, created, removed, machine.most_alive, trees)
         block = _between(machine.block(last), low, high) if last else joined([])
         yield self._part(block), True
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from operator import is_
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,13 +17,13 @@ from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
 from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.events import INTEGER, Column, ColumnType, Events
 from cepkit.kernels.records import Conditions
-from cepkit.kernels.shedding import tree_layout as kernel
-from cepkit.kernels.shedding.tree_layout import Learned, TreeEvents, Trees, TreeState
+from cepkit.kernels.wings import tree_layout as kernel
+from cepkit.kernels.wings.tree_layout import Learned, TreeEvents, Trees, TreeState
 from cepkit.progress import checkpoint
 from cepkit.shedding.tree.program import TreeProgram
 from cepkit.shedding.tree.stream import TreeStream
 
-KERNELS = "cepkit.kernels.shedding.tree"
+KERNELS = "cepkit.kernels.wings.tree"
 MOST_PARTIAL_MATCHES = 1 << 20
 _EVENTS_PER_CALL = 1 << 12
 _MATCHES_PER_CALL = 1 << 16
@@ -52,6 +53,14 @@ class TreeMatches:
 
     def __len__(self) -> int:
         return len(self.trees)
+
+    def take(self, numbers: np.ndarray) -> TreeMatches:
+        """Return the matches with these numbers."""
+        sizes = np.diff(self.first_item)[numbers]
+        first_item = np.concatenate([[0], np.cumsum(sizes)])
+        items = np.arange(first_item[-1]) + np.repeat(self.first_item[numbers] - first_item[:-1], sizes)
+        parts = self.positions[items], self.components[items], first_item
+        return TreeMatches(*parts, self.trees[numbers], self.ids[numbers], self.before[numbers])
 
 
 _ZERO = np.zeros(0, np.int64)
@@ -91,21 +100,6 @@ class EventOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class EventOutcomes:
-    """What several events did, one row per event."""
-
-    # positions, created, removed: int64, (n_events,)
-    positions: np.ndarray
-    evaluated: np.ndarray
-    passed: np.ndarray
-    created: np.ndarray
-    removed: np.ndarray
-    matches: list[Match]  # as in `EventOutcome`, in the order in which they were found
-    event_of_match: np.ndarray  # int64, (n_matches,): the row of the event that completed each match
-    before_match: np.ndarray  # int64, (n_matches, 2): as in `EventOutcome`
-
-
-@dataclass(frozen=True, slots=True)
 class PartialMatches:
     """The partial matches that are alive, by their numbers."""
 
@@ -124,35 +118,29 @@ class PartialMatches:
         return len(self.id)
 
 
-@dataclass(frozen=True, slots=True)
-class Ancestry:
-    """The partial matches that a learning machine created; row i has the id ``base + i``."""
+class Ancestry(NamedTuple):
+    """The partial matches that a learning machine created, in this order; row i has the id ``base + i``."""
 
     base: int  # number of the first partial match
-    # left, right: int64, (n,): the partial matches that it came from; -1: none
+    # left, right: int64, (n,): the rows of the partial matches that it came from; -1: none
     left: np.ndarray
     right: np.ndarray
     # node, position: int64, (n,): where it belongs, and the event that created it
     node: np.ndarray
     position: np.ndarray
-    # int64, (n,): conditions that were evaluated to build it, and in vain with it as the stored side of a
+    # float64, (n,): conditions that were evaluated to build it, and in vain with it as the stored side of a
     # pair
     cost: np.ndarray
     # type, bin, state: int64, (n,): the cell of ``considered`` and ``contributed`` of the pair that made it
     type: np.ndarray
     bin: np.ndarray
     state: np.ndarray
-    match_ids: np.ndarray  # int64, (n_matches,): those that are reported matches
+    is_match: np.ndarray  # bool, (n,): whether it is a reported match
 
-    def ancestors_of(self, id: int) -> np.ndarray:
-        """Return the numbers of the partial matches that one came from, itself among them, ascending."""
-        ancestors, waiting = set(), [id]
-        while waiting:
-            number = waiting.pop()
-            if number >= self.base and number not in ancestors:
-                ancestors.add(number)
-                waiting += [int(self.left[number - self.base]), int(self.right[number - self.base])]
-        return np.array(sorted(ancestors), np.int64)
+    @property
+    def takes_event(self) -> np.ndarray:
+        """Whether it only took its event, alone or into a set; others join two partial matches."""
+        return self.right < 0
 
 
 class TreeMachine:
@@ -210,12 +198,12 @@ class TreeMachine:
         if window.within is not None:
             limits[kernel.WITHIN] = _whole_ticks(window.within, window.closed)
         if window.gap_within is not None:
-            limits[kernel.GAP] = _whole_ticks(window.gap_within, window.closed)
+            limits[kernel.GAP] = max(0, _whole_ticks(window.gap_within, window.closed))
         limits[kernel.WITHIN_EVENTS] = window.within_events or 0
         absences = self.program.code.absences  # an absence at an edge reads a window in time
         at_edge = (absences[:, [kernel.FROM, kernel.TO]] < 0).any()
         limits[kernel.ENDS_BY_EVENTS] = window.within_events is not None and not at_edge
-        limits[kernel.IS_STRICT] = window.strict_time
+        limits[kernel.IS_STRICT] = window.strict_time or window.gap_is_empty  # later, but not by a tick
         limits[kernel.N_NODES], limits[kernel.N_LEAVES] = n_nodes, self.program.n_leaves
         limits[kernel.MOST_ALIVE], limits[kernel.MOST_COMPLETE] = self._most, _MATCHES_PER_CALL
         limits[kernel.MOST_WORK] = _WORK_PER_CALL
@@ -336,14 +324,16 @@ class TreeMachine:
     def ancestry(self) -> Ancestry:
         """The partial matches since the machine began to learn, with those that they came from."""
         base = int(self._limits[kernel.LOG_BASE])
-        columns = self._log[: self._n_logged_now()].T
-        ids = np.concatenate(self._match_ids) if self._match_ids else np.zeros(0, np.int64)
-        named = {
-            "left": kernel.LOG_LEFT, "right": kernel.LOG_RIGHT, "node": kernel.LOG_NODE,
-            "position": kernel.LOG_POSITION, "cost": kernel.LOG_COST, "type": kernel.LOG_TYPE,
-            "bin": kernel.LOG_BIN, "state": kernel.LOG_STATE,
-        }  # fmt: skip
-        return Ancestry(base, match_ids=ids, **{name: columns[c].copy() for name, c in named.items()})
+        log = self._log[: self._n_logged_now()].T.copy()
+        parents = [log[column] - base for column in (kernel.LOG_LEFT, kernel.LOG_RIGHT)]
+        is_match = np.zeros(log.shape[1], bool)
+        for ids in self._match_ids:
+            is_match[ids - base] = True
+        names = ("node", "position", "cost", "type", "bin", "state")
+        named = {name: log[getattr(kernel, f"LOG_{name.upper()}")] for name in names}
+        named["cost"] = named["cost"].astype(np.float64)
+        left, right = (np.maximum(rows, -1) for rows in parents)
+        return Ancestry(base, left, right, is_match=is_match, **named)
 
     # --- work
 
@@ -377,7 +367,6 @@ class TreeMachine:
         """Add later events of the stream; their positions continue. It takes O(new events) on average.
 
         Old events may leave, unless ``keep_all`` is true.
-
         """
         info = self._info
         self._stream.extend(events, 0 if keep_all else int(min(info[kernel.SWEEP], info[kernel.AT])))
@@ -400,7 +389,6 @@ class TreeMachine:
         """Return the values that conditions compare at positions of the stream, float64, (n, n_values).
 
         Tests of single events are not among them.
-
         """
         at = positions - self._stream.base
         return np.concatenate([self._stream.floats[:, at], self._stream.integers[:, at]]).T
@@ -426,7 +414,6 @@ class TreeMachine:
         """Report the matches whose windows end before the tick ``now``, since no later event comes before it.
 
         Partial matches whose windows are over are removed. Without a window of time, nothing happens.
-
         """
         if self._limits[kernel.WITHIN] < 0:
             return NO_MATCHES
@@ -510,30 +497,6 @@ class TreeMachine:
             yield counts[: done - at], self._take()
             at = done
 
-    def feed_many(self, first: int, stop: int) -> EventOutcomes:
-        """Process the events from ``first`` to before ``stop`` without a stop between them."""
-        rows, matches, events, before = [], [], [], []
-        n_before = 0
-        for counts, matches_of_call in self.run(first, stop):
-            rows.append(counts)
-            matches += self._as_matches(matches_of_call)
-            events.append(n_before + np.repeat(np.arange(len(counts)), counts[:, kernel.FOUND]))
-            before.append(matches_of_call.before)
-            n_before += len(counts)
-        empty = np.zeros((0, self._counts.shape[1]), np.int64)
-        counts = np.concatenate([empty, *rows])
-        n = kernel.N_COUNTS + self._n_conditions
-        return EventOutcomes(
-            np.arange(first, first + len(counts)),
-            counts[:, kernel.N_COUNTS : n],
-            counts[:, n:],
-            counts[:, kernel.CREATED],
-            counts[:, kernel.REMOVED],
-            matches,
-            np.concatenate([np.zeros(0, np.int64), *events]),
-            np.concatenate([np.zeros((0, 2), np.int64), *before]),
-        )
-
     # --- keeping
 
     def save(self) -> dict[str, object]:
@@ -574,14 +537,23 @@ class TreeMachine:
         machine._match_ids, machine._bound = [np.array(saved["match_ids"])], None
         return machine
 
-    def finish(self) -> TreeMatches:
-        """Report the matches that wait for the end of their windows, as if no event followed."""
+    def finish(self, complete_until: float | None = np.inf) -> TreeMatches:
+        """Report the matches that wait for the end of a window that ends until a time, as no event follows.
+
+        None means the time of the last event. By default all of them are reported.
+        """
         self._counts[:] = 0
         self._limits[kernel.BASE] = self._stream.base
         if (2 * int(self._info[kernel.LONGEST]) + 4) > len(self._path):
             self._make_room(kernel.NEEDS_PATH)
         _kernels().finish_waiting(self._limits, *self._searched(), self._counts)
-        return self._take()
+        waited, within = self._take(), self.program.program.window.within
+        if complete_until == np.inf or within is None or not len(waited):
+            return waited
+        time, base = self._stream.time, self._stream.base
+        until = time[self._stream.end - base - 1] if complete_until is None else complete_until
+        first = np.minimum.reduceat(waited.positions, waited.first_item[:-1])
+        return waited.take(np.flatnonzero(time[first - base] <= until - within))
 
     def _take(self) -> TreeMatches:
         info, pool = self._info, self._pool
@@ -656,7 +628,6 @@ class TreeMachine:
         return slots[np.argsort(self._pool[slots, kernel.ID], kind="stable")]
 
     def partial(self) -> PartialMatches:
-        """Return the partial matches that are alive."""
         slots, code, base = self._alive(), self.program.code, self._stream.base
         rows = self._pool[slots]
         node = rows[:, kernel.NODE]
@@ -734,7 +705,6 @@ def _whole_ticks(width: float, closed: bool) -> int:
 
 
 def _longer(array: np.ndarray, n: int) -> np.ndarray:
-    """Return a longer array that begins with the given one."""
     longer = np.zeros((n, *array.shape[1:]), array.dtype)
     longer[: len(array)] = array
     return longer

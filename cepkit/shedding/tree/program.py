@@ -5,25 +5,54 @@ Source: ZStream (Mei and Madden, SIGMOD 2009), left-deep trees; DARLING, section
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from cepkit.compile.interpreted.instructions import EventValue, NotInterpretedError, reading_unsupported
 from cepkit.compile.interpreted.walk import BranchWriter
-from cepkit.compile.sequences.program import EARLIER, LAST, BoundBranch, SequenceProgram
+from cepkit.compile.sequences.program import EARLIER, LAST, PREVIOUS, BoundBranch, SequenceProgram
 from cepkit.compile.sequences.search_source import without_variable
-from cepkit.compile.shared.bound_query import BoundQuery, Term
+from cepkit.compile.shared.bound_query import BoundQuery
+from cepkit.compile.shared.terms import Term
 from cepkit.errors import CepError
 from cepkit.events import FLOAT
-from cepkit.kernels.shedding import tree_layout as kernel
-from cepkit.language.sequences.branches import Absence, Component
+from cepkit.kernels.wings import tree_layout as kernel
+from cepkit.language.sequences.branches import Absence, Component, Condition
 
 KILLS_IF, ALLOWED_IF = "kills_if", "allowed_if"
 READINGS = (KILLS_IF, ALLOWED_IF)
 ANY_TYPE = "any type"
 _MOST_LEAVES = 4096
+# A role is a leaf and whether the event is the one before in the same Kleene closure, as in ``b[i-1].x``.
+Role = tuple[int, bool]
+
+
+@dataclass(frozen=True)
+class LeafCondition:
+    """A condition as it is bound, with the leaf of each of its variables."""
+
+    term: Term
+    leaf_of_variable: Mapping[str, int]
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The events that the condition reads."""
+        return tuple(dict.fromkeys(self.role(part) for part in leaves_of_term(self.term)))
+
+    def role(self, part: Term) -> Role:
+        """Return the event that a leaf of the term means."""
+        if part.op == "group":
+            return self.leaf_of_variable[part.data[1]], part.data[2] == EARLIER
+        return self.leaf_of_variable[part.data[0]], part.data[1] == PREVIOUS
+
+    @property
+    def reason_unknown(self) -> str | None:
+        """Why single events have no share of this condition, to complete "it …", or None."""
+        if _counts(self.term):
+            return "counts events"
+        return reading_unsupported(self.term)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +64,9 @@ class TreeCondition:
     # Where it is evaluated: the number of a leaf, or of an inner node. Inner node k has the number ``n_leaves
     # + k``. A condition on an absent event belongs to the leaf of that event.
     node: int
+    bound: LeafCondition  # as it is bound
+    is_between: bool  # whether it compares the events of one Kleene closure with one another
+    is_closing: bool  # whether it is evaluated for complete sets of a Kleene closure
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +116,6 @@ class TreeProgram:
 
     @property
     def n_leaves(self) -> int:
-        """Number of leaves."""
         return len(self.leaves)
 
     @property
@@ -112,7 +143,7 @@ class TreeProgram:
 
 @dataclass(frozen=True, eq=False)
 class TreeCode:
-    """What the kernel reads of a program; see `cepkit.kernels.shedding.tree.advance`."""
+    """What the kernel reads of a program; see `cepkit.kernels.wings.tree.advance`."""
 
     tests: tuple[Term, ...]  # tests of single events. Their terms name no variable.
     type_tests: tuple[int | None, ...]  # for each event type, its row among the tests; None for any type
@@ -283,7 +314,6 @@ class _TreeWriter(BranchWriter):
         self.listed, self.unary, self.orders, self.trees, self.absences = ([] for _ in range(5))
 
     def write(self) -> TreeProgram:
-        """Return the program."""
         shapes = _shapes(self.program)
         plans, n_leaves = [], 0
         for tree, shape in enumerate(shapes):
@@ -334,7 +364,6 @@ class _TreeWriter(BranchWriter):
         return self.tests.setdefault(without_variable(term), len(self.tests))
 
     def _type(self, event_type: object, terms: tuple[Term, ...]) -> int:
-        """Return the number of an event type."""
         name = ANY_TYPE if event_type is None else str(event_type)
         self.types.setdefault(name, None if event_type is None else self._test(terms[0]))
         return list(self.types).index(name)
@@ -477,7 +506,6 @@ class _TreeWriter(BranchWriter):
     def _conditions(
         self, bound: BoundBranch, leaf_of: list[int], node_of: dict[int, int], rank: dict[int, int]
     ) -> dict[int, _Own]:
-        """Return the conditions of every node of a tree."""
         of_node: dict[int, _Own] = {}
         alone: dict[tuple[bool, int], Iterator[Term]] = {}
         for is_absent, every, parts in (
@@ -489,21 +517,24 @@ class _TreeWriter(BranchWriter):
         joint = iter(bound.conditions)
         following = next(joint, None)
         for condition in bound.branch.conditions:
-            text, absence = str(condition.expression), condition.absence
+            absence = condition.absence
             if following is None or following.condition is not condition:
                 at = condition.decided_at if absence is None else absence
                 leaf = leaf_of[at if absence is None else self.n + at]
-                number = self._number(text, (leaf,), leaf)
                 term = next(alone[absence is not None, at])
+                leaf_condition = LeafCondition(term, {self.leaves[leaf].variable: leaf})
+                number = self._number(condition, leaf, leaf_condition)
                 of_node.setdefault(leaf, _Own()).unary.append((self._test(term), number))
                 continue
             current, following = following, next(joint, None)
             of_variable = current.component_of_variable
             components = sorted(set(of_variable.values()))
+            leaf_of_variable = {name: leaf_of[c] for name, c in of_variable.items()}
+            leaf_condition = LeafCondition(current.term, leaf_of_variable)
             if absence is not None:
                 leaf = leaf_of[self.n + absence]
-                leaves = tuple(sorted({leaf, *(leaf_of[c] for c in components)}))
-                number = self._number(text, leaves, leaf)
+                leaf_of_variable[bound.branch.absences[absence].variable] = leaf
+                number = self._number(condition, leaf, leaf_condition)
                 beside = bound.branch.absences[absence].variable
                 self.condition(current.term, of_variable, -1, beside=beside)
                 of_node.setdefault(leaf, _Own()).joined.append((len(self.conditions) - 1, number))
@@ -511,11 +542,12 @@ class _TreeWriter(BranchWriter):
             at = condition.decided_at
             components = components or [at]
             if len(components) == 1:
-                leaf, is_taken = leaf_of[at], condition.each and self.of[at].is_group
-                number = self._number(text, (leaf,), leaf)
+                [at] = components  # the end of the data is decided later than its event
+                leaf, is_taken = leaf_of[at], _is_of_each(condition) and self.of[at].is_group
+                number = self._number(condition, leaf, leaf_condition)
                 self.condition(current.term, of_variable, -1, taking=at if is_taken else None)
                 of_leaf = of_node.setdefault(leaf, _Own())
-                is_closing = self.of[at].is_group and not condition.each
+                is_closing = self.of[at].is_group and not is_taken
                 (of_leaf.closing if is_closing else of_leaf.taken).append((len(self.conditions) - 1, number))
                 continue
             if condition.each and self.of[at].is_group and _reads_whole(current.term, of_variable, at):
@@ -524,14 +556,26 @@ class _TreeWriter(BranchWriter):
                     "with others"
                 )
             node = node_of[max(components, key=rank.__getitem__)]
-            number = self._number(text, tuple(sorted(leaf_of[c] for c in components)), node)
+            number = self._number(condition, node, leaf_condition)
             self.condition(current.term, of_variable, -1)
             of_node.setdefault(node, _Own()).joined.append((len(self.conditions) - 1, number))
         return of_node
 
-    def _number(self, text: str, leaves: tuple[int, ...], node: int) -> int:
-        self.listed_conditions.append(TreeCondition(text, leaves, node))
+    def _number(self, condition: Condition, node: int, bound: LeafCondition) -> int:
+        """Add a condition at a node, and return its number."""
+        leaves = tuple(sorted({node, *bound.leaf_of_variable.values()} & {*range(len(self.leaves))}))
+        is_alone = len(leaves) == 1 and self.leaves[leaves[0]].is_group
+        is_between = is_alone and any(is_previous for _, is_previous in bound.roles)
+        is_closing = is_alone and not _is_of_each(condition)
+        text = str(condition.expression)
+        self.listed_conditions.append(TreeCondition(text, leaves, node, bound, is_between, is_closing))
         return len(self.listed_conditions) - 1
+
+
+def _is_of_each(condition: Condition) -> bool:
+    """Return whether a condition is tested with each event of the last component that it names."""
+    places = [place for _, place in condition.components]
+    return condition.each and (not places or max(places) == condition.decided_at)
 
 
 def _n_types(part: Component | Absence) -> int:
@@ -548,3 +592,29 @@ def _reads_whole(term: Term, of_variable: dict[str, int], c: int) -> bool:
             if which == LAST or isinstance(which, int):
                 return True
     return False
+
+
+def leaves_of_term(term: Term) -> Iterator[Term]:
+    """Yield the values of events and the aggregates in a term."""
+    if term.op in ("element", "group"):
+        yield term
+    else:
+        for arg in term.args:
+            yield from leaves_of_term(arg)
+
+
+def _counts(term: Term) -> bool:
+    """Return whether a term reads a number of events. A mean does not, although it divides by one."""
+    if term.op == "group":
+        return term.data[0] in ("count", "count_of")
+    if term.op == "/" and _is_sum(term.args[0]) and _is_aggregate(term.args[1], "count_of"):
+        return False
+    return any(map(_counts, term.args))
+
+
+def _is_sum(term: Term) -> bool:
+    return _is_aggregate(term, "sum") or term.op == "joined"
+
+
+def _is_aggregate(term: Term, name: str) -> bool:
+    return term.op == "group" and term.data[0] == name

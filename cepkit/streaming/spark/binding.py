@@ -1,4 +1,4 @@
-"""Queries, windows, joins and chains bound to streaming Spark frames, and the result of MATCH_RECOGNIZE."""
+"""Queries, windows, joins and chains bound to streaming Spark frames, with every check that needs no rows."""
 
 from __future__ import annotations
 
@@ -8,30 +8,27 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.doors import open_door
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
 from cepkit.events import TIME
-from cepkit.frames.spark.tasks import EmptySource, check_convertible
+from cepkit.frames.spark import EmptySource
+from cepkit.language.query_parts import END
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import EngineValue, choose_engine, engines
-from cepkit.results.doors import open_door
 from cepkit.results.spark.binding import bind_any, check_functions, refuse_strict
-from cepkit.streaming.operators.row_pattern_query import RowPatternStream, row_pattern_stream
-from cepkit.streaming.operators.row_patterns import kept_columns
-from cepkit.streaming.operators.windows import column_in_order
-from cepkit.streaming.spark.matches import SparkStreamMatches
-from cepkit.streaming.spark.results import RESULT, SparkStreamResults
-from cepkit.streaming.spark.rows import SparkStreamPairs, SparkStreamRows, why_one_bucket
-from cepkit.windows.chains import Chain, OperatorExplanation
+from cepkit.streaming.row_pattern_query import row_pattern_stream
+from cepkit.streaming.sequence_stream import SequenceSearch
+from cepkit.streaming.spark.bucket import why_one_bucket
+from cepkit.streaming.spark.results import RESULT, SparkStream
+from cepkit.streaming.windows import column_in_order
 from cepkit.windows.joining import plan_join
-from cepkit.windows.running import check_window
+from cepkit.windows.running import Chain, check_window
 from cepkit.windows.values import Join, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-
-# Queries, windows, joins and chains bound to streaming Spark frames, with every check that needs no rows.
 
 _DELAY = "spark.watermarkDelayMs"  # in the metadata of a column with a watermark
 
@@ -44,7 +41,7 @@ def match_stream(
     value: RegexQuery | SequenceQuery,
     engine: str | EngineValue = "auto",
     bounded: Mapping[str, Any] | None = None,
-) -> SparkStreamMatches:
+) -> SparkStream:
     """Return the matches of a query in a streaming frame; no job runs.
 
     ``bounded`` has the keywords of load shedding, as for `cepkit.match`.
@@ -53,13 +50,18 @@ def match_stream(
         raise UnsupportedQueryError(
             f"engine={engine!r}: a stream chooses its engine itself, with the same matches. Leave engine out"
         )
+    if isinstance(value, RegexQuery):
+        value.refuse_skips("stream")
+    _refuse_end(getattr(value, "complete_until", None))
+    if isinstance(value, SequenceQuery):
+        value = replace(value, complete_until=END)  # the search waits until the watermark decides
     program, source = bind_any(frame, value)
     check_watermark(source, value.order_by[0])
     _check_sequence(program)
     engine_value, shedding = choose_engine(program), None
     if bounded is not None:
         engine_value, shedding = engines()["tree"], open_door(BUCKET_SHEDDING)(value, bounded)
-    matches = SparkStreamMatches(frame, source, program, engine_value, shedding=shedding)
+    matches = SparkStream((frame,), program.query, program, engine_value, shedding=shedding)
     if not value.partition_by:
         warn(
             "without partition_by all events are one stream, which one Spark task must hold and match; with "
@@ -68,7 +70,7 @@ def match_stream(
     return matches
 
 
-def window_stream(frame: DataFrame, window: Window) -> SparkStreamRows:
+def window_stream(frame: DataFrame, window: Window) -> SparkStream:
     """Return the rows that a window emits in a streaming frame; no job runs."""
     if not window.order_by:
         raise _order_missing()
@@ -77,7 +79,7 @@ def window_stream(frame: DataFrame, window: Window) -> SparkStreamRows:
     window = check_window(window, source)
     _refuse_twice(source)
     check_watermark(source, window.order_by[0])
-    rows = SparkStreamRows(frame, source, window)
+    rows = SparkStream((frame,), window)
     if not window.group_by or window.time is None:
         warn(
             f"{why_one_bucket(window)}, so a single Spark task must hold them; with a window of time and "
@@ -86,15 +88,16 @@ def window_stream(frame: DataFrame, window: Window) -> SparkStreamRows:
     return rows
 
 
-def join_stream(frame: DataFrame, other: DataFrame, join: Join) -> SparkStreamPairs:
+def join_stream(frame: DataFrame, other: DataFrame, join: Join) -> SparkStream:
     """Return the pairs of a join of two streaming frames; no job runs."""
     return _pairs((frame, other), join)
 
 
-def chain_stream(frames: tuple[DataFrame, ...], chain: Chain) -> SparkStreamRows:
+def chain_stream(frames: tuple[DataFrame, ...], chain: Chain) -> SparkStream:
     """Return the results of a chain in a streaming frame, or in two if it begins with a join; no job runs."""
     _check_clocks(chain)
     for step in chain.steps:
+        _refuse_end(getattr(step, "complete_until", None))
         check_functions(dict(step.functions))
     first = chain.steps[0]
     if isinstance(first, Join):
@@ -113,29 +116,27 @@ def chain_stream(frames: tuple[DataFrame, ...], chain: Chain) -> SparkStreamRows
     else:
         bind_any(frames[0], first)
     check_watermark(source, first.order_by[0])
-    rows = SparkStreamRows(frames[0], source, chain)
-    _check_steps(rows)
-    return rows
+    return _checked(SparkStream(frames[:1], chain))
 
 
-def _pairs(frames: tuple[DataFrame, DataFrame], query: Join | Chain) -> SparkStreamPairs:
+def _pairs(frames: tuple[DataFrame, DataFrame], query: Join | Chain) -> SparkStream:
     join = query.steps[0] if isinstance(query, Chain) else query
     check_functions(dict(join.functions))
     sources = EmptySource(frames[0]), EmptySource(frames[1])
     for source, clock in zip(sources, plan_join(join, sources).clocks, strict=True):
         _refuse_twice(source)
         check_watermark(source, clock)
-    rows = SparkStreamPairs(frames, sources, query)
-    _check_steps(rows)
-    return rows
+    return _checked(SparkStream(frames, query))
 
 
-def _check_steps(rows: SparkStreamRows) -> None:
+def _checked(rows: SparkStream) -> SparkStream:
     """Refuse steps without end, and warn if one bucket must hold all rows."""
-    for program in rows.programs:
-        _check_sequence(program)
-    if not rows.is_divided:
+    for step in rows._search.steps if isinstance(rows.query, Chain) else ():
+        if isinstance(step, SequenceSearch):
+            _check_sequence(step.program)
+    if not rows._keys:
         warn(f"{rows.why_one_bucket}, so a single Spark task must hold them")
+    return rows
 
 
 def _check_clocks(chain: Chain) -> None:
@@ -148,6 +149,14 @@ def _check_clocks(chain: Chain) -> None:
                     f"step {number}: order_by begins with {step.order_by[0]!r}, but the window before it "
                     f"emits rows in the order of {wanted!r}; put that column first"
                 )
+
+
+def _refuse_end(complete_until: Any) -> None:
+    if complete_until is not None:
+        raise UnsupportedQueryError(
+            "complete_until: the watermark says until when the rows of a streaming Spark frame are complete; "
+            "leave complete_until out"
+        )
 
 
 def _refuse_twice(source: EmptySource) -> None:
@@ -212,13 +221,11 @@ def _type_name(source: EmptySource, name: str) -> str:
     return source.fields[source.names.index(name)].dataType.typeName()
 
 
-# `SparkStreamRowPatterns`, the result of MATCH_RECOGNIZE on a streaming Spark frame.
-
-
 def row_patterns_of_stream(
-    frame: DataFrame, text: str, params: Mapping[str, Any] | None = None
-) -> SparkStreamRowPatterns:
+    frame: DataFrame, text: str, params: Mapping[str, Any] | None = None, complete_until: Any = None
+) -> SparkStream:
     """Return the matches of MATCH_RECOGNIZE in a streaming frame; no job runs."""
+    _refuse_end(complete_until)
     source = EmptySource(frame)
     query = row_pattern_stream(text, source.schema, params)
     if not query.order_by:
@@ -229,51 +236,10 @@ def row_patterns_of_stream(
     if twice := sorted(source.duplicates):
         raise CepError(f"the stream has several columns {twice}; rename them")
     check_watermark(source, query.order_by[0])
-    results = SparkStreamRowPatterns(frame, source, query)
+    results = SparkStream((frame,), query)
     if not query.partition_by:
         warn(
             "without PARTITION BY all rows are one partition, which one Spark task must hold and match; with "
             "PARTITION BY the tasks share the work"
         )
     return results
-
-
-class SparkStreamRowPatterns(SparkStreamResults):
-    """The matches of MATCH_RECOGNIZE in a streaming Spark frame.
-
-    ``stream.cep.match(text)`` returns it for the text of MATCH_RECOGNIZE, or of a SELECT around it.
-    `to_frame` is a streaming frame with the rows of the result, and `writeStream` writes it as any streaming
-    frame. Nothing runs until Spark starts that writer.
-
-    Rows wait for the watermark as for `SparkStreamMatches`. A match comes out when no later row can change
-    it. With WITHIN the watermark says when it runs out of time. What is open when the stream stops does not
-    come out.
-    """
-
-    @property
-    def query(self) -> RowPatternStream:
-        """The query as a value."""
-        assert isinstance(self._query, RowPatternStream)
-        return self._query
-
-    @property
-    def why_one_bucket(self) -> str:
-        """Why one bucket needs all rows, if no keys divide them."""
-        return "without PARTITION BY all rows are one partition"
-
-    def _again(self, n_buckets: int | None, late: str, unbounded: bool) -> SparkStreamRowPatterns:
-        return SparkStreamRowPatterns(self._frame, self._source, self.query, n_buckets, late)
-
-    def explain(self) -> OperatorExplanation:
-        """Say how the query is read and how the stream runs, without running it."""
-        lines = ("pattern", self._text), ("result", "rows that no later row changes"), *self._notes()
-        return OperatorExplanation(lines)
-
-    @property
-    def _text(self) -> str:
-        return str(self.query.pattern)
-
-    def _needed_columns(self) -> list[str]:
-        columns = kept_columns(self.query, self._source.schema)
-        check_convertible(self._source, columns)
-        return columns

@@ -11,21 +11,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.errors import CepError, OrderError
+from cepkit.errors import CepError, OrderError, UnsupportedQueryError
 from cepkit.events import Events
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import partition_codes
-from cepkit.frames.spark.tasks import Order, check_total_order
+from cepkit.frames.spark import Order, check_total_order
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.row_patterns import Pattern, Repeat
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.streaming.batches import StreamSchema, ordered_batch
-from cepkit.streaming.operators.chains import open_search
-from cepkit.streaming.operators.join_search import Sides
-from cepkit.streaming.operators.row_pattern_query import RowPatternStream
+from cepkit.streaming.chains import open_search
+from cepkit.streaming.row_pattern_query import RowPatternStream
 from cepkit.streaming.saved import Saved, load_bytes, save_bytes
 from cepkit.streaming.search import Options
-from cepkit.windows.chains import Chain
-from cepkit.windows.running import keys_of_window
+from cepkit.streaming.windows import Sides
+from cepkit.windows.running import Chain, keys_of_window
 from cepkit.windows.spark import check_order
 from cepkit.windows.values import Window
 
@@ -61,7 +61,7 @@ class BucketPlan:
     @property
     def sides(self) -> Sides | None:
         """The join that the rows come to; None if they have one side."""
-        first = first_step(self.query)
+        first = steps_of(self.query)[0]
         return first if isinstance(first, Sides) else None
 
     @property
@@ -70,13 +70,28 @@ class BucketPlan:
         return self.query.order_by[0] if self.sides is None else " or ".join(self.sides.clocks)
 
     def clock_of(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return the times of rows."""
         return rows.column(self.clock) if self.sides is None else self.sides.clock_of(rows)
 
 
-def first_step(query: BucketQuery) -> Any:
-    """Return what reads the rows of the stream."""
-    return query.steps[0] if isinstance(query, Chain) else query
+def steps_of(query: Any) -> tuple[Any, ...]:
+    """Return the steps of a chain; another query is its only step."""
+    return query.steps if isinstance(query, Chain) else (query,)
+
+
+def refuse_unbounded(query: Any) -> None:
+    """Raise for a regex query whose matches have no greatest length."""
+    if not isinstance(query, RegexQuery) or query.within is not None:
+        return
+    if any(isinstance(part, Repeat) and part.high is None for part in _parts(query.pattern)):
+        raise UnsupportedQueryError(
+            f"matches of {str(query.pattern)!r} have no greatest length, so the state of the stream "
+            "could grow without limit; give within=…, as in within='1 hour', or a greatest number of "
+            "repetitions, as in a{1,100}. If your data end every match, call configure(unbounded=True)"
+        )
+
+
+def _parts(pattern: Pattern) -> list[Pattern]:
+    return [pattern, *(part for child in pattern.children() for part in _parts(child))]
 
 
 def keys_of_buckets(query: BucketQuery) -> tuple[str, ...]:
@@ -95,6 +110,32 @@ def keys_of_buckets(query: BucketQuery) -> tuple[str, ...]:
     if isinstance(query, Sides):
         return tuple(query.keys)
     return keys_of_window(query) if isinstance(query, Window) else query.partition_by
+
+
+def why_one_bucket(query: BucketQuery) -> str:
+    """Return why one bucket needs all rows of a query without keys."""
+    first = steps_of(query)[0]
+    if keys_of_buckets(first):
+        return "the steps share no key"
+    if isinstance(first, Sides):
+        return _why_one_bucket_of_sides(first)
+    if isinstance(first, RowPatternStream):
+        return "without PARTITION BY all rows are one partition"
+    if not isinstance(first, Window):
+        return "without partition_by all events are one stream"
+    if first.time is None:
+        return "a window of rows counts the rows of all groups together"
+    return "without group_by the window ranges over all rows"
+
+
+def _why_one_bucket_of_sides(sides: Sides) -> str:
+    if not sides.join.on:
+        return "without on every row may meet every other one"
+    if not sides.is_timed:
+        return "a window of rows counts the rows of all keys together"
+    if sides.join.measures:
+        return "measures range over the pairs of all keys"
+    return "the keys of the sides have different types"
 
 
 @dataclass(frozen=True)
@@ -206,7 +247,6 @@ class Bucket:
     # --- saving
 
     def pack(self) -> bytes:
-        """Return the whole state as bytes."""
         header = {
             "kind": _KIND,
             "identity": dict(self.plan.identity),

@@ -1,16 +1,22 @@
-"""How a stream goes, from the progress that Spark reports for its micro-batches."""
+"""How a stream goes: the progress of its micro-batches, what writes them, and why it failed."""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from cepkit.errors import CepError
+from cepkit.results.spark.tasks import error_of_task
+
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 _STATE = {"held": "held", "kept": "kept", "live": "live_partial_matches", "state_bytes": "state_bytes"}
@@ -66,7 +72,7 @@ def progress_frame(
 
 def draw_progress(progress: pd.DataFrame, title: str) -> go.Figure:
     """Draw what goes in and out of each micro-batch, and what waits after it."""
-    from cepkit.plots.sweeps import SweepPanel, sweep_figure
+    from cepkit.plots.charts import SweepPanel, sweep_figure
 
     panels = []
     for heading, wanted in _PANELS.items():
@@ -123,3 +129,71 @@ def _time(text: str | None) -> Any:
         return pd.NaT
     time = pd.Timestamp(text).tz_localize(None)
     return pd.NaT if time == pd.Timestamp(0) else time
+
+
+# Functions for Spark's ``foreachBatch`` that write every match once.
+
+
+@dataclass(frozen=True)
+class ParquetByBatch:
+    """Writes each micro-batch into a folder of its own; a repeated batch replaces its folder."""
+
+    path: str  # the folder of the matches. Reading it gives a further column ``batch``.
+    late: str | None = None  # the folder of the late rows
+    has_late_rows: bool = False  # whether the batches have the column ``late``
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        """Write a micro-batch; Spark calls it with the number of the batch."""
+        from pyspark.sql import functions as F
+
+        if not self.has_late_rows:
+            batch.write.mode("overwrite").parquet(f"{self.path}/batch={number}")
+            return
+        batch.persist()
+        try:
+            matches = batch.where(F.col("late").isNull()).drop("late")
+            matches.write.mode("overwrite").parquet(f"{self.path}/batch={number}")
+            if self.late is not None:
+                late = batch.where(F.col("late").isNotNull()).select("late.*")
+                late.write.mode("overwrite").parquet(f"{self.late}/batch={number}")
+        finally:
+            batch.unpersist()
+
+
+# Why a streaming query failed, in one error: state of another query, or a checkpoint that is damaged.
+
+# What Spark says when it cannot read a file of a checkpoint.
+_DAMAGE = (
+    "CANNOT_LOAD_STATE_STORE", "STATE_STORE_MISSING", "MISSING_STATE_DIRECTORY", "checksum mismatch",
+    "Unexpected end-of-input", "JsonParseException", "Incomplete log file", "Malformed log file",
+)  # fmt: skip
+
+
+def error_of_stream(error: Exception) -> CepError | None:
+    """Return the error of cepkit for a failure of a streaming query; None for other failures."""
+    if (task_error := error_of_task(error)) is not None:
+        return task_error
+    text = str(error)
+    damage = next((line.strip() for line in text.splitlines() if any(word in line for word in _DAMAGE)), None)
+    if damage is None:
+        return None
+    return CepError(
+        f"the checkpoint of the stream is damaged: {damage[:200]}. Restore the folder from a copy that was "
+        "made while the query did not run, or begin with an empty checkpoint folder and an empty result"
+    )
+
+
+def with_clear_errors(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of Spark's writer or query that raises the errors of `error_of_stream`."""
+
+    @functools.wraps(call)
+    def made(*given: Any, **more: Any) -> Any:
+        try:
+            return call(*given, **more)
+        except Exception as error:
+            stream_error = error_of_stream(error)
+            if stream_error is None:
+                raise
+            raise stream_error from error
+
+    return made

@@ -1,13 +1,11 @@
-"""What results of streaming Spark frames share: their frame, their writer, their progress and failures."""
+"""`SparkStream`, the result of a query, a window, a join or a chain on streaming Spark frames."""
 
 from __future__ import annotations
 
-import functools
 import html
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import uuid4
@@ -15,28 +13,52 @@ from uuid import uuid4
 import pandas as pd
 import pyarrow as pa
 
+from cepkit.compile.regex.program import Program
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.doors import open_door
 from cepkit.engines.measures.regex_measures import Picked
 from cepkit.errors import CepError, UnsupportedQueryError, truth, whole_number
 from cepkit.frames.arrow import check_free
-from cepkit.frames.spark import tasks
-from cepkit.frames.spark.tasks import EmptySource
-from cepkit.language.regex.patterns import Pattern, Repeat
+from cepkit.frames.spark import (
+    EmptySource,
+    check_convertible,
+    key_columns,
+    needed_columns,
+    numbered_columns,
+    result_types,
+)
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
+from cepkit.planning.planner import Engine
 from cepkit.planning.queries import Query, QueryKeywords, read_arguments, takes_query_keywords
-from cepkit.results.doors import open_door
-from cepkit.results.spark.jobs import error_of_task
+from cepkit.results.explanation import Explanation
+from cepkit.results.spark.binding import bind_any, n_tasks
 from cepkit.streaming.batches import StreamSchema
-from cepkit.streaming.operators.row_pattern_query import RowPatternStream
+from cepkit.streaming.row_pattern_query import RowPatternStream
+from cepkit.streaming.row_patterns import kept_columns
 from cepkit.streaming.saved import query_as_json
-from cepkit.streaming.spark.bucket import BucketPlan, BucketQuery, keys_of_buckets
-from cepkit.streaming.spark.progress import MOST_LATENCY, draw_progress, progress_frame
+from cepkit.streaming.spark.bucket import (
+    BucketPlan,
+    BucketQuery,
+    keys_of_buckets,
+    refuse_unbounded,
+    steps_of,
+    why_one_bucket,
+)
+from cepkit.streaming.spark.progress import (
+    MOST_LATENCY,
+    ParquetByBatch,
+    draw_progress,
+    progress_frame,
+    with_clear_errors,
+)
 from cepkit.streaming.spark.tasks import STATISTICS, Sending
-from cepkit.windows.chains import Chain, as_value
-from cepkit.windows.values import Join, Window, window_of
+from cepkit.streaming.windows import SIDE, Sides
+from cepkit.windows.running import Chain, OperatorExplanation, as_value, lines_of
+from cepkit.windows.values import SIDES, Join, Window, window_of
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
+    from typing import Unpack
 
     import plotly.graph_objects as go
     from pyspark.sql import DataFrame
@@ -45,119 +67,134 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 
-# Functions for Spark's ``foreachBatch`` that write every match once.
-
-
-@dataclass(frozen=True)
-class ParquetByBatch:
-    """Writes each micro-batch into a folder of its own; a repeated batch replaces its folder."""
-
-    path: str  # the folder of the matches. Reading it gives a further column ``batch``.
-    late: str | None = None  # the folder of the late rows
-    has_late_rows: bool = False  # whether the batches have the column ``late``
-
-    def __call__(self, batch: DataFrame, number: int) -> None:
-        """Write a micro-batch; Spark calls it with the number of the batch."""
-        from pyspark.sql import functions as F
-
-        if not self.has_late_rows:
-            batch.write.mode("overwrite").parquet(f"{self.path}/batch={number}")
-            return
-        batch.persist()
-        try:
-            matches = batch.where(F.col("late").isNull()).drop("late")
-            matches.write.mode("overwrite").parquet(f"{self.path}/batch={number}")
-            if self.late is not None:
-                late = batch.where(F.col("late").isNotNull()).select("late.*")
-                late.write.mode("overwrite").parquet(f"{self.late}/batch={number}")
-        finally:
-            batch.unpersist()
-
-
-# Why a streaming query failed, in one error: state of another query, or a checkpoint that is damaged.
-
-# What Spark says when it cannot read a file of a checkpoint.
-_DAMAGE = (
-    "CANNOT_LOAD_STATE_STORE", "STATE_STORE_MISSING", "MISSING_STATE_DIRECTORY", "checksum mismatch",
-    "Unexpected end-of-input", "JsonParseException", "Incomplete log file", "Malformed log file",
-)  # fmt: skip
-
-
-def error_of_stream(error: Exception) -> CepError | None:
-    """Return the error of cepkit for a failure of a streaming query; None for other failures."""
-    if (task_error := error_of_task(error)) is not None:
-        return task_error
-    text = str(error)
-    damage = next((line.strip() for line in text.splitlines() if any(word in line for word in _DAMAGE)), None)
-    if damage is None:
-        return None
-    return CepError(
-        f"the checkpoint of the stream is damaged: {damage[:200]}. Restore the folder from a copy that was "
-        "made while the query did not run, or begin with an empty checkpoint folder and an empty result"
-    )
-
-
-def with_clear_errors(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of Spark's writer or query that raises the errors of `error_of_stream`."""
-
-    @functools.wraps(call)
-    def made(*given: Any, **more: Any) -> Any:
-        try:
-            return call(*given, **more)
-        except Exception as error:
-            stream_error = error_of_stream(error)
-            if stream_error is None:
-                raise
-            raise stream_error from error
-
-    return made
-
-
-# What the results of streaming Spark frames share: their frame, their writer and their progress.
+# The results, their writer and their progress.
 
 _BUCKETS_PER_PARTITION = 2
-_DEFAULT_PARTITIONS = 200  # of Spark
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 RESULT = "cepkit.result"  # in the metadata of the columns of results: what they are results of
 _LATE = ("count", "rows")
+StreamQuery = RegexQuery | SequenceQuery | Window | RowPatternStream | Join | Chain
 
 
-class SparkStreamResults(ABC):
-    """What a query or an operator finds in a streaming Spark frame; the base of both classes of results."""
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a stream that `SparkStream.configure` changes."""
+
+    n_buckets: int | None = None
+    late: str = "count"
+    unbounded: bool = False
+
+    def __post_init__(self) -> None:
+        if self.late not in _LATE:
+            raise CepError(f"late={self.late!r}: write 'count' or 'rows'")
+
+
+class SparkStream:
+    """What a query, a window, a join or a chain finds in streaming Spark frames.
+
+    ``stream.cep.match(…)``, ``stream.cep.window(…)`` and ``stream.cep.join(…)`` return it. `to_frame` is a
+    streaming frame: a row per match with its measures, or the rows that a window, a join or a chain emits.
+    `writeStream` writes it as any streaming frame. Nothing runs until Spark starts that writer.
+
+    Notes
+    -----
+    The watermark of ``withWatermark`` decides when a row can be searched: all rows before it are there. So a
+    match appears after the watermark has passed its last event. All outputs together are what `cepkit.match`,
+    `cepkit.window` or `cepkit.join` finds in all rows that were not late, however Spark cuts the stream into
+    micro-batches. A row is late if its bucket has already passed its time. Late rows are counted; `configure`
+    makes rows of them.
+
+    A bucket has the keys of one hash value. Its state is one value in Spark's state store, which a checkpoint
+    saves. After a crash, a restart from the checkpoint loses and doubles nothing in a sink that is exact
+    itself, such as Parquet or `parquet_by_batch`.
+
+    A match of MATCH_RECOGNIZE comes out when no later row can change it. With WITHIN the watermark says when
+    it runs out of time. What is open when the stream stops does not come out.
+
+    With ``emit="all"`` a row of a window of time expires when the watermark passes its time. A window of time
+    with ``group_by`` has its groups in buckets, which Spark's tasks share. Other windows need all rows in one
+    bucket. The rows of both sides of a join go to one Spark operator, which holds them until the watermark
+    passes them. Spark's watermark is the earlier one of both sides, unless you change
+    ``spark.sql.streaming.multipleWatermarkPolicy``. A join through windows of time has its keys in buckets if
+    it has no measures.
+
+    In a chain each step reads the results of the step before, in the same Spark operator: `cep` adds a step.
+    Its buckets have the keys that all steps share. A later step knows that time has passed if its clock is
+    the clock of the step before, or ``emitted``. Otherwise its last results wait for the next row.
+
+    With ``latency_bound`` each bucket sheds load for itself. The rows that the watermark passes arrive when
+    the bucket begins to work on them in a micro-batch. The latency of a match is the time from then until the
+    bucket has found it, by the clock of the machine. It does not contain the wait for the watermark, for the
+    micro-batch and for other buckets of the task. So a bucket works on a micro-batch for about
+    ``latency_bound`` at most, and drops the rows that would take it longer. Each bucket first learns from
+    ``warm_up`` rows and drops none of them. The state of the strategy is a part of the bucket's state, so a
+    restart continues it. It remembers every key. Without ``latency_bound`` nothing is ever dropped.
+
+    Examples
+    --------
+    >>> found = stream.withWatermark("ts", "1 minute").cep.match(
+    ...     "PATTERN SEQ(a x, b y) WITHIN 1 hour", event_type="kind", order_by="ts")  # doctest: +SKIP
+    >>> found.writeStream.option("checkpointLocation", "state").start("matches")  # doctest: +SKIP
+    """
 
     def __init__(
         self,
-        frame: DataFrame,
-        source: EmptySource,
-        query: RegexQuery | SequenceQuery | Window | RowPatternStream | Join | Chain,
-        n_buckets: int | None = None,
-        late: str | None = None,
-        unbounded: bool = False,
+        frames: tuple[DataFrame, ...],
+        query: StreamQuery,
+        program: Program | SequenceProgram | None = None,
+        engine: Engine | None = None,
+        settings: Settings = Settings(),
         shedding: Any = None,
     ):
-        if late is not None and not (isinstance(late, str) and late in _LATE):
-            raise CepError(f"late={late!r}: write 'count' or 'rows'")
-        self._frame, self._source, self._query, self._shedding = frame, source, query, shedding
+        self._frames, self._sources = frames, tuple(map(EmptySource, frames))
+        self._query, self._program, self._engine = query, program, engine
+        self._settings, self._shedding = settings, shedding
+        self._is_rows = isinstance(query, Window | Join | Chain)
         self._keys = keys_of_buckets(self._bucket_query)
-        self._n_buckets, self._late, self._unbounded = n_buckets, late or "count", unbounded
-        self._n_partitions = _n_partitions(frame)
+        self._n_partitions = n_tasks(frames[0])
         self._name = f"cepkit {uuid4().hex}"  # of the observation in Spark's progress
         self._started: list[StreamingQuery] = []
         self._search = self._plan.open_search()  # refuses what only a finished frame allows
 
     @property
-    @abstractmethod
-    def _text(self) -> str:
-        """Return the query in one line."""
+    def query(self) -> StreamQuery:
+        """The query, the window, the join or the chain as a value.
+
+        Examples
+        --------
+        >>> found.query.pattern  # doctest: +SKIP
+        <pattern SEQ(a x, b y)>
+        """
+        return self._query
 
     @property
-    def _title(self) -> str:
-        """Return what the results are, in words."""
-        return f"matches of {self._text!r}"
+    def engine(self) -> Engine | None:
+        """The engine that finds the matches of a regex or a sequence in every bucket; None for others.
+
+        Examples
+        --------
+        >>> found.engine.name  # doctest: +SKIP
+        'chain'
+        """
+        return self._engine
 
     @property
-    @abstractmethod
+    def cep(self) -> NextStep:
+        """A further step of a chain: ``found.cep.match(…)`` and ``found.cep.window(…)`` read these results.
+
+        Examples
+        --------
+        >>> rises = sums.cep.match("PATTERN SEQ(_ a, _ b) WHERE b.total > 2 * a.total WITHIN 1 min",
+        ...                        partition_by="symbol", order_by="ts")  # doctest: +SKIP
+        """
+        if self._shedding is not None:
+            raise UnsupportedQueryError("latency_bound: a chain drops no rows; leave one of the two out")
+        if isinstance(self._query, RowPatternStream):
+            raise UnsupportedQueryError("MATCH_RECOGNIZE is no step of a chain; write its rows to a table")
+        return NextStep(self._frames, steps_of(self._query))
+
+    @property
     def why_one_bucket(self) -> str:
         """Why one bucket needs all rows, if no keys divide them.
 
@@ -166,14 +203,34 @@ class SparkStreamResults(ABC):
         >>> found.why_one_bucket  # doctest: +SKIP
         'without partition_by all events are one stream'
         """
+        return why_one_bucket(self._bucket_query)
 
-    @abstractmethod
-    def _again(self, n_buckets: int | None, late: str, unbounded: bool) -> Self:
-        """Return the same results with other settings."""
+    def explain(self) -> Explanation | OperatorExplanation:
+        """Say how the query is read and how the stream runs, without running it.
 
-    @abstractmethod
-    def _needed_columns(self) -> list[str]:
-        """Return the columns that the buckets get."""
+        Examples
+        --------
+        >>> found.explain()  # doctest: +SKIP
+        """
+        if self._program is not None and self._engine is not None:
+            return Explanation(self._program, self._engine, (), self._notes())
+        if isinstance(self._query, RowPatternStream):
+            lines = ("pattern", self._text), ("result", "rows that no later row changes")
+        else:
+            lines = lines_of(self._query, is_stream=True)
+        return OperatorExplanation((*lines, *self._notes()))
+
+    @property
+    def _text(self) -> str:
+        """The query in one line."""
+        if isinstance(self._query, Chain):
+            return str(self._query)
+        return repr(self._query) if self._is_rows else str(self._query.pattern)
+
+    @property
+    def _title(self) -> str:
+        """What the results are, in words."""
+        return f"rows of {self._text}" if self._is_rows else f"matches of {self._text!r}"
 
     # --- settings
 
@@ -190,7 +247,7 @@ class SparkStreamResults(ABC):
 
     def configure(
         self, *, buckets: int | None = None, late: str | None = None, unbounded: bool | None = None
-    ) -> Self:
+    ) -> SparkStream:
         """Return the same results with other settings. A checkpoint belongs to its settings.
 
         Parameters
@@ -216,9 +273,14 @@ class SparkStreamResults(ABC):
         """
         if buckets is not None and not self._keys:
             raise CepError(f"buckets: {self.why_one_bucket}, which is one bucket")
-        n_buckets = self._n_buckets if buckets is None else whole_number("buckets", buckets, 1)
-        is_unbounded = self._unbounded if unbounded is None else truth("unbounded", unbounded)
-        return self._again(n_buckets, late or self._late, is_unbounded)
+        given = {
+            "n_buckets": None if buckets is None else whole_number("buckets", buckets, 1),
+            "late": late,
+            "unbounded": None if unbounded is None else truth("unbounded", unbounded),
+        }
+        changed = {name: value for name, value in given.items() if value is not None}
+        settings = replace(self._settings, **changed)
+        return SparkStream(self._frames, self._query, self._program, self._engine, settings, self._shedding)
 
     # --- results
 
@@ -234,14 +296,14 @@ class SparkStreamResults(ABC):
         --------
         >>> found.to_frame().writeStream.format("console").start()  # doctest: +SKIP
         """
-        if not self._unbounded:
+        if not self._settings.unbounded:
             for step in steps_of(self._query):
                 refuse_unbounded(step)
         from pyspark.sql import functions as F
 
         from cepkit.streaming.spark import tasks as work
 
-        _use_rocks(self._frame)
+        _use_rocks(self._frames[0])
         types, output = self._result_types
         columns = list(self._plan.schema.arrow.names)
         labels = work.labels_of_buckets(self._plan.n_buckets, self._n_partitions)
@@ -249,7 +311,7 @@ class SparkStreamResults(ABC):
             work.Dealer(tuple(columns), labels).run, work.ROWS_IN_BUCKETS
         )
         names, late = list(self._search.empty.schema.names), None
-        if self._late == "rows":
+        if self._settings.late == "rows":
             check_free(("late",), [name.lower() for name in names])  # Spark ignores case
             types, late = self._with_late(types, columns)
             names.append("late")
@@ -270,11 +332,32 @@ class SparkStreamResults(ABC):
 
     def _rows_with_buckets(self, columns: list[str]) -> DataFrame:
         """Return the rows with these columns by number, and the number of their bucket."""
-        return rows_with_buckets(self._frame, self._source, columns, self._keys, self._plan.n_buckets)
+        from pyspark.sql import functions as F
+
+        n_buckets = self._plan.n_buckets
+        if self._sides is None:
+            return rows_with_buckets(self._frames[0], self._sources[0], columns, self._keys, n_buckets)
+        right_key = dict(self._sides.join.on)
+        keys = [list(self._keys), [right_key[name] for name in self._keys]]
+        numbered, names = [], []
+        for which, (frame, source) in enumerate(zip(self._frames, self._sources, strict=True)):
+            plain = rows_with_buckets(frame, source, source.names, keys[which], n_buckets)
+            side_names = [f"c{len(names) + i}" for i in range(len(source.names))]
+            names += side_names
+            numbered.append(plain.toDF(*side_names, "bucket").withColumn(SIDE, F.lit(which)))
+        both = numbered[0].unionByName(numbered[1], allowMissingColumns=True)
+        return both.select(SIDE, *names, "bucket")
 
     def _types_of_rows(self) -> dict[str, DataType]:
         """Return Spark's types of the columns that the buckets get, and maybe others."""
-        return {field.name: field.dataType for field in self._source.fields}
+        from pyspark.sql.types import IntegerType
+
+        if self._sides is None:
+            return {field.name: field.dataType for field in self._sources[0].fields}
+        types: dict[str, DataType] = {SIDE: IntegerType()}
+        for side, source in zip(SIDES, self._sources, strict=True):
+            types |= {f"{side}_{field.name}": field.dataType for field in source.fields}
+        return types
 
     def _with_late(self, types: StructType, columns: list[str]) -> tuple[StructType, pa.StructType]:
         from pyspark.sql.types import StructField, StructType
@@ -328,9 +411,9 @@ class SparkStreamResults(ABC):
         --------
         >>> found.writeStream.foreachBatch(found.parquet_by_batch("matches")).start()  # doctest: +SKIP
         """
-        if late is not None and self._late != "rows":
+        if late is not None and self._settings.late != "rows":
             raise CepError("late: late rows have a table only after configure(late='rows')")
-        return ParquetByBatch(str(path), None if late is None else str(late), self._late == "rows")
+        return ParquetByBatch(str(path), None if late is None else str(late), self._settings.late == "rows")
 
     # --- how it goes
 
@@ -342,6 +425,9 @@ class SparkStreamResults(ABC):
         that wait for the watermark; ``kept``: rows that later matches may need; ``live_partial_matches``
         (for a sequence query the kept events, from which they are made); ``state_bytes``; ``watermark``;
         ``watermark_lag``: the time from it to the newest row; ``seconds``.
+
+        Windows, joins and chains have ``results``, the rows that came out, in place of ``matches``, and no
+        ``live_partial_matches``; ``kept`` is the number of rows in the windows.
 
         A stream with a latency bound has more columns: ``processed_rows`` and ``dropped_rows`` of the batch
         and ``dropped <type>`` for each event type; ``dropped_partial_matches``; ``estimated_recall``: the
@@ -355,10 +441,13 @@ class SparkStreamResults(ABC):
         """
         queries = list(self._started)
         run_ids = {str(query.runId) for query in queries}
-        active = self._frame.sparkSession.streams.active
+        active = self._frames[0].sparkSession.streams.active
         queries += [query for query in active if str(query.runId) not in run_ids]
         types = () if self._shedding is None else self._search.types
-        return progress_frame(queries, self._name, self._plan.n_buckets, types)
+        progress = progress_frame(queries, self._name, self._plan.n_buckets, types)
+        if not self._is_rows:
+            return progress
+        return progress.drop(columns="live_partial_matches").rename(columns={"matches": "results"})
 
     def plot(self) -> go.Figure:
         """Draw `progress`: the rows and results of every micro-batch, and the rows that wait after it.
@@ -378,8 +467,14 @@ class SparkStreamResults(ABC):
             else f"1: {self.why_one_bucket}, which one task must hold"
         )
         shedding = () if self._shedding is None else (("shedding", str(self._shedding)),)
-        late = "are counted" if self._late == "count" else "are rows with the column late"
+        time = ()
+        if isinstance(self._query, Chain) and None in self._search.delays:
+            first = self._search.delays.index(None) + 1
+            waiting = "the last results of later steps wait for the next row"
+            time = (("time", f"passes before step {first}; {waiting}"),)
+        late = "are counted" if self._settings.late == "count" else "are rows with the column late"
         return (
+            *time,
             ("buckets", buckets),
             ("watermark", f"{self._watermark}; earlier rows are searched in order"),
             ("late rows", f"{late}; they are not searched"),
@@ -389,30 +484,53 @@ class SparkStreamResults(ABC):
     @property
     def _watermark(self) -> str:
         """The watermark in words."""
-        return said_watermark(self._source, self._query.order_by[0])
+        if self._sides is None:
+            return said_watermark(self._sources[0], self._query.order_by[0])
+        return f"the earlier one of {' and '.join(map(said_watermark, self._sources, self._sides.clocks))}"
 
     # --- how the frames are made
 
     @cached_property
+    def _sides(self) -> Sides | None:
+        """The join of two streams that the rows come to; None for one stream."""
+        join = steps_of(self._query)[0]
+        if not isinstance(join, Join):
+            return None
+        for source in self._sources:
+            check_convertible(source, source.names)
+        left, right = (schema_of_source(source, source.names) for source in self._sources)
+        return Sides(join, (left, right))
+
+    @cached_property
     def _bucket_query(self) -> BucketQuery:
         """The query of the rows that the buckets get."""
-        assert not isinstance(self._query, Join)
-        return self._query
+        if self._sides is None:
+            return self._query
+        rest = steps_of(self._query)[1:]
+        return Chain((self._sides, *rest)) if rest else self._sides
 
     @cached_property
     def _bucket_schema(self) -> StreamSchema:
         """The columns that the buckets get."""
-        columns = self._needed_columns()
-        if self._late == "rows":
-            columns = self._source.names
-            tasks.check_convertible(self._source, columns)
-        return schema_of_source(self._source, columns)
+        if self._sides is not None:
+            return self._sides.schema
+        source, first = self._sources[0], steps_of(self._query)[0]
+        if self._settings.late == "rows" or isinstance(first, Window):
+            columns = source.names
+        elif isinstance(first, RowPatternStream):
+            columns = kept_columns(first.bind(source.schema))
+        else:
+            columns = needed_columns(self._program or bind_any(self._frames[0], first)[0], source)
+        check_convertible(source, columns)
+        return schema_of_source(source, columns)
 
     @cached_property
     def _plan(self) -> BucketPlan:
         """What the buckets share."""
         schema = self._bucket_schema
-        n_buckets = self._n_buckets or _BUCKETS_PER_PARTITION * self._n_partitions if self._keys else 1
+        n_buckets = (
+            self._settings.n_buckets or _BUCKETS_PER_PARTITION * self._n_partitions if self._keys else 1
+        )
         identity = {
             "query": query_as_json(self._query),
             "columns": [f"{field.name}: {field.type}" for field in schema.arrow],
@@ -435,7 +553,7 @@ class SparkStreamResults(ABC):
             column = column_of_result.get(name)
             values = Picked(column, pa.array([], pa.int64())) if column else empty.column(name)
             results.append((name, values))
-        return tasks.result_types(results, self._source)
+        return result_types(results, self._sources[0])
 
     # --- what a stream cannot say
 
@@ -469,27 +587,6 @@ class SparkStreamResults(ABC):
         return f"<p><b>{what}</b></p><p>{running}</p>"
 
 
-def steps_of(query: Any) -> tuple[Any, ...]:
-    """Return the steps of a chain; another query is its only step."""
-    return query.steps if isinstance(query, Chain) else (query,)
-
-
-def refuse_unbounded(query: Any) -> None:
-    """Raise for a regex query whose matches have no greatest length."""
-    if not isinstance(query, RegexQuery) or query.within is not None:
-        return
-    if any(isinstance(part, Repeat) and part.high is None for part in _parts(query.pattern)):
-        raise UnsupportedQueryError(
-            f"matches of {str(query.pattern)!r} have no greatest length, so the state of the stream "
-            "could grow without limit; give within=…, as in within='1 hour', or a greatest number of "
-            "repetitions, as in a{1,100}. If your data end every match, call configure(unbounded=True)"
-        )
-
-
-def _parts(pattern: Pattern) -> list[Pattern]:
-    return [pattern, *(part for child in pattern.children() for part in _parts(child))]
-
-
 def schema_of_source(source: EmptySource, columns: list[str]) -> StreamSchema:
     """Return some columns of a Spark frame as the schema of a stream."""
     nullable = {field.name: field.nullable for field in source.fields}
@@ -503,23 +600,15 @@ def rows_with_buckets(
     """Return columns of a frame as ``e0``, ``e1``, …, and the number of the bucket of each row."""
     from pyspark.sql import functions as F
 
-    plain, hashed = tasks.numbered_columns(frame, source, columns), tasks.key_columns(source, columns, keys)
+    plain, hashed = numbered_columns(frame, source, columns), key_columns(source, columns, keys)
     bucket = F.pmod(F.xxhash64(*hashed), F.lit(n_buckets)) if hashed else F.lit(0)
     return plain.withColumn("bucket", bucket.cast("int"))
 
 
 def said_watermark(source: EmptySource, clock: str) -> str:
-    """Return the watermark of a frame in words."""
     field = source.fields[source.names.index(clock)]
     delay = int(field.metadata["spark.watermarkDelayMs"]) / 1000
     return f"{delay:g} s after the newest {clock}"
-
-
-def _n_partitions(frame: DataFrame) -> int:
-    try:
-        return max(1, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or _DEFAULT_PARTITIONS))
-    except ValueError:  # some clusters say "auto"
-        return _DEFAULT_PARTITIONS
 
 
 def _use_rocks(frame: DataFrame) -> None:

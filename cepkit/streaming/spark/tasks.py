@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from cepkit.frames.spark.tasks import received_table, use_kernel_cache
+from cepkit.frames.spark import received_table, use_kernel_cache
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan, Received
 
 if TYPE_CHECKING:
@@ -229,7 +229,6 @@ class BucketProcessor(StatefulProcessor):
         self._stream = uuid.uuid4().hex
 
     def init(self, handle: Any) -> None:
-        """Declare the state."""
         self._handle = handle
         self._token = handle.getValueState("token", "token string")
         self._content = handle.getValueState("content", "content binary")

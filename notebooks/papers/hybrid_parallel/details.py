@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError
-from cepkit.parallel.agents.crew import Costs, Crew
+from cepkit.parallel.agents.agents import Costs, Crew
 from cepkit.parallel.agents.outcome import ParallelRun
-from cepkit.parallel.engine.engines import Hybrid, Sequential
+from cepkit.parallel.engines import Hybrid, Sequential
 from cepkit.parallel.model import AgentRates, agent_statistics, evaluation_rates, event_loads
 from cepkit.parallel.simulation import calibrate_costs
 from cepkit.parallel.trace import ACTIONS, Trace

@@ -13,8 +13,8 @@ import pandas as pd
 
 from cepkit.errors import CepError, nearest, require_columns
 from cepkit.plots import theme
+from cepkit.plots.charts import SweepPanel
 from cepkit.plots.drawing import ADVANCE, FONT_SIZE, document, element, number, path, text
-from cepkit.plots.sweeps import SweepPanel
 from cepkit.plots.theme import cut, escaped
 from papers.hybrid_parallel.results import along
 from papers.hybrid_parallel.workloads import CHANGE, CORRELATION, SENSORS

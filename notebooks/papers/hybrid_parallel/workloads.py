@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.datasets.bars import BarParameters, minute_bars
 from cepkit.datasets.constant_rate import poisson_types
-from cepkit.datasets.minute_bars import BarParameters, minute_bars
 from cepkit.datasets.smart_home import HomeParameters, smart_home
 from cepkit.errors import CepError
 from cepkit.events import Events

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from cepkit.linked.linked_cep import LinkedCEP, SaseRuns
+from cepkit.linked.engine import LinkedCEP, SaseRuns
 from cepkit.linked.patterns import (
     ABSENT,
     EventComparison,

@@ -18,11 +18,10 @@ import pandas as pd
 
 from cepkit.errors import CepError, nearest, whole_number
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.shedding.simulation.arrivals import ConstantArrivals, OverloadArrivals, PeakArrivals, Prices
-from cepkit.shedding.simulation.inputs import check_settings, make_scene
 from cepkit.shedding.simulation.replay import ReplayResult
-from cepkit.shedding.simulation.scene import Scene
+from cepkit.shedding.simulation.scene import Scene, check_settings, make_scene
 from cepkit.shedding.strategies.strategy import (
     Event,
     Load,

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from cepkit.datasets.bars import stock_bars
 from cepkit.datasets.city import LINES, bus_positions
 from cepkit.datasets.soccer import soccer_sensors
-from cepkit.datasets.stock_bars import stock_bars
 from cepkit.errors import CepError, nearest
 from cepkit.language.sequences.construction import sequence_query
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.sequences.patterns import SequenceQuery
 from papers.recorded import recorded
 
 VARIABLES = "abcdefgh"

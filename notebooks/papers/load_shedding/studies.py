@@ -12,10 +12,10 @@ from typing import ClassVar
 import pandas as pd
 
 from cepkit.frames.pandas import PandasSource
-from cepkit.shedding.simulation.inputs import check_settings, make_scene
 from cepkit.shedding.simulation.replay import ReplayResult
+from cepkit.shedding.simulation.scene import check_settings, make_scene
 from cepkit.shedding.strategies.darling import Darling, DarlingShedder
-from cepkit.shedding.strategies.skipping import ESpice, HSpice
+from cepkit.shedding.strategies.spice import ESpice, HSpice
 from cepkit.shedding.strategies.strategy import (
     SAFETY,
     Event,
@@ -205,24 +205,6 @@ def backlogs(seeds: Iterable[int], n_events: int) -> pd.DataFrame:
             for strategy in (of(backlog=waits) for of in (ESpice, HSpice) for waits in (True, False)):
                 own = {"strategy": strategy.name, "backlog": strategy.backlog}
                 rows.append({**at, **own, **_summary(setting.replay(strategy, seed))})
-    return pd.DataFrame(rows)
-
-
-def predicted_costs(seed: int = 0, n_events: int = 2_000) -> pd.DataFrame:
-    """Return Z(T) of three cost models over the measured one, for a query of each data set."""
-    forms = {
-        "printed": Darling(form="printed", drift=False),
-        "corrected": Darling(drift=False),
-        "order-aware": Darling(order_aware=True, drift=False),
-    }
-    rows = []
-    for axis in (AXES[stream, "window"] for stream in ("stocks", "soccer", "buses")):
-        scene = setting_of(axis, axis.reference, PEAKS, seed, n_events).scene
-        reports = {name: scene.run(form).report[0]["types"] for name, form in forms.items()}
-        for name, of in reports["corrected"].items():
-            measured = of["measured_cost"]
-            ratios = {form: own[name]["cost"] / measured for form, own in reports.items()}
-            rows.append({"stream": axis.data, "type": str(name), "measured_us": 1e6 * measured, **ratios})
     return pd.DataFrame(rows)
 
 

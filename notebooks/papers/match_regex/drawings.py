@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from cepkit.plots.theme import GRID, INK, PALETTE, SYMBOLS
+from cepkit.plots.theme import GRID, INK, PALETTE, PAPER, SYMBOLS
 from papers.match_regex.benchmarks import RECORDED
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _empty(titles: Sequence[str], title: str) -> go.Figure:
 
     figure = LeanFigure(make_subplots(rows=len(titles), cols=1, subplot_titles=titles, vertical_spacing=0.16))
     return figure.update_layout(
-        template="none", paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font_color=INK,
+        template="none", paper_bgcolor=PAPER, plot_bgcolor=PAPER, font_color=INK,
         title=title, height=_ROW_PIXELS * len(titles) + 60, margin={"l": 70, "r": 20, "t": 80, "b": 50},
         hoverlabel_font_family="monospace",
     )  # fmt: skip

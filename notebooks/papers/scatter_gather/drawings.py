@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from cepkit.errors import CepError, nearest
-from cepkit.plots.sweeps import SweepPanel, sweep_figure
+from cepkit.plots.charts import SweepPanel, sweep_figure
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

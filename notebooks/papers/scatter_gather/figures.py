@@ -14,18 +14,21 @@ import numpy as np
 import pandas as pd
 
 from cepkit.datasets.constant_rate import stock_ticks
-from cepkit.scaleout.accuracy import ArrivingPartials, accuracy, join_partials, slack_order, window_partials
-from cepkit.scaleout.formulas import capacity_for
 from cepkit.scaleout.k_slack import order_metrics
-from cepkit.scaleout.nodes import ClusterSetting, NodeKind, NodeLink, ServiceCosts
+from cepkit.scaleout.nodes import ClusterSetting, NodeKind, NodeLink, ServiceCosts, capacity_for
 from cepkit.scaleout.simulated import (
+    ArrivingPartials,
+    accuracy,
     card_stream,
+    join_partials,
     longest_join,
     longest_pattern,
     longest_window,
     simulate_join,
     simulate_pattern,
     simulate_window,
+    slack_order,
+    window_partials,
 )
 from papers.recorded import recorded
 

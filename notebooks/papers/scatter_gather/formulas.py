@@ -8,25 +8,14 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError
-from cepkit.scaleout.formulas import (
+from cepkit.scaleout.nodes import (
     MEASURES,
     grid_join_node,
     grid_node,
-    join_on_one_node,
     leghari_node,
-    pattern_memory,
-    printed_grid_bandwidth,
-    printed_grid_join_node,
-    printed_pattern_memory,
-    printed_small_large_node,
-    printed_state_node,
-    printed_window_gather,
-    small_large_node,
     square_grid,
     state_node,
-    window_gather,
     window_node,
-    window_on_one_node,
 )
 
 # --- tables 2.2, 2.4 and 3.1: each formula as printed and as corrected, with its value ---------------------
@@ -54,18 +43,13 @@ def formula_table(load: ExampleLoad | None = None) -> pd.DataFrame:
     rate, n, groups, n_states = load.rate_hz, load.n_nodes, load.n_groups, load.n_states
     events = rate * load.interval_s
     matches = rate * load.match_share
-    one = window_on_one_node(rate, events, groups)
-    node = window_node(rate, events, n, groups)
-    printed_gather, gather = printed_window_gather(rate, n), window_gather(rate, n, groups)
+    one, node = window_node(rate, events, 1, groups), window_node(rate, events, n, groups)
     state = state_node(rate, events * load.match_share, matches)
-    printed_state = printed_state_node(rate, events, n_states, is_first=False)
     first = state_node(rate, 0.0, 0.0, rate)
     replica, grid = grid_node(rate, events, 1, n, matches), grid_node(rate, events, n // 2, 2, matches)
-    small = small_large_node(rate, rate, events, load.n_small, n)
-    printed_small = printed_small_large_node(rate, events, n + 1)
+    small = grid_join_node(rate, rate, events, load.n_small, n, 1)
     large = grid_join_node(rate, rate, events, events, *square_grid(n))
-    printed_large = printed_grid_join_node(rate, rate, events, events, n)
-    join = join_on_one_node(rate, rate, events, events)
+    join = grid_join_node(rate, rate, events, events, 1, 1)
     spread = leghari_node(rate, rate / n_states, load.interval_s, n)
     window, by_state = "window node", "pattern, state k"
     right, wrong, loose = "right", "wrong", "right with more detail"
@@ -73,37 +57,37 @@ def formula_table(load: ExampleLoad | None = None) -> pd.DataFrame:
         ("2.2", "time window, one node", MEMORY, "O(λt + g)", "λt + g", one.memory, one.memory, right),
         ("2.2", "time window, one node", WORK, "Θ(λ)", "2λ: arrival and expiry", rate, one.work, right),
         ("2.2", "pattern, one node", MEMORY, "< O((s-1)λ)", "O((s-1)λt)",
-         printed_pattern_memory(n_states, rate), pattern_memory(n_states, rate, load.interval_s), wrong),
+         (n_states - 1) * rate, (n_states - 1) * events, wrong),
         ("2.2", "join, one node", WORK, "O(λe)", "λ_A e_B + λ_B e_A", rate * events, join.work, right),
         ("2.4", "pattern by time (Leghari)", IN, "Θ(λ)", "λ(1 - exp(-λ₁t/n))", rate,
          spread.bandwidth_in, loose),
         ("3.1", window, IN, "Θ(λ/n)", "λ/n", rate / n, node.bandwidth_in, right),
         ("3.1", window, MEMORY, "Θ(e/n)", "e/n + g", events / n, node.memory, loose),
         ("3.1", window, WORK, "Θ(λ/n)", "2λ/n", rate / n, node.work, right),
-        ("3.1", "window gather", MEMORY, "O(n)", "O(n g)", printed_gather.memory, gather.memory, wrong),
-        ("3.1.1", "window gather", WORK, "O(n)", "O(λ)", n, gather.work, wrong),
+        ("3.1", "window gather", MEMORY, "O(n)", "O(n g)", n, n * groups, wrong),
+        ("3.1.1", "window gather", WORK, "O(n)", "O(λ)", n, rate, wrong),
         ("3.1", "pattern, first state", MEMORY, "O(1)", "O(1)", 1.0, max(1.0, first.memory), right),
         ("3.1", by_state, IN, "Ω(λ)", "λ + matches", rate, state.bandwidth_in, loose),
         ("3.1", by_state, MEMORY, "Θ(e/(s-1))", "live partial matches of length k-1",
-         printed_state.memory, state.memory, loose),
-        ("3.1", by_state, WORK, "Θ(λe/s)", "λ e_k", printed_state.work, state.work, loose),
+         events / (n_states - 1), state.memory, loose),
+        ("3.1", by_state, WORK, "Θ(λe/s)", "λ e_k", rate * events / n_states, state.work, loose),
         ("3.1.2", "pattern, replicated", IN, "λ", "λ + matches/n", rate, replica.bandwidth_in, loose),
         ("3.1.2", "pattern, replicated", MEMORY, "1/n of a state", "e_k/n", events / n,
          replica.memory, right),
-        ("3.1.2", "pattern, grouped", IN, "2λ/n", "λ/G + matches/M", printed_grid_bandwidth(rate, n),
+        ("3.1.2", "pattern, grouped", IN, "2λ/n", "λ/G + matches/M", 2 * rate / n,
          grid.bandwidth_in, loose),
         ("3.1.2", "pattern, grouped", MEMORY, "1/n of a state", "e_k/M", events / n, grid.memory, wrong),
-        ("3.1", "join, small and large", IN, "Θ(λ + λ/(n-1))", "λ_A/n + λ_B", printed_small.bandwidth_in,
+        ("3.1", "join, small and large", IN, "Θ(λ + λ/(n-1))", "λ_A/n + λ_B", rate + rate / n,
          small.bandwidth_in, right),
-        ("3.1", "join, small and large", MEMORY, "Θ(e + e/(n-1))", "e_A/n + e_B", printed_small.memory,
+        ("3.1", "join, small and large", MEMORY, "Θ(e + e/(n-1))", "e_A/n + e_B", events + events / n,
          small.memory, wrong),
         ("3.1", "join, small and large", WORK, "Θ(λe + λe/(n-1))", "(λ_A/n) e_B + λ_B e_A/n",
-         printed_small.work, small.work, wrong),
-        ("3.1", "join, two large", IN, "O(λ/n)", "λ_A/p + λ_B/q", printed_large.bandwidth_in,
+         rate * events * (1 + 1 / n), small.work, wrong),
+        ("3.1", "join, two large", IN, "O(λ/n)", "λ_A/p + λ_B/q", 2 * rate / n,
          large.bandwidth_in, wrong),
-        ("3.1", "join, two large", MEMORY, "Θ(e/n)", "e_A/p + e_B/q", printed_large.memory,
+        ("3.1", "join, two large", MEMORY, "Θ(e/n)", "e_A/p + e_B/q", 2 * events / n,
          large.memory, wrong),
-        ("3.1", "join, two large", WORK, "Θ(λe/n)", "(λ_A e_B + λ_B e_A)/(p q)", printed_large.work,
+        ("3.1", "join, two large", WORK, "Θ(λe/n)", "(λ_A e_B + λ_B e_A)/(p q)", 2 * rate * events / n,
          large.work, right),
     ]  # fmt: skip
     names = ["table", "operator", "measure", "printed", "corrected"]

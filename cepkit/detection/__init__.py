@@ -1,0 +1,1 @@
+"""Detection rules on frames: queries of EQL and rules of Sigma."""

@@ -1,1 +1,0 @@
-"""Sequences whose partial matches advance at the next event that fits."""

@@ -1,1 +1,0 @@
-"""The presenters of an explorer: each fills a part of the board in the background."""

@@ -1,1 +1,0 @@
-"""Queries as Arrow tasks of Spark."""

@@ -1,1 +1,0 @@
-"""Kernels of row patterns: find the matches, and the rows and totals that their measures mean."""

@@ -1,1 +1,0 @@
-"""Kernels that find the matches of sequences and sort them."""

@@ -1,1 +1,0 @@
-"""Kernels of load shedding: evaluation trees, and the queue of a server."""

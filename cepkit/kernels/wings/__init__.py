@@ -1,0 +1,1 @@
+"""Kernels of the wings: agents of the hybrid protocol, load shedding, and LinkedCEP."""

@@ -1,1 +1,0 @@
-"""The parallel engines, as values that run on real threads or in virtual time."""

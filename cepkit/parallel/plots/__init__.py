@@ -1,1 +1,0 @@
-"""Plots of parallel runs, threads and allocations."""

@@ -1,1 +1,0 @@
-"""The original file formats that `ingest` reads."""

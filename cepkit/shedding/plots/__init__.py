@@ -1,1 +1,0 @@
-"""Pictures of load shedding, from tidy data."""

@@ -1,1 +1,0 @@
-"""Windows, joins and chains in open streams."""

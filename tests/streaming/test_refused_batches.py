@@ -1,0 +1,148 @@
+"""A push that fails leaves every kind of stream as it was: the next pushes give what they give without it."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import cepkit as cep
+from cepkit.streaming.stream import JoinStream
+from tests.support.sizes import seeds
+
+SCHEMA = {"ts": "int64", "k": "string", "kind": "string", "x": "int64"}
+RISES = {"define": {"up": "x > prev(x)"}, "order_by": "ts", "partition_by": "k"}
+TYPED = {"event_type": "kind", "order_by": "ts"}
+SUMS = cep.Window({"n": "count()", "total": "sum(x)"}, length=5, order_by="ts", group_by="k")
+ROWS = """MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES A.ts AS a, LAST(B.x) AS b ONE ROW PER MATCH
+    AFTER MATCH SKIP TO NEXT ROW PATTERN (A B+ C) DEFINE B AS B.x > A.x, C AS C.x < A.x)"""
+PAIRS = cep.Join(
+    cep.Window(time=6), cep.Window(length=4), on="k", order_by="ts", measures={"n": "count()"}
+)  # fmt: skip
+
+
+UPS = cep.regex_query(
+    "up up", define={"up": "x > prev(x)"}, order_by="ts", partition_by="k",
+    measures={"ts": "last(ts)", "x": "max(x)"},
+)  # fmt: skip
+
+
+def opened(query: Any, **keywords: Any) -> Callable[[], Any]:
+    is_join = query is PAIRS or (isinstance(query, list) and query[0] is PAIRS)
+    return lambda: cep.stream(query, {"left": SCHEMA, "right": SCHEMA} if is_join else SCHEMA, **keywords)
+
+
+STREAMS: dict[str, Callable[[], Any]] = {
+    "regex": opened("up+ up", **RISES),
+    "regex, rows": opened(". up up", rows="all", **RISES),
+    "regex, idle": opened("up up", idle_after=4, **RISES),
+    "sequence": opened("PATTERN SEQ(A a, B b) WHERE b.x > a.x WITHIN 8", **TYPED),
+    "sequence, next": opened("PATTERN SEQ(A a, B+ b[]) WITHIN 8", strategy="next", partition_by="k", **TYPED),
+    "sequence, absence": opened("PATTERN SEQ(A a, !B b) WITHIN 5", **TYPED),
+    "sequence, policy": opened("PATTERN SEQ(A a, B b) WITHIN 9", after_match="past_last", **TYPED),
+    "sequence, once": opened("PATTERN SEQ(A a, B b) WITHIN 9", after_match="once", **TYPED),
+    "rows": opened(ROWS),
+    "window": opened(SUMS),
+    "window in time": opened(cep.Window({"top": "max(x)"}, time=6, order_by="ts", emit="all")),
+    "after a buffer": lambda: cep.stream(
+        [cep.KSlack(2, order_by="ts"), "PATTERN SEQ(A a, B b) WITHIN 9"], SCHEMA, **TYPED
+    ),
+    "join": opened(PAIRS),
+    "chain": opened([SUMS, "PATTERN SEQ(_ a, _ b) WHERE b.total > a.total WITHIN 6"], order_by="ts"),
+    "chain of a regex": opened([UPS, SUMS]),
+    "chain of a join": opened([PAIRS, cep.Window({"most": "max(n)"}, length=3)]),
+}  # fmt: skip
+HERE = Path(cep.__file__).parent
+ROOMS = tuple(
+    str(HERE / room) for room in ("compile", "engines", "frames", "windows", "events.py", "results")
+)
+
+
+class _Failure(MemoryError):
+    """What no code expects."""
+
+
+@contextmanager
+def failing_at(n: int) -> Iterator[list[int]]:
+    """Let the n-th call of a function of the lower rooms fail; yield a list with the number of calls."""
+    calls = [0]
+
+    def trace(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(ROOMS):
+            calls[0] += 1
+            if calls[0] == n:
+                raise _Failure
+
+    before = sys.getprofile()
+    sys.setprofile(trace)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(before)
+
+
+def batches_of(seed: int) -> list[list[dict[str, Any]]]:
+    rng, ts, batches = Random(seed), 0, []
+    for _ in range(8):
+        rows = []
+        for _ in range(rng.randint(1, 6)):
+            ts += rng.randint(0, 2)
+            rows.append({"ts": ts, "k": rng.choice("ab"), "kind": rng.choice("ABC"), "x": rng.randint(0, 9)})
+        batches.append(rows)
+    return batches
+
+
+def push(stream: Any, batch: list[dict], which: int) -> Any:
+    if isinstance(stream, JoinStream):
+        return stream.push(**{["left", "right"][which % 2]: batch})
+    return stream.push(batch)
+
+
+def seen_of(stream: Any) -> tuple:
+    opened = getattr(stream, "stream", stream)  # after a buffer
+    return opened.events, opened.matches, opened.retained, repr(stream)
+
+
+def rest_of(stream: Any) -> list:
+    return [*(stream.finish() if hasattr(stream, "finish") else []), *stream.close()]
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+@pytest.mark.parametrize("seed", seeds(4, 60))
+def test_a_push_that_fails_has_no_effect(kind, seed):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cep.CepWarning)
+        failing, calm = STREAMS[kind](), STREAMS[kind]()
+    rng, n_failures = Random(f"{seed} {kind}"), 0
+    for number, batch in enumerate(batches_of(seed)):
+        bad = rng.choice(batch)
+        late = [{**bad, "ts": -1}] if number >= 2 and kind != "after a buffer" else []
+        for wrong in ({**bad, "x": "?"}, {**bad, "ts": None}, {"ts": bad["ts"]}, *late):
+            before = seen_of(failing)
+            with pytest.raises(cep.CepError):
+                push(failing, [*batch, wrong], number)
+            assert seen_of(failing) == before
+        with failing_at(0) as calls:
+            expected = push(calm, batch, number)
+        for _ in range(3):
+            before = seen_of(failing)
+            with failing_at(rng.randint(1, max(1, calls[0]))):
+                try:
+                    found = push(failing, batch, number)
+                except _Failure:
+                    found, n_failures = None, n_failures + 1
+            if found is not None:
+                break
+            assert seen_of(failing) == before
+        else:
+            found = push(failing, batch, number)
+        assert found == expected
+        assert seen_of(failing)[:2] == seen_of(calm)[:2]
+    assert rest_of(failing) == rest_of(calm)
+    assert n_failures
