@@ -82,6 +82,7 @@ def stream(
     idle_after : str, timedelta or int, optional
         The longest pause of a key, by the first column of ``order_by``. After a longer pause the key is
         forgotten: its partial matches end, and its later events belong to a new key. Only for regex queries.
+        With ``within``, and without ``prev`` in a condition, keys are forgotten anyway, and no match is lost.
     max_live : int, optional
         The largest number of live partial matches of a key after a batch; more are an error. None for any
         number. Only for regex queries.

@@ -66,7 +66,10 @@ class RegexSearch(Search):
         if options.rows == "one":
             measured = measure(query, nothing, bound.source())
             self.column_of_result = {n: m.column for n, m in measured.items() if isinstance(m, Picked)}
-        self._keys = KeyCodes(_idle_ticks(program, options.idle_after))
+        # Without idle_after, a key is fresh again when ``within`` has ended its partial matches.
+        self._loses_nothing = options.idle_after is None
+        idle_after = query.within if self._loses_nothing and not _looks_back(program) else options.idle_after
+        self._keys = KeyCodes(_idle_ticks(program, idle_after), cuts=not self._loses_nothing)
         self._replicas = [
             Replica(matcher, _key_text(query, self._keys, r, self.n_threads)) for r in range(self.n_threads)
         ]
@@ -132,7 +135,7 @@ class RegexSearch(Search):
         return self.release()
 
     def _forget(self, codes: np.ndarray) -> None:
-        self.n_evicted += len(codes)
+        self.n_evicted += 0 if self._loses_nothing else len(codes)
         n = self.n_threads
         for r in np.unique(codes % n):
             replica_codes = codes[codes % n == r] // n
@@ -193,7 +196,7 @@ class RegexSearch(Search):
 
     @property
     def n_ended(self) -> int:
-        return sum(replica.n_ended for replica in self._replicas)
+        return 0 if self._loses_nothing else sum(replica.n_ended for replica in self._replicas)
 
     @property
     def n_live(self) -> int:
@@ -252,6 +255,8 @@ class RegexSearch(Search):
             keys.key_of_code[code] = key
         keys.free = saved.arrays["keys/free"].tolist()
         keys.newest_of_code = saved.arrays["keys/newest"]
+        if self._loses_nothing and keys.code_of_key and not len(keys.newest_of_code):
+            keys.idle_ticks = None  # a file of the time when only idle_after ended keys
 
 
 def _check(options: Options, program: Program, schema: StreamSchema) -> None:
@@ -275,6 +280,12 @@ def _result_columns(query: RegexQuery, schema: StreamSchema, rows: str) -> pa.Sc
     used.update(query.partition_by)
     used |= {path[0] for name in used if (path := path_of(name, schema.arrow.names)) is not None}
     return pa.schema([f for f in schema.arrow if f.name in used] or [schema.arrow.field(0)])
+
+
+def _looks_back(program: Program) -> bool:
+    """Return whether a condition at the first row of a match reads rows before it."""
+    terms = (*program.plan.terms(), *program.plan.slots)
+    return any(term.op == "previous" for root in terms for term in root.walk())
 
 
 def _idle_ticks(program: Any, idle_after: Any) -> float | None:

@@ -229,7 +229,8 @@ class Stream:
     def keys(self) -> int:
         """Number of partition keys that the stream remembers.
 
-        A regex stream forgets a key after ``idle_after``; a sequence stream, when it keeps no event of it.
+        A regex stream forgets a key after ``idle_after``, or when ``within`` has ended its matches and no
+        condition reads the row before; a sequence stream, when it keeps no event of it.
 
         Examples
         --------

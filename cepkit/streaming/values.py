@@ -149,17 +149,21 @@ class Assignment:
 
 
 class KeyCodes:
-    """Partition codes of keys; codes of forgotten keys are used again."""
+    """Partition codes of keys; codes of forgotten keys are used again.
 
-    def __init__(self, idle_ticks: float | None = None):
-        self.idle_ticks = idle_ticks
+    A key is forgotten after a pause of more than ``idle_ticks``. If the pause also ``cuts`` the events of a
+    key, the later ones get a new code, even in the same batch.
+    """
+
+    def __init__(self, idle_ticks: float | None = None, *, cuts: bool = True):
+        self.idle_ticks, self._cuts = idle_ticks, cuts
         self.code_of_key: dict[Key, int] = {}
         self.key_of_code: list[Key | None] = []
         self.newest_of_code = np.empty(0)  # clock of the last event, int64 or float64; with idle_ticks
         self.free: list[int] = []
 
     def copy(self) -> KeyCodes:
-        copied = KeyCodes(self.idle_ticks)
+        copied = KeyCodes(self.idle_ticks, cuts=self._cuts)
         copied.code_of_key, copied.newest_of_code = dict(self.code_of_key), self.newest_of_code.copy()
         copied.key_of_code, copied.free = [*self.key_of_code], [*self.free]
         return copied
@@ -176,12 +180,16 @@ class KeyCodes:
         """Choose the codes of a batch; call `commit` or `discard` next."""
         taken: list[int] = []
         codes = [self.code_of_key.get(key, -1) for key in keys]
-        if self.idle_ticks is None or clock is None:
+        if self.idle_ticks is None or clock is None or not self._cuts:
+            newest = np.zeros(len(keys), np.int64 if clock is None else clock.dtype)
+            if clock is not None:
+                newest[own] = clock  # the last event of a key stays
             runs = []
-            for i, key in enumerate(keys):
-                if codes[i] < 0:
+            for i, (key, last) in enumerate(zip(keys, newest.tolist(), strict=True)):
+                if is_new := codes[i] < 0:
                     codes[i] = self._take(key, taken)
-                    runs.append((key, codes[i], 0))
+                if is_new or clock is not None:
+                    runs.append((key, codes[i], last))
             return Assignment(np.array(codes, np.int32)[own], runs, [], taken)
         return self._assign_runs(own, keys, clock, np.array(codes, dtype=np.int64), taken)
 

@@ -450,6 +450,28 @@ def test_codes_of_forgotten_keys_are_given_again():
     assert stream.evicted == 2000 - stream.keys
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("low", ["price <= first(price)", "price < prev(price)"])
+@pytest.mark.parametrize("seed", range(4))
+def test_within_ends_keys_and_changes_no_match(seed, low, threads):
+    frame = trades(seed, 400, n_symbols=40)
+    first_symbol = np.arange(len(frame)) // 50
+    frame["symbol"] = frame["symbol"] + first_symbol.astype(str)  # symbols come and go
+    query = {
+        "query": "high low+ high",
+        "define": {"high": "price > 20", "low": low},
+        "partition_by": "symbol",
+        "order_by": "ts",
+        "within": 12 + 9 * seed,
+        "measures": {"begin": "first(ts)", "end": "last(ts)", "total": "sum(price)"},
+    }
+    stream = open_stream(query, threads=threads)
+    assert_same(run(stream, pieces(frame, seed)), expected(frame, query))
+    # A condition that reads the row before the first one needs the key for ever.
+    assert (stream.keys == frame["symbol"].nunique()) == ("prev" in low)
+    assert (stream.evicted, stream.ended) == (0, 0)
+
+
 def test_a_forgotten_key_takes_its_rows_along():
     # B gets the code of A; the row before its first one is not A's.
     stream = cep.stream(
