@@ -18,7 +18,7 @@ import numpy as np
 from cepkit.compile.regex.matching_source import write_matching
 from cepkit.compile.regex.plan import SLOTS
 from cepkit.compile.regex.program import Kernel, Program
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
 from cepkit.compile.shared.row_automaton import ANY
 from cepkit.engines.after_match import Reporter
 from cepkit.engines.match_recognize.bound import RowPartition, SearchedRows
@@ -31,6 +31,7 @@ from cepkit.events import Events
 from cepkit.insight.partial_matches import Extender, Partial
 from cepkit.insight.row_pattern_reading import RowReader, Way
 from cepkit.language.expressions import trees as ex
+from cepkit.language.query_parts import END
 from cepkit.language.regex.query import RegexQuery
 
 
@@ -226,7 +227,13 @@ class SequenceTrace(MatchTrace):
         self.places, self.most_live, self._events = Places(program, events), most_live, events
         self._live: dict[int, list[Branched]] = {}  # by the first place of their partition
         self._ways: dict[int, list[int]] = {}  # what each of them may still do
-        self._extenders = [Extender(self.places, bound) for bound in program.branches]
+        # An absence that the data leave undecided keeps no event out of a partial match, only out of a match.
+        self._deciders = [Extender(self.places, bound) for bound in program.branches]
+        self._extenders = self._deciders
+        if program.clock_of_waits is not None and not program.query.undecided:
+            endless = compile_sequence(replace(program.query, complete_until=END), program.schema)
+            places = Places(endless, events)
+            self._extenders = [Extender(places, bound) for bound in endless.branches]
         self._is_strict = looks_between(program)
         self._reports = reports
         self._reporter = Reporter(program) if program.query.after_match[0] != "none" else None
@@ -327,9 +334,16 @@ class SequenceTrace(MatchTrace):
                         branched = b, partial.with_event(j, c)
                         (change.advanced if partial.path else change.began).append(branched)
                         takers.add(i)
-                        if not extender.at_end(branched[1]):
+                        if not extender.at_end(branched[1]) and self._is_decided(b, partial, j, c):
                             change.completed.append(branched)
         return takers
+
+    def _is_decided(self, b: int, partial: Partial, j: int, c: int) -> bool:
+        """Return whether the data decide all absences of a match that event ``j`` completes."""
+        decider = self._deciders[b]
+        if decider is self._extenders[b]:
+            return True
+        return not (decider.obstacles(partial, j, c) or decider.at_end(partial.with_event(j, c)))
 
     def _keep(self, partition: int, kept: list[Branched], ways: list[int]) -> None:
         self.n_left_out += max(0, len(kept) - self.most_live)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from cepkit.engines.shared.places import Places
-from cepkit.insight.funnels import count_funnel
+from cepkit.insight.funnels import MOST_BRANCHES, count_funnel
 from cepkit.insight.trace import SequenceTrace
 from cepkit.insight.why_not_sequences import read_events
 from cepkit.planning.planner import engines
@@ -42,8 +42,9 @@ def test_what_does_not_fit_is_found_nowhere(seed, family, limit):
         assert (reading.obstacles == ()) == ((row,) in rows_of_matches)
     trace = SequenceTrace(program, events, 10**6)
     assert sum(len(trace.read(k).completed) for k in range(events.n_events)) == len(expected)
-    funnel = count_funnel(program, events, engines()["search"].run)
-    assert sum(branch.complete.n for branch in funnel) == len(expected)
+    if len(program.branches) <= MOST_BRANCHES:  # a funnel refuses more
+        funnel = count_funnel(program, events, engines()["search"].run)
+        assert sum(branch.complete.n for branch in funnel) == len(expected)
 
 
 def test_rows_of_a_match_are_one_in_any_division():
