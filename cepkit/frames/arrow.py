@@ -282,23 +282,24 @@ def kept_decimals(array: pa.Array, name: str, owner: object | None) -> Column:
         return exact_decimals(array, name)
     n, width = array.offset + len(array), array.type.byte_width
     values = [np.frombuffer(array.buffers()[1], f"V{width}", n)[array.offset :]]
+    values.append(np.array([array.type.scale]))  # another type may read the same memory
     if array.null_count:
         values.append(array.is_valid().to_numpy(zero_copy_only=False))
-    return decimals_once(owner, name, values, lambda: array, never_change=True)
+    return decimals_once(owner, name, values, lambda _: array, never_change=True)
 
 
 def decimals_once(
     owner: object | None,
     name: str,
     values: Sequence[np.ndarray],
-    read: Callable[[], pa.Array],
+    read: Callable[[Sequence[np.ndarray]], pa.Array],
     *,
     never_change: bool = False,
 ) -> Column:
-    """Return the array that ``read`` returns as `exact_decimals`, or what was kept for equal values."""
+    """Return the array that ``read`` makes of values as `exact_decimals`, or what was kept for equal ones."""
 
     def numbers_of(copies: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        array = read()
+        array = read(copies)
         column = exact_decimals(array, name)
         return column.values, np.array([int(column.type.unit or 0), array.type.scale])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -246,7 +246,11 @@ class PandasSource:
         series = self._series(name)
         if series.dtype != object:
             return kept_decimals(arrow_of_series(series, name), name, self.owner)
-        return decimals_once(self.owner, name, [series.to_numpy()], lambda: arrow_of_series(series, name))
+
+        def read(copies: Sequence[np.ndarray]) -> pa.Array:
+            return arrow_of_series(pd.Series(copies[0], dtype=object, copy=False), name)
+
+        return decimals_once(self.owner, name, [series.to_numpy()], read)
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
         """Return the values of a column in these rows."""

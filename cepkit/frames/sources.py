@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections import ChainMap
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -257,7 +258,7 @@ TEXTS, TIMES, _DURATION, _NUMBER, TRUTHS = (
 _OF_ONE_TYPE = {"least", "greatest", "coalesce", "nvl", "ifnull", "nullif"}  # functions of values of one type
 
 
-class SourceWith(WrappedSource):
+class SourceWith(WrappedSource, ABC):
     """A source in which some columns have values of the query. Subclasses say which values."""
 
     def __init__(
@@ -279,11 +280,13 @@ class SourceWith(WrappedSource):
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
         return self._arrow(name, rows) if name in self._types else self._source.arrow(name, rows)
 
+    @abstractmethod
     def _column(self, name: str) -> Column:
-        raise NotImplementedError
+        """Return a column that has values of the query."""
 
+    @abstractmethod
     def _arrow(self, name: str, rows: np.ndarray) -> pa.Array:
-        raise NotImplementedError
+        """Return the values of such a column in these rows."""
 
 
 class TypedSource(SourceWith):

@@ -125,6 +125,16 @@ def test_decimals_that_change_never_give_an_old_answer(seed, form):
         frame = changed(frame) if rng.integers(3) else frame
 
 
+def test_decimals_that_another_type_reads_in_the_same_memory_are_read_again():
+    values = pa.array([Decimal(x) for x in ("6.00", "1.25", "0.30")], pa.decimal128(10, 2))
+    thousandths = pa.Array.from_buffers(pa.decimal128(10, 3), len(values), values.buffers())
+    frame = pd.DataFrame({"price": pd.arrays.ArrowExtensionArray(values)})
+    define = {"high": "price > 5", "low": "price == 1.25"}
+    assert cep.match(frame, "high low", define=define).count() == 1
+    frame["price"] = pd.arrays.ArrowExtensionArray(thousandths)
+    assert cep.match(frame, "high low", define=define).count() == 0
+
+
 @pytest.mark.filterwarnings("ignore::cepkit.TieWarning")
 @pytest.mark.parametrize("seed", range(3))
 def test_arrays_that_are_written_in_place_never_give_an_old_answer(seed):
