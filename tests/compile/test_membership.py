@@ -69,7 +69,7 @@ def test_long_lists_mean_what_they_say(kind, block):
     assert n_found > 10
 
 
-@pytest.mark.parametrize("seed", seeds(1, 3) if JIT else seeds(5, 30))
+@pytest.mark.parametrize("seed", seeds(1, 3) if JIT else seeds(3, 30))
 def test_long_lists_are_short_lists(seed, monkeypatch):
     """The sequence engines find the definition with a table, and with one comparison per value.
 

@@ -115,7 +115,7 @@ def test_a_function_registered_after_the_text_was_read():
         cep.sql(text.replace("(x)", "(x, 1)"), f=ROWS)
 
 
-@pytest.mark.parametrize("seed", seeds(6, 400))
+@pytest.mark.parametrize("seed", seeds(3, 400))
 def test_random_frames(seed):
     random = Random(seed)
     n, unit = random.randrange(1, 12), random.choice(["s", "ms", "us", "ns"])

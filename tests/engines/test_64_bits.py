@@ -264,7 +264,7 @@ def random_times(rng: Random, n: int) -> list[int]:
     return sorted(rng.choice((start + rng.randint(0, 30), rng.randint(LEAST + 1, LARGEST))) for _ in range(n))
 
 
-@seeds_of_tiers(5, 40)
+@seeds_of_tiers(3, 40)
 def test_random_values_at_the_border(tier, seed):
     rng = Random(seed)
     times = random_times(rng, rng.randint(2, 8))
@@ -280,7 +280,7 @@ def test_random_values_at_the_border(tier, seed):
         check(pattern, used, rows, measures=["avg(x)", "min(x)"], params=params, **call)
 
 
-@seeds_of_tiers(5, 40)
+@seeds_of_tiers(3, 40)
 def test_random_sequences_at_the_border(tier, seed):
     rng = Random(seed)
     n = rng.randint(3, 8)

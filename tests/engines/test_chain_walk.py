@@ -21,7 +21,7 @@ from tests.support.counting_cases import check, counts_of, in_row, plain, tighte
 from tests.support.sizes import JIT, seeds
 
 # Machine code costs seconds per shape: few shapes, many streams. Interpreted kernels: the reverse.
-SHAPES, STREAMS = (1, 40) if JIT else (16, 5)
+SHAPES, STREAMS = (1, 40) if JIT else (8, 5)
 FULL_SHAPES, FULL_STREAMS = (20, 100) if JIT else (800, 4)
 
 

@@ -48,7 +48,7 @@ def compared(seed: int, family: str, monkeypatch) -> bool:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", seeds(4 if JIT else 12, 120))
+@pytest.mark.parametrize("seed", seeds(2 if JIT else 6, 120))
 def test_matches_of_windows_are_those_of_the_definition(seed, family, monkeypatch):
     compared(seed, family, monkeypatch)
 

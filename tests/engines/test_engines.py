@@ -24,7 +24,7 @@ from tests.support.regex_runs import check, plain
 from tests.support.sizes import JIT, seeds
 from tests.support.tiers import seeds_of_tiers
 
-SHAPES, FULL_SHAPES = (3, 40) if JIT else (12, 200)
+SHAPES, FULL_SHAPES = (2, 40) if JIT else (6, 200)
 STREAMS, FULL_STREAMS = 15, 130
 
 MEASURES = (
@@ -58,7 +58,7 @@ def test_random_queries(shape_seed, tier, full):
             raise
 
 
-@pytest.mark.parametrize("seed", seeds(7, 30))
+@pytest.mark.parametrize("seed", seeds(4, 30))
 def test_every_measure(seed):
     rows = generate.stream(Random(seed), 30, n_keys=2)
     pattern, define = (
@@ -158,7 +158,7 @@ def spans(matches: cep.matches.Matches) -> list[tuple[int, int]]:
     return list(zip(matches.to_frame()["first_position"], matches.to_frame()["last_position"], strict=True))
 
 
-@pytest.mark.parametrize("seed", seeds(6, 20))
+@pytest.mark.parametrize("seed", seeds(3, 20))
 @pytest.mark.parametrize("kind", ["int64", "float64"])
 def test_queues_of_hundreds_of_starts(kind, seed):
     """Queues grow, move down and are emptied by a match; a window lets starts go from the front."""
@@ -183,7 +183,7 @@ def test_queues_of_hundreds_of_starts(kind, seed):
     assert list(found.itertuples(index=False, name=None)) == expected
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(3, 6))
 def test_lists_of_hundreds_of_starts(seed):
     """``.+ apart`` with a condition that no queue can hold, so that the list of live starts grows."""
     rng = np.random.default_rng(seed)
@@ -311,7 +311,7 @@ def test_small_integers_do_not_overflow():
     assert found.to_frame().to_dict("records") == [{"sum": 200, "fall": -247, "delta": 247, "total": 200}]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(4, 8))
 def test_items_of_lists(seed):
     rng = Random(seed)
     lists = [
@@ -348,7 +348,7 @@ def functions(request):
     return kind
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2, 4))
 def test_user_functions(functions, seed):
     called = {f"near_{functions}": lambda a, b: abs(a - b) <= 1, f"half_{functions}": lambda x: x / 2}
     texts = {
@@ -490,7 +490,7 @@ def chunk_sizes(rng: Random, n_events: int) -> Sequence[int]:
         yield size
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(3, 5))
 @pytest.mark.parametrize("name", ENGINE_QUERIES)
 def test_chunks_do_not_matter(name, seed):
     program, events = program_and_events(name, seed)

@@ -48,7 +48,7 @@ def test_enough_random_cases_can_be_estimated():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", seeds(1, 12) if JIT else SEEDS)
+@pytest.mark.parametrize("seed", seeds(1 if JIT else 3, 12))
 def test_with_all_matches_drawn_it_is_the_definition(seed, family):
     case = drawn(seed, family)
     program, events = prepared(case.query, gs.to_frame(case.rows))
@@ -240,7 +240,7 @@ def test_conditions_on_the_first_event_need_no_sample():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", seeds(2, 12) if JIT else SEEDS)
+@pytest.mark.parametrize("seed", seeds(1 if JIT else 3, 12))
 def test_drawn_matches_are_matches_of_the_definition(seed, family, monkeypatch):
     monkeypatch.setattr(estimate, "_FEWEST_TO_DRAW_FROM", 0)
     case = drawn(seed, family)

@@ -48,7 +48,7 @@ def compared(seed: int, family: str, monkeypatch) -> int:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", seeds(6, 200))
+@pytest.mark.parametrize("seed", seeds(3, 200))
 def test_matches_are_those_of_the_definition(seed, family, monkeypatch):
     compared(seed, family, monkeypatch)
 

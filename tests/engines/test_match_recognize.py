@@ -61,17 +61,17 @@ def compare(seed: int, n_queries: int, make=random_query, **options) -> None:
             assert answered(query, partition) == expected, f"{query}\n{partition}"
 
 
-@pytest.mark.parametrize("seed", seeds(10, 200))
+@pytest.mark.parametrize("seed", seeds(5, 200))
 def test_random_queries(seed):
     compare(seed, 40, depth=2)
 
 
-@pytest.mark.parametrize("seed", seeds(10, 100))
+@pytest.mark.parametrize("seed", seeds(5, 100))
 def test_random_deep_patterns(seed):
     compare(1000 + seed, 15, depth=3)
 
 
-@pytest.mark.parametrize("seed", seeds(10, 100))
+@pytest.mark.parametrize("seed", seeds(5, 100))
 def test_random_conditions_on_earlier_labels(seed):
     compare(2000 + seed, 30, random_late_query)
 
@@ -93,7 +93,7 @@ def compare_windows(seed: int, n_queries: int) -> None:
             assert window_result(query, partition, ends, SCHEMA) == expected, f"{query}\n{partition}"
 
 
-@pytest.mark.parametrize("seed", seeds(10, 100))
+@pytest.mark.parametrize("seed", seeds(5, 100))
 def test_random_windows(seed):
     compare_windows(seed, 40)
 

@@ -21,7 +21,7 @@ from tests.oracle import generate, naive
 from tests.support.sizes import JIT, seeds
 
 # Machine code costs up to a second per shape: few shapes, many streams. Interpreted kernels: the reverse.
-SEEDS, SHAPES, STREAMS = (seeds(3, 8), 1, 40) if JIT else (seeds(4, 12), 8, 12)
+SEEDS, SHAPES, STREAMS = (seeds(2, 8), 1, 40) if JIT else (seeds(2, 12), 8, 12)
 TIERS = ("auto", "compiled", "interpreted")
 # Both sides of a condition: what depends on the event, and what depends on the start. y has nulls.
 SIDES = (
@@ -113,7 +113,7 @@ def test_a_loop_that_starts_enter_at_different_ages_has_no_queue(seed):
     assert check_shape(Random(seed), ". d . e* low", define, {}, nulls=True)[1]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(4, 8))
 @pytest.mark.parametrize("kind", ["int64", "float64"])
 def test_queues_of_hundreds_of_starts_that_leave_anywhere(kind, seed):
     """Starts leave the loop from any place of the queue, in groups and one by one."""

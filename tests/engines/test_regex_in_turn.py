@@ -27,7 +27,7 @@ UNDER = {"under": "p < first(p)", "back": "p >= first(p)"}
 V = {"drop": "p < prev(p)", "rise": "p > prev(p)"}
 
 
-@seeds_of_tiers(3 if JIT else 6, 25, "shape_seed")
+@seeds_of_tiers(2 if JIT else 3, 25, "shape_seed")
 def test_random_queries(shape_seed, tier, full):
     """Each rule equals the definition; `generate.case(seed, shape)` replays a case."""
     n_compared = 0
@@ -159,7 +159,7 @@ def left_out(frame, pattern, **keywords):
 
 
 @pytest.mark.skipif(not JIT, reason="kernels that run as Python would take long for a warning")
-@pytest.mark.parametrize("seed", seeds(3, 100))
+@pytest.mark.parametrize("seed", seeds(2, 100))
 def test_warning_counts_what_the_default_leaves_out(seed):
     """Between two matches, a further match may begin on the last row of the first one."""
     for number in range(8):

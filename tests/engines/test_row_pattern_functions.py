@@ -10,6 +10,7 @@ from cepkit.events import FLOAT, INTEGER, TEXT, ColumnType
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from tests.oracle.match_recognize import result
 from tests.support.row_patterns import engine_result, kernel_result, oracle_query
+from tests.support.sizes import seeds
 
 SCHEMA = {
     "s": ColumnType(TEXT),
@@ -42,14 +43,14 @@ def rows_of(seed):
     ]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2, 4))
 @pytest.mark.parametrize("text", [*TEXTS, *TESTS])
 def test_measures(text, seed):
     text = text if text not in TESTS else f"CASE WHEN {text} THEN 1 WHEN NOT ({text}) THEN 0 END"
     check(f"MEASURES {text} AS m ALL ROWS PER MATCH PATTERN (A+) DEFINE A AS x > -3 OR x IS NULL", seed)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2, 4))
 @pytest.mark.parametrize("text", TESTS)
 def test_conditions(text, seed):
     check(f"MEASURES B.x AS m, COUNT(*) AS n PATTERN (A B+) DEFINE B AS {text}", seed)

@@ -64,7 +64,7 @@ def has_summary(trees) -> bool:
     return any(node.function in SUMMARIES for node in nodes)
 
 
-@pytest.mark.parametrize("seed", seeds(60, 3000))
+@pytest.mark.parametrize("seed", seeds(30, 3000))
 def test_conditions_of_regexes(seed):
     case = generate.case(seed)
     define = {name: with_summaries(tree, Random(f"{seed} {name}")) for name, tree in case.define.items()}
@@ -95,7 +95,7 @@ def with_summaries_everywhere(query, seed):
 
 @pytest.mark.filterwarnings("ignore::cepkit.CepWarning")
 @pytest.mark.parametrize("family", GROUPS)
-@pytest.mark.parametrize("seed", seeds(12, 600))
+@pytest.mark.parametrize("seed", seeds(6, 600))
 def test_conditions_of_sequences(seed, family):
     case = gs.case(seed, None, family)
     case = replace(case, query=with_summaries_everywhere(case.query, seed))

@@ -86,7 +86,7 @@ def quiet_query(query, given: Arguments):
 # --- texts
 
 
-@pytest.mark.parametrize("seed", seeds(20, 200))
+@pytest.mark.parametrize("seed", seeds(10, 200))
 def test_the_text_of_a_regex_reads_back_to_its_query(seed):
     case = generate.case(seed)
     query = quiet_query(case.pattern, Arguments(define=case.define, **case.keywords()))
@@ -157,7 +157,7 @@ def test_mistakes_are_underlined_where_they_are(text):
     assert explorer.status["state"] == "failed" and explorer.matches is None
 
 
-@pytest.mark.parametrize("seed", seeds(30, 1000))
+@pytest.mark.parametrize("seed", seeds(15, 1000))
 def test_a_place_of_a_mistake_lies_in_the_text(seed):
     rng = Random(seed)
     case = generate.case(seed)
@@ -176,7 +176,7 @@ def test_a_place_of_a_mistake_lies_in_the_text(seed):
 # --- sliders
 
 
-@pytest.mark.parametrize("seed", seeds(24, 300))
+@pytest.mark.parametrize("seed", seeds(12, 300))
 def test_a_moved_constant_changes_the_text_there_alone(seed):
     rng = Random(seed)
     if seed % 2:
@@ -564,7 +564,7 @@ def test_the_code_finds_the_same(name, request, trades, scans):
     assert names["matches"].query == explorer.query
 
 
-@pytest.mark.parametrize("seed", seeds(20, 200))
+@pytest.mark.parametrize("seed", seeds(10, 200))
 def test_the_code_says_the_whole_query(seed):
     case = generate.case(seed)
     call = {"define": case.define, **case.keywords(), "measures": {"n": "count()"}}

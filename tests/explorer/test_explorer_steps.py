@@ -80,7 +80,7 @@ def opened_regex(seed: int):
     return case, program, build_events(source, program)
 
 
-@pytest.mark.parametrize("seed", seeds(20, 200))
+@pytest.mark.parametrize("seed", seeds(10, 200))
 def test_a_regex_completes_the_matches_of_the_definition(seed):
     case, program, events = opened_regex(seed)
     keywords = case.keywords()
@@ -122,7 +122,7 @@ def test_a_walk_may_begin_anywhere_behind_a_match(seed, monkeypatch):
         monkeypatch.setattr(moments, "LOOK_BACK", 120)
 
 
-@pytest.mark.parametrize("seed", seeds(12, 100))
+@pytest.mark.parametrize("seed", seeds(6, 100))
 def test_a_match_passes_states_from_the_start_to_an_end(seed):
     _, program, _ = opened_regex(seed)
     automaton = automaton_of(program)

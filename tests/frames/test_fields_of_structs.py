@@ -59,7 +59,7 @@ QUERIES = [
 MEASURES = {"x": "first(user.id)", "y": "last(b.user.at.city)", "z": "count_if(user.id > 0)", "n": "count()"}
 
 
-@pytest.mark.parametrize("seed", seeds(6, 300))
+@pytest.mark.parametrize("seed", seeds(3, 300))
 @pytest.mark.parametrize("form", ["dicts", "table", "arrow"])
 def test_fields_equal_plain_columns(seed, form):
     random = Random(seed)
@@ -141,7 +141,7 @@ def streamed(query, table: pa.Table, **call) -> list[dict]:
     return [row for part in [*parts, stream.close()] for row in part.to_pylist()]
 
 
-@pytest.mark.parametrize("seed", seeds(3, 100))
+@pytest.mark.parametrize("seed", seeds(2, 100))
 def test_streams_equal_frames(seed):
     table = frames_of(users(Random(seed), 12))["table"]
     regex = {
@@ -164,7 +164,7 @@ def test_streams_equal_frames(seed):
     assert streamed(window, table) == cep.window(table, window).to_pylist()
 
 
-@pytest.mark.parametrize("seed", seeds(4, 100))
+@pytest.mark.parametrize("seed", seeds(2, 100))
 @pytest.mark.parametrize("form", ["dicts", "table", "arrow"])
 def test_keys_of_sequences_and_of_runs_may_be_fields(seed, form):
     random = Random(seed)

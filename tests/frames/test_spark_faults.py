@@ -418,7 +418,7 @@ def asked_of_times(frame, clock: str):
 
 
 @QUIET
-@pytest.mark.parametrize("seed", seeds(2, 9))
+@pytest.mark.parametrize("seed", seeds(1, 9))
 @pytest.mark.parametrize("clock", ["ts", "local"])
 def test_zones_of_the_frame_and_of_the_session_differ(session, seed, clock):
     zone, of_session = ZONES[seed // 3], ZONES[seed % 3]

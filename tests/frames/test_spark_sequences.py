@@ -125,7 +125,7 @@ WINDOWED = ["any", "next", "strict", "window", "negation", "kleene", "alternativ
 
 @pytest.mark.filterwarnings("ignore:the column of event types, .* never has")  # 30 random events
 @pytest.mark.parametrize("family", WINDOWED)
-@pytest.mark.parametrize("seed", seeds(2 if JIT else 12, 40))
+@pytest.mark.parametrize("seed", seeds(1 if JIT else 4, 40))
 def test_slices_cut_at_every_place_find_every_match_once(seed, family):
     query = in_one_stream(gs.case(seed, seed % N_SHAPES if N_SHAPES else None, family).query)
     frame = random_frame(seed, query, 30)
@@ -235,7 +235,7 @@ def test_numbers_of_matches_have_any_size(small):
     assert dict(next(Drawn(5, 1)(found)))["time"].to_pylist()[0] < -40
 
 
-@pytest.mark.parametrize("seed", seeds(6, 20))
+@pytest.mark.parametrize("seed", seeds(3, 20))
 def test_ranks_go_on_over_blocks(seed):
     random = Random(seed)
     last = np.repeat(np.arange(8), [random.choice([0, 1, 1, 2, 7]) for _ in range(8)])
@@ -661,7 +661,7 @@ def random_on_spark(session):
 
 
 @pytest.mark.parametrize("family", list(gs.FAMILIES))
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(3, 6))
 def test_random_queries_are_refused_for_strict_alone(random_on_spark, seed, family):
     query = replace(gs.case(seed, seed, family).query, partition_by=("stream",), order_by=("t", "n"))
     frame = random_on_spark

@@ -34,7 +34,7 @@ def names_in(pattern: pt.Pattern) -> set[str]:
     return {variable.name for variable in pt.variables(pattern)}
 
 
-@pytest.mark.parametrize("seed", seeds(30, 2000))
+@pytest.mark.parametrize("seed", seeds(15, 2000))
 def test_steps_are_the_definition_cut_off(seed):
     case = generate.case(seed, n_events=[12, 24, 1, 0][seed % 4] if seed % 8 else None)
     with warnings.catch_warnings():
@@ -85,7 +85,7 @@ def check_conditions(case: generate.Case, made: FunnelResult) -> None:
             assert step.n_alone == len(case.rows)
 
 
-@pytest.mark.parametrize("seed", seeds(5, 60))
+@pytest.mark.parametrize("seed", seeds(3, 60))
 def test_many_events_are_counted_by_the_engine(seed, monkeypatch):
     case = generate.case(seed, n_events=30)
     with warnings.catch_warnings():

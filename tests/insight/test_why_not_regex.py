@@ -17,7 +17,7 @@ from cepkit.language.expressions import trees as ex
 from tests.oracle import generate, naive
 from tests.support.sizes import JIT, seeds
 
-SEEDS = 8 if JIT else 24  # each shape compiles the kernel that labels the rows of matches
+SEEDS = 8 if JIT else 12  # each shape compiles the kernel that labels the rows of matches
 FRAME = pd.DataFrame({"t": range(8), "x": [1, 2, 3, 2, 5, 6, 7, 0]}, index=list("abcdefgh"))
 DEFINE = {"up": "x > prev(x)", "down": "x < prev(x)"}
 CALL = {"define": DEFINE, "order_by": "t"}

@@ -35,7 +35,7 @@ from tests.oracle.naive_lines import lines
 from tests.oracle.naive_sequences import Search
 from tests.support.sizes import JIT, seeds
 
-SEEDS, FULL_SEEDS = (12, 60) if JIT else (3, 20)
+SEEDS, FULL_SEEDS = (6, 60) if JIT else (3, 20)
 STREAMS_PER_SEED = 80
 
 DTYPE = {"x": np.int64, "y": np.float64}

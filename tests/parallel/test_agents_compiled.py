@@ -40,7 +40,7 @@ from tests.support.sizes import seeds
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="many events")
 FULL_SHAPES, FULL_STREAMS = 4, 250
-RUNS, FULL_RUNS = 8, 1000
+RUNS, FULL_RUNS = 4, 1000
 
 
 def pytest_generate_tests(metafunc):

@@ -21,7 +21,7 @@ from tests.support import agent_cases as ac
 from tests.support.sizes import JIT, seeds
 from tests.support.tiers import interpret, use_tier
 
-SEEDS = 4
+SEEDS = 2
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from cepkit.plots import theme
 from cepkit.plots.charts import PRINTED_COLOUR, SweepPanel, facets, sweep_figure
 from cepkit.plots.scene import LANE, scene_figure, scene_svg
 from cepkit.plots.theme import PALETTE
+from tests.support.sizes import seeds
 from tests.support.traces import EXAMPLE, busy_trace, drawn, trace_of
 from tests.support.traces import row as row_of
 
@@ -31,7 +32,7 @@ def subtitle(figure) -> str:
 # --- lanes
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(4, 8))
 def test_every_action_is_a_bar(seed):
     trace, rows, _ = drawn(seed)
     kinds = {"source": -1} | {agent: a for a, agent in enumerate(trace.agents)}
@@ -63,7 +64,7 @@ def test_bars_have_the_colour_of_the_agent_and_the_pattern_of_the_work():
     assert drawn_bars[1].hovertemplate.startswith("thread %{hovertext}: b, takes events, from ")
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(4, 8))
 def test_areas_in_lanes_are_the_time_spent(seed):
     trace, rows, _ = drawn(seed)
     scene = threads_scene(trace, most=0, n_bins=random.Random(seed).choice([1, 3, 40]))
@@ -144,7 +145,7 @@ def test_a_run_has_the_pictures_of_its_trace():
 # --- lengths
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(5, 10))
 def test_lines_of_lengths_are_those_of_their_bins(seed):
     trace, *_ = drawn(seed)
     end = run_end(trace) or 1.0

@@ -89,6 +89,6 @@ def check_schedules(first: int, begin) -> None:
         seed += 1
 
 
-@pytest.mark.parametrize("seed", seeds(2, 160))
+@pytest.mark.parametrize("seed", seeds(1, 160))
 def test_random_schedules(seed, schedule):
     check_schedules(BLOCK * seed, schedule)

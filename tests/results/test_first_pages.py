@@ -24,7 +24,7 @@ STATIC = ("chain", "ordered", "search")
 
 def pytest_generate_tests(metafunc):
     if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", seeds(4, 80))
+        metafunc.parametrize("seed", seeds(2, 80))
 
 
 @pytest.mark.parametrize("family", list(gs.FAMILIES))

@@ -73,7 +73,7 @@ def by_stream(rows, said):
     return sorted(value for part in parts if part is not None for value in pa.table(part)["id"].to_pylist())
 
 
-@pytest.mark.parametrize("seed", seeds(24, 2500))
+@pytest.mark.parametrize("seed", seeds(12, 2500))
 def test_all_languages_agree_with_plain_python(seed):
     rows, sayer = rows_of(seed), Sayer(seed)
     said = sayer.truth(2)
@@ -87,7 +87,7 @@ def test_all_languages_agree_with_plain_python(seed):
         assert by_stream(rows, said) == wanted, said.text
 
 
-@pytest.mark.parametrize("seed", seeds(24, 2500))
+@pytest.mark.parametrize("seed", seeds(12, 2500))
 def test_functions_of_the_row_before(seed):
     rows, sayer = rows_of(seed), Sayer(seed + 10**6)
     said = sayer.truth(2, with_previous=True)
@@ -204,7 +204,7 @@ def test_a_stream_has_no_next_row():
         cep.stream("r", schema={"x": "int64"}, define={"r": "x > next(x)"})
 
 
-@pytest.mark.parametrize("seed", seeds(6, 60))
+@pytest.mark.parametrize("seed", seeds(3, 60))
 def test_functions_of_two_events(seed, tier):
     """Pairs of events under any match, with numbers of both in one function."""
     rows = [row for row in rows_of(seed, 14) if row["x"] is not None]

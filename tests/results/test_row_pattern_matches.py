@@ -20,6 +20,7 @@ from cepkit.errors import (
 from tests.oracle.generate_match_recognize import random_query, random_rows
 from tests.oracle.match_recognize import MatchError, result
 from tests.support.row_patterns import oracle_query
+from tests.support.sizes import seeds
 from tests.support.tables import cases
 
 FRAME = pd.DataFrame(
@@ -140,7 +141,7 @@ def test_errors(text, error, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(3, 6))
 def test_random_queries(seed):
     """The whole table with several partitions and orders, against the oracle."""
     random = Random(seed)

@@ -132,7 +132,7 @@ def events_of(seed: int) -> pd.DataFrame:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", seeds(5, 40))
+@pytest.mark.parametrize("seed", seeds(3, 40))
 def test_windows_over_nodes_are_those_of_one_node_bit_for_bit(seed):
     frame, case = events_of(seed), Random(seed)
     for size in ({"time": 7}, {"length": 5}, {"tumbling": 6}, {"time": 5, "tumbling": True}):
@@ -144,7 +144,7 @@ def test_windows_over_nodes_are_those_of_one_node_bit_for_bit(seed):
 
 
 @pytest.mark.parametrize("layout", ["replicated", "grouped", "keys"])
-@pytest.mark.parametrize("seed", seeds(5, 20))
+@pytest.mark.parametrize("seed", seeds(3, 20))
 def test_joins_over_nodes_are_those_of_one_node(seed, layout):
     case = Random(seed)
     left, right = events_of(seed), events_of(seed + 100).rename(columns={"y": "z"})

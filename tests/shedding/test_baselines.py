@@ -106,7 +106,7 @@ def test_shedding_loses_matches_and_invents_none(seed, strategy, kind):
     assert set(found.matches) <= set(full.matches)
 
 
-@pytest.mark.parametrize("seed", seeds(6, 1000))
+@pytest.mark.parametrize("seed", seeds(3, 1000))
 def test_shedding_of_random_queries_invents_nothing(seed):
     case = Prepared(seed, random_query(seed))
     full = set(case.run().matches)
@@ -157,7 +157,7 @@ def test_runs_repeat(seed, strategy):
     assert case.run(strategy) == case.run(strategy) == Prepared(seed, QUERIES["sequence"]).run(strategy)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(3, 6))
 def test_espice_pays_for_every_window_of_every_event(seed):
     case = Prepared(seed, QUERIES["sequence"], latency_bound=1e6)
     found = case.run(ESpice(always=True))
@@ -185,7 +185,7 @@ def test_hspice_pays_for_every_pair(seed, kind):
     assert pairs == machine.considered[:, :, 1:].sum()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(3, 6))
 def test_skipped_pairs_count_as_pairs(seed):
     machine = machine_of(random_frame(seed, 180), QUERIES["sequence"])
     machine.learning = True

@@ -29,8 +29,9 @@ from cepkit.shedding.strategies.strategy import (
     whole_types,
 )
 from cepkit.shedding.tree.machine import NO_MATCHES
+from tests.support.sizes import seeds
 
-SEEDS = range(200)
+SEEDS = seeds(50, 200)
 ARRIVALS = (
     ConstantArrivals(0.7),
     PoissonArrivals(1.2),

@@ -18,7 +18,7 @@ from tests.support.sequence_runs import all_of, as_matches, bound
 from tests.support.sizes import JIT, seeds
 from tests.support.tree_cases import FAMILIES, tree_case
 
-SHAPES, FULL_SHAPES = (24, 840) if JIT else (12, 840)
+SHAPES, FULL_SHAPES = 12, 840
 
 
 def pytest_generate_tests(metafunc):
@@ -62,7 +62,7 @@ QUERIES = [
 SETTINGS = {"event_type": "kind", "order_by": "t"}
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(3, 5))
 @pytest.mark.parametrize("query", QUERIES)
 def test_cheapest_order_finds_the_same_matches(query, seed):
     frame = skewed(seed, 600 if JIT else 300)
@@ -92,7 +92,7 @@ def test_cheapest_order_costs_less():
     assert np.mean(saved) < 0.9 and max(saved) < 1.2, saved  # the pattern's own order may be the best
 
 
-@pytest.mark.parametrize("seed", seeds(6, 20))
+@pytest.mark.parametrize("seed", seeds(3, 20))
 def test_costs_predict_the_work_of_orders(seed):
     """Among all orders, the chosen one does at most a third more than the one that does least."""
     frame = skewed(seed, 1500)

@@ -23,7 +23,7 @@ from tests.support.sequence_runs import bound, prepared
 from tests.support.sizes import JIT, seeds
 from tests.support.tree_cases import FAMILIES, tree_case
 
-SEEDS, FULL_SEEDS = (30, 600) if JIT else (15, 300)
+SEEDS, FULL_SEEDS = (15, 600) if JIT else (15, 300)
 
 
 def pytest_generate_tests(metafunc):

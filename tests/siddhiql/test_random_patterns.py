@@ -45,6 +45,6 @@ def test_a_match_is_read_before_earlier_states_take_the_event():
     assert compare(21243)
 
 
-@pytest.mark.parametrize("seed", seeds(4, 240))
+@pytest.mark.parametrize("seed", seeds(2, 240))
 def test_random_patterns(seed):
     assert any([compare(number) for number in range(50 * seed, 50 * seed + 50)])

@@ -97,7 +97,7 @@ def compare(seed: int, n_queries: int, tmp_path) -> int:
     return n_found
 
 
-@pytest.mark.parametrize("seed", seeds(8, 100))
+@pytest.mark.parametrize("seed", seeds(4, 100))
 def test_any_cut_gives_the_answer_of_the_frame(seed, tmp_path):
     assert compare(seed, 25, tmp_path) > 10
 
@@ -262,7 +262,7 @@ def bucket_case(seed: int) -> tuple[RowPatternStream, pd.DataFrame]:
     return row_pattern_stream(str(query), schema_of(frame).columns), frame
 
 
-@pytest.mark.parametrize("seed", seeds(10, 40))
+@pytest.mark.parametrize("seed", seeds(5, 40))
 def test_micro_batches_of_spark_do_not_matter(seed):
     query, frame = bucket_case(seed)
     schema = schema_of(frame)

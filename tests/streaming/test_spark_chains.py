@@ -105,7 +105,7 @@ def batch_answer(frame: pd.DataFrame, steps) -> pd.DataFrame:
 
 @QUIET
 @pytest.mark.parametrize("name", CHAINS)
-@pytest.mark.parametrize("seed", seeds(2, 4))
+@pytest.mark.parametrize("seed", seeds(1, 4))
 def test_micro_batches_do_not_matter_to_a_chain(name, seed):
     steps, frame = CHAINS[name](), ticks(seed)
     chain = Chain(tuple(steps))
@@ -259,7 +259,7 @@ def compared(seed: int) -> tuple[int, int, int]:
     return n_found, n_late, n_buckets
 
 
-@pytest.mark.parametrize("seed", seeds(12, 120))
+@pytest.mark.parametrize("seed", seeds(6, 120))
 def test_micro_batches_do_not_matter_to_a_join(seed):
     compared(seed)
 
@@ -270,7 +270,7 @@ def test_the_cases_of_joins_have_pairs_late_rows_and_buckets():
     assert n_found > 500 and n_late > 10 and n_buckets > 25
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(3, 6))
 def test_a_chain_may_begin_with_a_join(seed):
     join = cep.Join(cep.Window(time=4 * MS), cep.Window(time=4 * MS), on="g", order_by="t")
     frames = [ticks(10 * seed + which, 20)[["t", "n", "g"]] for which in (1, 2)]

@@ -66,7 +66,7 @@ def compared(seed: int) -> tuple[int, int, int]:
     return n_expired, n_late, n_loads
 
 
-@pytest.mark.parametrize("seed", seeds(12, 60))
+@pytest.mark.parametrize("seed", seeds(6, 60))
 def test_micro_batches_do_not_matter(seed):
     compared(seed)
 

@@ -10,6 +10,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import UnsupportedQueryError
+from tests.support.sizes import seeds
 from tests.support.translations import run_query
 
 TESTS = (
@@ -48,7 +49,7 @@ def run_siddhi_app(text: str, rows: list[dict]) -> list[tuple[int, ...]]:
     return sorted(tuple(place[int(t)] for t in match) for match in found.itertuples(index=False))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(4, 8))
 def test_siddhi_finds_the_matches_of_the_sequence(seed, full):
     random, n_run, n_matches = Random(seed), 0, 0
     for _ in range(200 if full else 15):
