@@ -50,6 +50,16 @@ def interpret(monkeypatch: Any) -> None:
                 monkeypatch.setattr(module, name, lambda *_, answer=answer: answer)
 
 
+def run_as_python(monkeypatch: Any) -> None:
+    """Run the kernels that are generated for sequences as Python, as without the JIT."""
+
+    def load(program: Any, text: str, name: str) -> Callable[..., Any]:
+        return np.errstate(all="ignore")(python_kernels.plain_module(program, text)[name])
+
+    for module in (kernels, layout, ordered, search):
+        monkeypatch.setattr(module, "kernel", load)
+
+
 def sequence_stream(n: int) -> pd.DataFrame:
     """Return events of four types with a key, a clock, an integer and a float that may be null."""
     rng = np.random.default_rng(8)
