@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import nbformat
 import pytest
 
 import cepkit as cep
@@ -61,6 +60,8 @@ def test_few_recipes_show_their_code_and_many_their_titles():
 
 
 def test_the_notebook_has_every_recipe():
+    import nbformat  # this takes seconds, in each process that collects the tests
+
     cells = nbformat.read(NOTEBOOK, 4).cells
     sources = [cell.source for cell in cells]
     for recipe in cep.recipes():
