@@ -226,6 +226,11 @@ def test_a_misspelt_method_of_matches_says_the_nearest():
     with pytest.raises(AttributeError, match=words) as caught:
         matches.to_dataframe()
     assert caught.value._render_traceback_()[-1].startswith("AttributeError: matches")
+    for name in ("columns", "groupby", "to_pandas"):
+        with pytest.raises(
+            AttributeError, match=f"no '{name}'. A DataFrame has it: call to_frame\\(\\) first"
+        ):
+            getattr(matches, name)
     assert not hasattr(matches, "_repr_png_") and copy.copy(matches).count() == matches.count()
 
 

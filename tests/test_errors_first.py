@@ -108,6 +108,47 @@ MISTAKES = {
         "rise", {"define": {"rise": lambda r: r.prize > 3}}, PredicateError,
         ["predicate 'rise': the function of the frame failed with AttributeError", "Its argument is"],
     ),
+    "names without conditions": (
+        "rise fall", {}, CepError,
+        ["define={'rise': 'price > 10'}, or event_type= and the column with", "  rise fall\n  ^^^^"],
+    ),
+    "a text without quotes": (
+        "rise", {"define": {"rise": "symbol == b"}}, ColumnNotFoundError,
+        ["column 'b' not found.", "A text has quotes: 'b'", "  symbol == b\n            ^"],
+    ),
+    "a missing value of pandas": (
+        "rise", {"define": {"rise": "price == nan"}}, ColumnNotFoundError, ["found with: x is null"],
+    ),
+    "a text without quotes in a list": (
+        "rise", {"define": {"rise": "symbol in (a, b)"}}, ColumnNotFoundError, ["A text has quotes: 'a'"],
+    ),
+    "a text without quotes in a sequence": (
+        "PATTERN SEQ(a x, b y) WHERE x.symbol == a", {"event_type": "symbol"}, PredicateError,
+        ["a does not name its event; write x.a, or 'a' with quotes if it is a text"],
+    ),
+    "a key with a blank": (
+        "PATTERN SEQ(a x, b y) WHERE [the user]", {"event_type": "symbol"}, PatternSyntaxError,
+        ["a name with blanks has backticks: [`the user`]", "^"],
+    ),
+    "an aggregate without brackets": (
+        "rise", {"define": RISE, "measures": {"n": "count"}}, CepError, ["write count() for the aggregate"],
+    ),
+    "a list of measures": (
+        "rise", {"define": RISE, "measures": ["count()"]}, CepError,
+        ["as in measures={'rows': 'count()'}, got list"],
+    ),
+    "the minutes of a duration": (
+        "rise", {"define": RISE, "measures": {"took": "minutes(delta(ts))"}}, CepError,
+        ["no function 'minutes'; write date_diff('minute', earlier, later)", "^"],
+    ),
+    "a duration divided by a number": (
+        "rise", {"define": RISE, "measures": {"took": "delta(ts) / 60"}}, CepError,
+        ["'/' is not defined for durations and numbers; date_diff('minute', earlier, later)", "^"],
+    ),
+    "a sum of two texts": (
+        "rise", {"define": RISE, "measures": {"both": "first(symbol) + last(symbol)"}}, CepError,
+        ["'+' adds numbers; write concat(first(symbol), last(symbol)) to join texts", "^"],
+    ),
     "PATTERN misspelt": (
         "PATERN SEQ(A a, B b)", {"event_type": "symbol"}, PatternSyntaxError,
         ["begins with PATTERN, not 'PATERN'. Did you mean 'PATTERN'?", "  PATERN SEQ(A a, B b)\n  ^^^^^^"],

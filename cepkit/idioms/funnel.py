@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from cepkit.compile.regex.program import compile_regex
 from cepkit.engines.regex import match_regex
-from cepkit.errors import CepError, UnsupportedQueryError, nearest, warn
+from cepkit.errors import CepError, UnsupportedQueryError, column_not_found, nearest, warn
 from cepkit.events import DURATION, FLOAT, INTEGER, TEXT, TIME, ColumnType, Events, Frame, Source
 from cepkit.frames.building import build_events
 from cepkit.frames.sources import is_on_spark, source_of_frame, with_types
 from cepkit.idioms.asking import (
     bind_on_spark,
+    column_names,
     find_hits,
     free_name,
     gap_ticks,
@@ -162,6 +163,9 @@ def _funnel_of(frame: Frame, texts: Sequence[Any], mode: str, by: str | None, gi
                 f"step {value!r}: without event_type a step is a condition on a row, such as "
                 "\"page == 'home'\""
             )
+        elif value.isidentifier() and value not in (columns := column_names(frame)):
+            error = column_not_found("step", value, [str(column) for column in columns])
+            raise type(error)(f"{error}. Event types need their column, as in event_type='kind'")
         names = parameters_of(condition) or set()
         used |= names
         params = {key: value for key, value in (given.params or {}).items() if key in names}

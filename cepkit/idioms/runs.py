@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from cepkit.errors import CepError, UnsupportedQueryError, require_columns, underline
+from cepkit.errors import CepError, PredicateError, UnsupportedQueryError, require_columns, underline
 from cepkit.events import Frame
 from cepkit.frames.arrow import path_of
 from cepkit.frames.united import takes_frames
@@ -145,14 +145,19 @@ def runs(
             **as_measures(measures),
         )  # fmt: skip
     begins = kept_query(_query_of_changes, free_name("change", frame), columns, **shared) if columns else None
-    return answer(
-        frame,
-        Grouping(
-            query, "run", takes_all=condition is None, begins=begins, by=columns, gap=gap, least=min_length,
-            from_row_before=from_row_before,
-        ),
-        rows,
+    grouping = Grouping(
+        query, "run", takes_all=condition is None, begins=begins, by=columns, gap=gap, least=min_length,
+        from_row_before=from_row_before,
     )  # fmt: skip
+    try:
+        return answer(frame, grouping, rows)
+    except PredicateError:
+        if not isinstance(condition, str) or condition not in column_names(frame):
+            raise
+        raise PredicateError(
+            f"runs: {condition!r} is a column, not a condition; for runs of equal values write "
+            f"by={condition!r}"
+        ) from None
 
 
 def _columns_of(frame: Frame, by: str | Sequence[str] | None) -> tuple[str, ...]:

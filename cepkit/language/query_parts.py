@@ -68,10 +68,21 @@ def _all_of(argument: str, given: Iterable[Any]) -> tuple[Any, ...]:
         raise CepError(f"{argument}: expected names of columns as text, got {given!r}") from None
 
 
+_MAPPINGS = {
+    "define": "{'up': 'price > prev(price)'}",
+    "measures": "{'rows': 'count()'}",
+    "params": "{'least': 10}",
+}
+
+
 def as_mapping(argument: str, given: Any) -> Mapping:
     """Return a keyword that must be a mapping; None becomes an empty one."""
     if given is not None and not isinstance(given, Mapping):
-        raise CepError(f"{argument}: expected a mapping of names to values, got {type(given).__name__}")
+        form = f"{argument}={_MAPPINGS[argument]}" if argument in _MAPPINGS else ""
+        raise CepError(
+            f"{argument}: expected a mapping of names to values{form and ', as in '}{form}, got "
+            f"{type(given).__name__}"
+        )
     return {} if given is None else given
 
 

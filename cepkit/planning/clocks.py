@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.compile.shared.terms import Table
-from cepkit.errors import CepError, TieWarning, warn
+from cepkit.errors import CepError, TieWarning, is_number, warn
 from cepkit.events import (
     DURATION,
     EVENTS_PER_COUNT,
@@ -21,6 +21,7 @@ from cepkit.events import (
     TEXT,
     TIME,
     Column,
+    ColumnType,
     Events,
     Source,
 )
@@ -58,26 +59,36 @@ def check_clock(value: RegexQuery | SequenceQuery, source: Source) -> None:
     name = value.order_by[0]
     if clock_type.kind == DURATION and pa.types.is_time(source.arrow(name, np.empty(0, np.int64)).type):
         raise CepError(f"{needs[0]} needs a clock, and column {name!r} {_times_of_day(source, name)}")
-    if clock_type.kind in CLOCKS:
-        return
+    if clock_type.kind not in CLOCKS:
+        raise no_clock(needs[0], source, name)
+
+
+def no_clock(what: str, source: Source, name: str) -> CepError:
+    """Return the error for a column that is no clock; ``what`` needs one."""
+    clock_type = source.schema[name]
     if clock_type.kind == TEXT:
-        raise CepError(
-            f"{needs[0]} needs a clock, and column {name!r} is text; {_times_of_text(source, name)}"
-        )
-    raise CepError(
-        f"{needs[0]} needs a clock, a column of times or numbers; column {name!r} is of type {clock_type}"
+        return CepError(f"{what} needs a clock, and column {name!r} is text; {_times_of_text(source, name)}")
+    return CepError(
+        f"{what} needs a clock, a column of times or numbers; column {name!r} is of type {clock_type}"
         f"{order_advice(source, name)}"
     )
+
+
+def warn_of_bare_duration(role: str, duration: Duration | None, clock: ColumnType, name: str) -> None:
+    """Warn of a window without a unit on a clock with a unit: on another clock it lasts another time."""
+    if clock.unit is not None and is_number(duration):
+        warn(
+            f"{role}={duration} is read as {duration} {clock.unit}, the unit of column {name!r}; write "
+            f"'{duration} {clock.unit}', or the unit that you mean"
+        )
 
 
 def duration_on_clock(role: str, duration: Duration, source: Source, name: str) -> int:
     """Return a duration in ticks of a clock; raise for a column that is none, and for a missing unit."""
     clock_type = source.schema[name]
     if clock_type.kind not in CLOCKS:
-        raise CepError(
-            f"{role}={duration!r} needs a clock, a column of times or numbers; column {name!r} is of type "
-            f"{clock_type}{order_advice(source, name)}"
-        )
+        raise no_clock(f"{role}={duration!r}", source, name)
+    warn_of_bare_duration(role, duration, clock_type, name)
     if clock_type.kind in (INTEGER, FLOAT) and isinstance(duration, str | timedelta):
         raise unit_missing(role, duration, name)
     return duration_ticks(duration, clock_type.unit if clock_type.kind in (TIME, DURATION) else None)
@@ -111,8 +122,14 @@ def _times_of_day(source: Source, name: str) -> str:
 
 def _times_of_text(source: Source, name: str) -> str:
     column, _ = _spelled(source, name)
+    is_pandas = isinstance(source.frame, pd.DataFrame)
     if are_numbers(source.column(name)):
-        return f"make numbers of it first: {column} = pd.to_numeric({column})"
+        return "make numbers of it first" + (f": {column} = pd.to_numeric({column})" if is_pandas else "")
+    if not is_pandas:
+        return (
+            f"make times of it first: to_timestamp({name!r}) on Spark, pl.col({name!r}).str.to_datetime() in "
+            "polars"
+        )
     return f"make times of it first: {column} = pd.to_datetime({column})"
 
 

@@ -7,7 +7,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
-from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +20,7 @@ from cepkit.events import NULL_INTEGER, ColumnType, Events, Source
 from cepkit.language.expressions.functions import registered_functions
 from cepkit.language.expressions.trees import Attribute, Comparison, Literal, Reference
 from cepkit.language.regex.query import RegexQuery
-from cepkit.planning.clocks import check_clock
+from cepkit.planning.clocks import check_clock, warn_of_bare_duration
 from cepkit.progress import free_after_fork
 
 if TYPE_CHECKING:
@@ -297,7 +296,9 @@ def _compile(value: RegexQuery | SequenceQuery, source: Source) -> Program | Seq
         program = compile_sequence(value, source.schema)
         sequence_measures(program, no_events, EMPTY, source)
     _check_result_names(value)
-    _warn_of_bare_durations(value, source)
+    if value.order_by and (clock := source.schema.get(value.order_by[0])) is not None:
+        for role in ("within", "gap_within"):
+            warn_of_bare_duration(role, getattr(value, role, None), clock, value.order_by[0])
     _warn_of_null_comparisons(value)
     if not program.pure:
         impure = [name for name, function in program.functions.items() if not function.pure]
@@ -315,20 +316,6 @@ def check_columns(source: Source, role: str, names: tuple[str, ...]) -> None:
             raise column_not_found(role, name, source.schema)
         if name in source.duplicates:
             raise CepError(f"{role}: column {name!r} occurs more than once; rename or drop one of them")
-
-
-def _warn_of_bare_durations(value: RegexQuery | SequenceQuery, source: Source) -> None:
-    """Warn of a window without a unit on a clock with a unit: on another clock it lasts another time."""
-    clock = source.schema.get(value.order_by[0]) if value.order_by else None
-    if clock is None or clock.unit is None:
-        return
-    for name in ("within", "gap_within"):
-        duration = getattr(value, name, None)
-        if duration is not None and not isinstance(duration, str | timedelta):
-            warn(
-                f"{name}={duration} is read as {duration} {clock.unit}, the unit of column "
-                f"{value.order_by[0]!r}; write '{duration} {clock.unit}', or the unit that you mean",
-            )
 
 
 def _warn_of_null_comparisons(value: RegexQuery | SequenceQuery) -> None:

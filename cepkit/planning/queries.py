@@ -40,7 +40,8 @@ PARAMETERS = """\
         `TieWarning` says when the matches may depend on it. Default in memory: a DatetimeIndex, or else the
         order of the rows. Spark needs a total order.
     within : str, timedelta or int, optional
-        Longest time from the first to the last row of a match, on the clock.
+        Longest time from the first to the last row of a match, on the clock, such as ``"5 min"``. A number
+        has the unit of the clock.
     within_closed : bool
         Whether a match that lasts exactly ``within`` counts.
     measures : mapping of str to str, optional
@@ -151,6 +152,15 @@ _OTHER_WORDS = {
     "end": " The data are complete until complete_until=….",
     "where": " Conditions are in the query: PATTERN SEQ(…) WHERE …, or in define= of a regex.",
 }
+# What other libraries call it.
+_SAME_WORDS = (
+    ("partition_by", "group_by", "by", "groupby", "key", "keys", "user", "users", "per", "on"),
+    ("order_by", "sort_by", "sort", "time", "timestamp", "clock", "time_column"),
+    ("within", "window", "max_span", "maxspan", "time_limit"),
+    ("gap", "max_gap", "pause", "max_pause", "timeout", "inactivity"),
+    ("event_type", "event", "events", "kind", "type", "types", "event_column"),
+    ("measures", "aggregates", "agg", "columns", "select"),
+)
 
 
 def check_keywords(call: str, keywords: Mapping[str, Any], *known: tuple[str, ...]) -> None:
@@ -158,7 +168,10 @@ def check_keywords(call: str, keywords: Mapping[str, Any], *known: tuple[str, ..
     names = [name for group in known for name in group]
     if wrong := next((name for name in keywords if name not in names), None):
         hint = _OTHER_WORDS.get(wrong) or nearest(wrong, names)
-        hint = hint or f" Keywords: {names}"
+        same = next((words for words in _SAME_WORDS if wrong in words), ())
+        if not hint and (meant := next((name for name in names if name in same), None)):
+            hint = f" Did you mean {meant!r}?"
+        hint = hint or f" Keywords: {[name for name in names if name != 'frame']}"
         raise in_short(TypeError(f"{call}() got an unexpected keyword argument {wrong!r}.{hint}"))
 
 

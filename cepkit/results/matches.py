@@ -175,7 +175,10 @@ class Matches:
             if name.startswith("_"):
                 raise AttributeError(name)
             names = [known for known in dir(type(self)) if not known.startswith("_")]
-            raise in_short(AttributeError(f"matches have no {name!r}.{nearest(name, names)}"))
+            hint = nearest(name, names)
+            if hasattr(pd.DataFrame, name) or name == "to_pandas":
+                hint = " A DataFrame has it: call to_frame() first"
+            raise in_short(AttributeError(f"matches have no {name!r}.{hint}"))
 
     def __len__(self) -> int:
         """Return the exact number of matches if it is below 2^63."""

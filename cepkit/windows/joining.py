@@ -25,7 +25,7 @@ from cepkit.frames.pandas import series_of_arrow
 from cepkit.frames.sources import Wishes, type_like, with_types
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks, unit_missing
-from cepkit.planning.clocks import CLOCKS, order_advice
+from cepkit.planning.clocks import CLOCKS, no_clock
 from cepkit.planning.plans import check_columns
 from cepkit.windows import aggregating as exact
 from cepkit.windows.aggregating import RowEvaluator, as_numbers, present_values
@@ -116,10 +116,7 @@ def _clocks(join: Join, sources: Sources) -> tuple[str, str]:
         check_columns(source, f"{side}: order_by", (name,))
         clock_type = source.schema[name]
         if clock_type.kind not in CLOCKS:
-            raise CepError(
-                f"{side}: a join needs a clock, a column of times or numbers; column {name!r} is of type "
-                f"{clock_type}{order_advice(source, name)}"
-            )
+            raise no_clock(f"{side}: a join", source, name)
         clocks.append(name)
     return clocks[0], clocks[1]
 

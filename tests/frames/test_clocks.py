@@ -14,7 +14,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.datasets import load_sample
-from cepkit.errors import CepError, ColumnNotFoundError, OrderError, TieWarning
+from cepkit.errors import CepError, CepWarning, ColumnNotFoundError, OrderError, TieWarning
 from cepkit.frames import reuse as rising
 from cepkit.planning import clocks
 from tests.support.sizes import seeds
@@ -176,6 +176,26 @@ def test_a_window_needs_a_clock(kind, is_sequence):
             frame.cep.match("PATTERN SEQ(a x, b y) WITHIN 5 s", event_type="symbol", order_by="ts")
         else:
             frame.cep.match(**RISE, order_by="ts", within="5 s")
+
+
+def test_texts_of_other_frames_become_times_in_their_way():
+    table = pa.table({"ts": ["2024-01-01", "2024-01-02"]})
+    with pytest.raises(CepError, match=re.escape("on Spark, pl.col('ts').str.to_datetime() in polars")):
+        cep.sessions(table, gap="5 s", order_by="ts")
+
+
+@pytest.mark.parametrize("call", [
+    lambda frame: frame.cep.sessions(gap=30, order_by="ts"),
+    lambda frame: frame.cep.window({"n": "count()"}, time=30, order_by="ts"),
+    lambda df: df.cep.funnel(["price < 3", "price > 3"], partition_by="symbol", order_by="ts", within=30),
+    lambda frame: frame.cep.runs(by="symbol", gap=30, order_by="ts"),
+    lambda frame: frame.cep.match(**RISE, order_by="ts", within=30),
+])  # fmt: skip
+def test_a_number_without_unit_on_a_clock_of_times_is_hardly_meant(call):
+    with pytest.warns(
+        CepWarning, match=r"=30 is read as 30 ([mun]?s), the unit of column 'ts'; write '30 \1'"
+    ):
+        call(FRAME.assign(ts=TIMES))
 
 
 def test_clocks_that_do():

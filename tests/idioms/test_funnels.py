@@ -285,6 +285,8 @@ def test_mistakes_are_said_at_once():
         cep.funnel(frame, ["view"], **known)
     with pytest.raises(CepError, match="within='1 day' needs a clock"):
         cep.funnel(frame, ["view", "help"], within="1 day", **known)
+    with pytest.raises(CepError, match=r"step: column 'view' not found\..* event_type='kind'"):
+        cep.funnel(frame, ["view", "cart"], partition_by="user")
     with pytest.raises(UnsupportedQueryError, match="without event_type a step is a condition"):
         cep.funnel(frame, [1, 2], partition_by="user")
     with pytest.warns(CepWarning, match=r"no row has the event type 'veiw'.*Did you mean 'view'"):

@@ -222,8 +222,15 @@ def test_mistakes_are_said_at_once():
         cep.sessions(frame, gap="30 min")
     with pytest.raises(CepError, match="write gap=1800 if it counts seconds"):
         cep.sessions(frame, gap="30 min", order_by="ts")
-    with pytest.raises(CepError, match="column 'user' is of type text"):
+    with pytest.raises(
+        CepError, match=r"column 'user' is text; make times of it first: df\['user'\] = pd.to_d"
+    ):
         cep.sessions(frame, gap="30 min", order_by="user")
+    with pytest.raises(CepError, match=r"runs: 'user' is a column, not a condition; .* write by='user'"):
+        cep.runs(frame, "user")
+    assert len(cep.runs(frame.assign(flag=True), "flag")) == 1
+    with pytest.raises(TypeError, match=r"keyword argument 'group_by'\. Did you mean 'partition_by'"):
+        cep.sessions(frame, gap=5, group_by="user")
     with pytest.raises(TypeError, match="Did you mean 'partition_by'"):
         cep.sessions(frame, gap=5, partition="user")
 

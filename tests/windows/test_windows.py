@@ -149,7 +149,10 @@ WRONG = {
     "time of 0": ({"time": "0 s"}, "a window of 0 holds no row"),
     "no clock": ({"time": 5}, "time=5 needs a clock"),
     "unit without a clock of time": ({"time": "5 s", "order_by": "ts"}, "plain number without unit"),
-    "clock of text": ({"time": 5, "order_by": "symbol"}, "needs a clock, a column of times or numbers"),
+    "clock of text": (
+        {"time": 5, "order_by": "symbol"},
+        "needs a clock, and column 'symbol' is text; make times of it first",
+    ),
     "emit": ({"length": 1, "emit": "always"}, "write 'arrival'"),
     "order": ({"length": 1, "order_by": "tss"}, "order_by: column 'tss' not found. Did you mean 'ts'?"),
     "group": (

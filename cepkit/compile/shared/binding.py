@@ -50,6 +50,7 @@ from cepkit.events import (
 )
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import FUNCTIONS, VECTOR_FUNCTIONS, registered_function
+from cepkit.language.expressions.mistakes import compared_with
 from cepkit.language.expressions.vocabulary import VOCABULARY
 
 _EXACT = 2**62
@@ -83,7 +84,7 @@ class Binder(Binding):
     def missing(self, part: ex.Expression, name: str) -> ColumnNotFoundError:
         """Return the error for a missing column."""
         error = column_not_found(self.role, name, self.schema)
-        hint = self._parameter_hint(name)
+        hint = self._parameter_hint(name) or self._text_hint(part, name)
         return ColumnNotFoundError(f"{error}{hint}\n{self.query.underlined(self.role, part)}")
 
     def _parameter_hint(self, name: str) -> str:
@@ -95,6 +96,15 @@ class Binder(Binding):
             return ""
         used = [word for word in (*code.co_names, *code.co_consts) if word in self.schema] or ["price"]
         return f". A function takes columns, not rows: lambda {', '.join(used)}: …"
+
+    def _text_hint(self, part: ex.Expression, name: str) -> str:
+        """Return a hint if ``part`` may be a text without quotes, or a missing value of pandas."""
+        if name.lower() in ("nan", "nat", "na"):
+            return ". Missing values are found with: x is null"
+        others = compared_with(part, (tree for role, tree in self.query.trees() if role == self.role))
+        names = [side.name for side in others if isinstance(side, ex.Attribute | ex.Reference)]
+        kinds = [self.schema[other].kind for other in names if other in self.schema]
+        return f". A text has quotes: {name!r}" if TEXT in kinds else ""
 
     # --- truth
 
@@ -108,7 +118,8 @@ class Binder(Binding):
         if term.kind == ANY_KIND:
             return Term(term.op, term.args, BOOLEAN, None, True, term.data, term.level)
         if term.kind != BOOLEAN:
-            hint = f"; compare it, as in {expression!s} > 0" if term.kind in NUMBERS else ""
+            value = "> 0" if term.kind in NUMBERS else "== 'a'" if term.kind == TEXT else ""
+            hint = f"; compare it, as in {expression!s} {value}" if value else ""
             raise self.wrong(
                 expression, f"a predicate must be true or false, this is a {described(term)}{hint}"
             )

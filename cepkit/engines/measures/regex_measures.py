@@ -290,9 +290,24 @@ class Evaluator:
         try:
             return self._evaluate(e, of)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise self.wrong(e, f"cannot combine these values ({str(error).splitlines()[0]})") from None
+            reason = self._uncombined(e, of) or f"cannot combine these values ({str(error).splitlines()[0]})"
+            raise self.wrong(e, reason) from None
         except OverflowError:
             raise self.wrong(e, "the number does not fit into 64 bits") from None
+
+    def _uncombined(self, e: ex.Expression, of) -> str:
+        """Return what is wrong with the sides of an operator, and what to write; no text if Arrow says it."""
+        if not isinstance(e, ex.Arithmetic):
+            return ""
+        left, right = of(e.left).type, of(e.right).type
+        if is_text(left) and is_text(right) and e.operator == "+":
+            return f"'+' adds numbers; write concat({e.left}, {e.right}) to join texts"
+        if pa.types.is_duration(left) or pa.types.is_duration(right):
+            return (
+                f"{e.operator!r} is not defined for {in_words(left)} and {in_words(right)}; "
+                "date_diff('minute', earlier, later) is the number of minutes between two times"
+            )
+        return ""
 
     def _parameter(self, e: ex.Expression, value: Any) -> pa.Scalar:
         try:

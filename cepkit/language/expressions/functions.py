@@ -57,6 +57,7 @@ _PREVIOUS = (
 _NEXT = (
     "in a regex the value of the row after is next(x), in finished data; in a sequence name the later event"
 )
+_NUMBER_OF = "write date_diff('{}', earlier, later) for the number between two times"
 _IS_NULL = "write x is null, or x is not null"
 FOREIGN_FUNCTIONS = {
     **dict.fromkeys(("lag", "shift", "previous"), _PREVIOUS),
@@ -67,6 +68,10 @@ FOREIGN_FUNCTIONS = {
     ),
     **dict.fromkeys(("last_value", "lastvalue", "last_val"), "the value of the match's last row is last(x)"),
     "diff": "write x - prev(x)",
+    **dict.fromkeys(("seconds", "total_seconds", "seconds_between"), _NUMBER_OF.format("second")),
+    **dict.fromkeys(("minutes", "total_minutes", "minutes_between"), _NUMBER_OF.format("minute")),
+    **dict.fromkeys(("hours", "total_hours", "hours_between"), _NUMBER_OF.format("hour")),
+    **dict.fromkeys(("days", "total_days", "days_between"), _NUMBER_OF.format("day")),
 }
 
 # Names of the language. The names of `VOCABULARY` come after those that a user registers.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cepkit.errors import PatternSyntaxError
+from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import UNITS
+from cepkit.language.expressions.functions import AGGREGATE_SPELLINGS
 
 if TYPE_CHECKING:
     from lark import Token
@@ -31,6 +33,21 @@ LOOK_ALIKES = {
 # Quoted parts are skipped, so that a bracket inside quotes does not count.
 BRACKETS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|[()\[\]{}]""")
 CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+def forgotten_brackets(part: ex.Expression) -> str:
+    """Return what to write for the name of an aggregate without brackets, such as ``count``, or no text."""
+    name = part.name.lower() if isinstance(part, ex.Attribute) else ""
+    if name not in AGGREGATE_SPELLINGS:
+        return ""
+    return f"write {name}({'' if name == 'count' else 'x'}) for the aggregate"
+
+
+def compared_with(part: ex.Expression, trees: Iterable[ex.Expression]) -> list[ex.Expression]:
+    """Return the other sides of the comparisons with ``part``, which may be a text without its quotes."""
+    tests = (node for tree in trees for node in tree.walk() if isinstance(node, ex.Comparison | ex.In))
+    sides = (list(test.children()) for test in tests)
+    return [side for both in sides if part in both for side in both if side != part]
 
 
 @dataclass(frozen=True, slots=True)

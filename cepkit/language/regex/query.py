@@ -22,7 +22,7 @@ from cepkit.errors import (
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import positive_duration
-from cepkit.language.expressions.mistakes import PATTERN_WORDS
+from cepkit.language.expressions.mistakes import PATTERN_WORDS, forgotten_brackets
 from cepkit.language.expressions.parsing import (
     Refusal,
     check_built,
@@ -174,9 +174,15 @@ class RegexQuery(Query):
         columns = f", and the boolean columns are {boolean_columns}" if boolean_columns else ""
         first = next(v for v in variables(self.pattern) if v.name == missing[0])
         word = " Alternatives are written with '|'." if first.name.lower() == "or" else ""
+        cure = f"; it defines {defined}{columns}.{nearest(missing[0], defined + boolean_columns)}"
+        if not defined:
+            cure = (
+                f"{columns}.{nearest(missing[0], boolean_columns)} Write a condition for each name, as in "
+                f"define={{{missing[0]!r}: 'price > 10'}}, or event_type= and the column with these values"
+            )
         return CepError(
-            f"the pattern names {missing}, which define does not define; it defines {defined}{columns}."
-            f"{nearest(missing[0], defined + boolean_columns)}{word}\n{self.underlined('pattern', first)}"
+            f"the pattern names {missing}, which define does not define{cure}{word}\n"
+            f"{self.underlined('pattern', first)}"
         )
 
     def trees(self) -> Iterator[tuple[str, ex.Expression]]:
@@ -366,6 +372,7 @@ def _refuse_column_outside_aggregate(query: RegexQuery) -> None:
             if problem:
                 column = node.operand if isinstance(node, ex.Previous) else node
                 cure = f"write {ex.Aggregate('first', column)} or {ex.Aggregate('last', column)}"
+                cure = forgotten_brackets(column) or cure
                 raise PredicateError(f"{role}: {problem}; {cure}\n{query.underlined(role, node)}")
 
 
@@ -572,11 +579,9 @@ def _trees(
     sources: dict[str, str],
     called: dict[str, fn.RegisteredFunction],
 ) -> tuple[tuple[str, ex.Expression], ...]:
-    if given is not None and not isinstance(given, Mapping):
-        raise CepError(f"{argument}: expected a mapping of names to expressions, got {type(given).__name__}")
     trees: dict[str, ex.Expression] = {}
     spelling_of: dict[str, str] = {}
-    for name, value in (given or {}).items():
+    for name, value in as_mapping(argument, given).items():
         if not isinstance(name, str) or not name or (noun == "predicate" and not name.isidentifier()):
             wanted = "an identifier" if noun == "predicate" else "text"
             raise CepError(f"{argument}: the name of a {noun} must be {wanted}, got {name!r}")

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from cepkit.errors import CepError, PredicateError, nearest
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.mistakes import compared_with, forgotten_brackets
 from cepkit.language.expressions.printing import RESERVED, quoted_name
 from cepkit.language.query_parts import refuse_clash_with_partition, refuse_parameters
 from cepkit.language.sequences.branches import referenced_variables
@@ -386,9 +387,13 @@ def _check_column(place: _Place, column: ex.Attribute, aggregate: ex.Aggregate |
         what = f"{place.present[0]}.{name}"
         if aggregate is not None:
             what = f"{aggregate.function}({place.some}.{name})"
-        raise place.error(f"{name} does not name its event; write {what}{hint and '.' + hint}", column)
+        others = compared_with(column, (tree for _, tree in place.query.trees()))
+        is_compared = any(isinstance(side, ex.Reference) for side in others)
+        text = f", or {column.name!r} with quotes if it is a text" if is_compared else ""
+        raise place.error(f"{name} does not name its event; write {what}{text}{hint and '.' + hint}", column)
     if aggregate is None and column.name not in place.query.partition_by:
         cure = f"write {place.present[0]}.{name}, or first({name}) or last({name}) over the whole match"
+        cure = forgotten_brackets(column) or cure
         raise place.error(f"column {column.name!r} has one value for each event of a match; {cure}", column)
 
 

@@ -377,6 +377,9 @@ def _key_columns(text: str, span: Span, events: frozenset[str]) -> tuple[str, ..
             message = (
                 "where: the brackets hold columns that are equal in all events, as in [item] or [item, site]"
             )
+            name = text[span[0] + 1 : stop]
+            if re.fullmatch(r"[^\W\d]\w*(?: +\w+)+", name):
+                message += f"; a name with blanks has backticks: [`{name}`]"
             raise located(message, text, span, None)
         columns.append(column["plain"] or unquoted(f"`{column['quoted']}`"))
         at = column.end()
