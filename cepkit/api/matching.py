@@ -11,7 +11,7 @@ from cepkit.api.searching import spark_module
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Frame
 from cepkit.frames.united import takes_frames
-from cepkit.language.recognizing import is_match_recognize
+from cepkit.language.query_parts import is_match_recognize
 from cepkit.limits import MemoryLimit, memory_limit_of, refuse_limit_on_spark
 from cepkit.planning.queries import QueryKeywords, read_arguments, refuse_options, takes_query_keywords
 

@@ -14,7 +14,7 @@ from cepkit.frames.sources import source_of_frame, wishes_of_rows, with_types
 from cepkit.frames.united import takes_frames
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import refuse_windows
-from cepkit.language.recognizing import is_match_recognize
+from cepkit.language.query_parts import is_match_recognize
 from cepkit.planning.clocks import depends_on_ties, ties_in_words
 from cepkit.planning.planner import (
     Engine,
@@ -406,8 +406,8 @@ def params_of(
 def explain_rows(frame: Frame, query: str, params: Mapping[str, Any] | None) -> Explanation:
     """Return the explanation of a text; a frame in memory is searched in part to measure the costs."""
     from cepkit.engines.match_recognize.bound import bind_row_query
+    from cepkit.results.explained_queries import measure_rows
     from cepkit.results.explanation import Explanation
-    from cepkit.results.match_recognize.explained import measure_rows
     from cepkit.results.match_recognize.memory import ROWS_ENGINE
 
     if spark := spark_module(frame):

@@ -186,7 +186,7 @@ def left_out_in_words(program: Program | SequenceProgram, matches: Matches) -> s
     """Return a sentence on matches that begin on the last row of another one, or "" if there are none."""
     if not is_regex(program) or program.query.after_match or not program.query.skips_by_default:
         return ""
-    from cepkit.engines.regex_in_turn import n_left_out
+    from cepkit.engines.regex import n_left_out
 
     result: Any = matches._found
     n, n_events = n_left_out(program, result.whole)

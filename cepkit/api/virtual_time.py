@@ -84,7 +84,7 @@ def simulate(
     """
     from cepkit.parallel.agents.agents import Costs
     from cepkit.parallel.engines import Hybrid, ParallelEngine
-    from cepkit.parallel.simulation import calibrate_costs
+    from cepkit.parallel.running import calibrate_costs
 
     engine = Hybrid() if engine is None else engine
     program, source, _ = program_for(simulate, frame, query, engine, keywords, sequences_only=True)

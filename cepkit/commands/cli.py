@@ -22,7 +22,7 @@ from cepkit.commands.files import end_stream, open_closed_streams, printable, sa
 from cepkit.errors import CepError, CepWarning, nearest
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, refuse_windows
-from cepkit.language.recognizing import is_match_recognize
+from cepkit.language.query_parts import is_match_recognize
 from cepkit.language.regex.query import RegexQuery
 from cepkit.progress import show_progress
 

@@ -16,7 +16,7 @@ from cepkit.errors import CepError
 from cepkit.events import FLOAT, INTEGER, ColumnType, Frame
 from cepkit.frames.pandas import index_clock, index_levels
 from cepkit.frames.sources import collected, source_of_frame, table_of_export
-from cepkit.language.recognizing import is_match_recognize
+from cepkit.language.query_parts import is_match_recognize
 
 FRAME = "frame"  # the column with the name of each row's frame, unless event_type names another
 ROW, NUMBER = "row_of_frame", "frame_number"

@@ -17,7 +17,8 @@ from cepkit.events import Events
 from cepkit.parallel.agents.agent_run import AgentRun
 from cepkit.parallel.agents.agents import ONE_BY_ONE, Agents, Costs, Crew, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun, first_start, outcome, sum_runs
-from cepkit.parallel.agents.threads import (
+from cepkit.parallel.engines import ParallelEngine
+from cepkit.parallel.running import (
     Chunk,
     interval_chunks,
     key_blocks,
@@ -25,9 +26,8 @@ from cepkit.parallel.agents.threads import (
     looked_at,
     rip_chunks,
     run_units,
+    simulate_agents,
 )
-from cepkit.parallel.engines import ParallelEngine
-from cepkit.parallel.simulation import simulate_agents
 
 _CHUNKS_PER_THREAD = 16
 _NOTHING = Chunk((0, 0), 0, 0, (0, 0))

@@ -31,7 +31,6 @@ from cepkit.parallel.agents.agents import (
     agents_unsupported,
 )
 from cepkit.parallel.agents.outcome import ParallelRun
-from cepkit.parallel.agents.threads import run_agents
 from cepkit.parallel.model import (
     COST_MODELS,
     LEAST_THREADS,
@@ -41,7 +40,7 @@ from cepkit.parallel.model import (
     pairs_to_fuse,
     split_by_load,
 )
-from cepkit.parallel.simulation import simulate_agents
+from cepkit.parallel.running import run_agents, simulate_agents
 from cepkit.planning.planner import Engine, EngineValue
 
 # The matches of a parallel engine, found at first use, and the run that counted them.

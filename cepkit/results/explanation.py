@@ -14,8 +14,7 @@ from cepkit.language.match_recognize.printing import print_sql
 from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.planning.evaluation_order import BranchOrder
 from cepkit.planning.planner import Engine
-from cepkit.results.explained_queries import regex_lines, sequence_lines
-from cepkit.results.match_recognize.explained import MeasuredRows, row_pattern_lines
+from cepkit.results.explained_queries import MeasuredRows, regex_lines, row_pattern_lines, sequence_lines
 
 if TYPE_CHECKING:
     from cepkit.plots.graphs import Graph

@@ -7,8 +7,7 @@ from typing import Any, Unpack
 
 from cepkit.doors import open_door
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.language.query_parts import Duration
-from cepkit.language.recognizing import is_match_recognize
+from cepkit.language.query_parts import Duration, is_match_recognize
 from cepkit.planning.planner import check_engine
 from cepkit.planning.queries import (
     Arguments,

@@ -20,10 +20,9 @@ import pytest
 from cepkit.errors import CepError
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.parallel.agents.agents import Agents, Costs, Crew, RunSettings
-from cepkit.parallel.agents.threads import run_agents
 from cepkit.parallel.divided import RIP, DataParallel
 from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
-from cepkit.parallel.simulation import simulate_agents
+from cepkit.parallel.running import run_agents, simulate_agents
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support import agent_cases as ac
 from tests.support.sizes import seeds

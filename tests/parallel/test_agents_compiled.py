@@ -24,12 +24,11 @@ from cepkit.parallel import join_source
 from cepkit.parallel.agents import threads
 from cepkit.parallel.agents.agent_run import KERNELS, AgentRun
 from cepkit.parallel.agents.agents import Agents, Crew, RunSettings, agents_unsupported
-from cepkit.parallel.agents.threads import on_threads, run_agents
 from cepkit.parallel.divided import RIP, DataParallel
 from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
 from cepkit.parallel.join_source import memo_partner, memo_size
 from cepkit.parallel.model import agent_statistics
-from cepkit.parallel.simulation import simulate_agents
+from cepkit.parallel.running import on_threads, run_agents, simulate_agents
 from cepkit.planning.planner import engines
 from papers.hybrid_parallel.details import evaluations_per_agent
 from tests.oracle import generate_sequences as gs

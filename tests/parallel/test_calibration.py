@@ -12,9 +12,9 @@ import pytest
 
 from cepkit.errors import CepError, MissingDependencyError
 from cepkit.kernels.wings import agent_layout
-from cepkit.parallel import simulation
+from cepkit.parallel import running
 from cepkit.parallel.agents.agents import Agents, Costs, Crew, RunSettings
-from cepkit.parallel.simulation import calibrate_costs, robust_nonnegative
+from cepkit.parallel.running import calibrate_costs, robust_nonnegative
 from tests.support import agent_cases as ac
 from tests.support.sizes import seeds
 
@@ -44,7 +44,7 @@ def test_least_squares_have_the_least_rest_of_all_supports(seed):
             x = np.linalg.lstsq(a[:, support], b, rcond=None)[0]
             if (x >= 0).all():
                 rests.append(float(((b - a[:, support] @ x) ** 2).sum()))
-    found = simulation._least_squares()(a, b)
+    found = running._least_squares()(a, b)
     assert (found >= 0).all()
     assert ((b - a @ found) ** 2).sum() == pytest.approx(min(rests), rel=1e-9)
 
@@ -73,11 +73,11 @@ def test_costs_of_a_simulated_run_are_found_again(text, threads, monkeypatch):
         made.append(AgentRun(*arguments, **keywords))
         return made[-1]
 
-    AgentRun = simulation.AgentRun
-    monkeypatch.setattr(simulation, "AgentRun", kept)
+    AgentRun = running.AgentRun
+    monkeypatch.setattr(running, "AgentRun", kept)
     crew, settings = Crew("fully_dynamic", threads), RunSettings(trace=True, keep=False, batch=8)
-    ran = simulation.simulate_agents(agents, crew, settings, costs=wanted)
-    found = simulation._fit(made[0], simulation._timed_steps(made[0]))
+    ran = running.simulate_agents(agents, crew, settings, costs=wanted)
+    found = running._fit(made[0], running._timed_steps(made[0]))
     found = dataclasses.replace(found, lock=found.lock / threads)  # a step begins with a buffer of each
     assert ran.n_matches > 20
     assert ran.looked.sum() == made[0].trace[:, made[0].k.WITH_LOOKED].sum()
@@ -100,7 +100,7 @@ def test_measured_costs_fit_their_query(text, crew):
     numbers = [costs.item, costs.look, costs.lock, costs.send, costs.delivery, costs.match, *costs.comparison]
     assert all(np.isfinite(of) and of >= 0 and isinstance(of, float) for of in numbers), costs
     assert sum(numbers) > 0
-    again = simulation.simulate_agents(agents, Crew("fully_dynamic", 2), RunSettings(keep=False), costs=costs)
+    again = running.simulate_agents(agents, Crew("fully_dynamic", 2), RunSettings(keep=False), costs=costs)
     assert again.makespan > 0
 
 
@@ -109,7 +109,7 @@ def test_one_thread_takes_the_same_steps_every_time(text):
     program, events = prepared(text)
     agents = Agents(program, events)
     crew = Crew("fully_dynamic", 1)
-    one, other = (simulation._time_part(agents, crew, False, (20, 220, 220))[0] for _ in range(2))
+    one, other = (running._time_part(agents, crew, False, (20, 220, 220))[0] for _ in range(2))
     clock = [getattr(agent_layout, name) for name in CLOCK]
     rows = [np.delete(steps[0][0], clock, axis=1) for steps in (one, other)]
     assert len(rows[0]) > 10
@@ -119,10 +119,10 @@ def test_one_thread_takes_the_same_steps_every_time(text):
 def test_a_part_lies_in_the_stream():
     program, events = prepared(TWO)
     agents = Agents(program, events)
-    parts = {simulation._part(agents, 100, seed) for seed in range(20)}
+    parts = {running._part(agents, 100, seed) for seed in range(20)}
     assert len(parts) > 5
     assert all(begin >= 0 and end == looked == begin + 100 <= 240 for begin, end, looked in parts)
-    assert simulation._part(agents, 1000, 1) == (0, 240, 240)
+    assert running._part(agents, 1000, 1) == (0, 240, 240)
 
 
 def test_nothing_to_measure():

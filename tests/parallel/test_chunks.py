@@ -13,7 +13,7 @@ import pytest
 from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError
 from cepkit.language.sequences.construction import sequence_query
-from cepkit.parallel.agents.threads import (
+from cepkit.parallel.running import (
     Chunk,
     interval_chunks,
     key_blocks,

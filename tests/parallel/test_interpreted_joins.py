@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 import cepkit as cep
-from cepkit.parallel import simulation
+from cepkit.parallel import running
 from cepkit.parallel.agents import agents as module_of_agents
 from cepkit.parallel.agents.agents import Agents, Crew, RunSettings
-from cepkit.parallel.agents.threads import run_agents
-from cepkit.parallel.simulation import simulate_agents
+from cepkit.parallel.running import run_agents, simulate_agents
 from tests.support import agent_cases as ac
 from tests.support.sizes import JIT, seeds
 from tests.support.tiers import interpret, use_tier
@@ -102,7 +101,7 @@ def test_compiled_joins_take_over_in_the_middle_of_a_run(seed, interpreted, monk
     program, events = ac.sequences(frame, text)
     how = {"costs": ac.drawn_costs(draw, 2), "seed": seed}
     crew, settings = Crew("fully_dynamic", draw.randint(1, 3)), RunSettings(batch=draw.choice([1, 3, 32]))
-    monkeypatch.setattr(simulation, "_STEPS_PER_CALL", draw.choice([7, 50]))
+    monkeypatch.setattr(running, "_STEPS_PER_CALL", draw.choice([7, 50]))
     wanted = simulate_agents(Agents(program, events, compiled=True), crew, settings, **how)
     for moment in (1, 3, 10):
         calls = iter(range(10**9))

@@ -17,7 +17,7 @@ import pytest
 
 import cepkit.kernels.wings.atomic as atomic
 from cepkit.parallel.agents.agents import Agents
-from cepkit.parallel.agents.threads import run_agents
+from cepkit.parallel.running import run_agents
 from tests.support import agent_cases as ac
 from tests.support.sizes import seeds
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.engines import ordered, regex, regex_in_turn, search
+from cepkit.engines import ordered, regex, search
 from cepkit.engines.counting import anchored, counts, layout
 from cepkit.engines.shared import places as kernels
 from cepkit.engines.shared import python_kernels
@@ -19,7 +19,7 @@ from tests.support.sizes import JIT, seeds
 
 TIERS = ("default", "interpreted", "compiled") if JIT else ("default",)  # without the JIT they are one
 _CHEAP_TIERS = tuple(tier for tier in TIERS if tier != "compiled")
-ENGINES = (agents, anchored, counts, kernels, layout, regex, ordered, python_kernels, search, regex_in_turn)
+ENGINES = (agents, anchored, counts, kernels, layout, regex, ordered, python_kernels, search)
 
 
 def seeds_of_tiers(n: int, of: int, name: str = "seed") -> pytest.MarkDecorator:

@@ -13,8 +13,7 @@ from cepkit.compile.shared.bound_query import BoundQuery, Inputs, number_of_cons
 from cepkit.compile.shared.computing import constant_of
 from cepkit.compile.shared.functions import VARIES, apply, bound_call, null_of
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.compile.shared.reading import Reader
-from cepkit.compile.shared.terms import Computed, Derivation, Derived, Term, conjuncts_of
+from cepkit.compile.shared.terms import Computed, Derivation, Derived, Reader, Term, conjuncts_of
 from cepkit.events import FLOAT, LIST, NULL_INTEGER, TEXT, Column, Source, shared_categories
 from cepkit.language.expressions.trees import MIRRORED, NEGATED
 

@@ -10,9 +10,8 @@ import numpy as np
 from cepkit.compile.regex.plan import SLOTS, Plan, tables_of
 from cepkit.compile.regex.program import Program
 from cepkit.compile.shared.loading import are_kernels_ready
-from cepkit.compile.shared.reading import LEAVES, Reader
 from cepkit.compile.shared.term_writing import StateArray, TermWriter
-from cepkit.compile.shared.terms import START, Term
+from cepkit.compile.shared.terms import LEAVES, START, Reader, Term
 from cepkit.events import FLOAT, TEXT
 from cepkit.kernels.records import CODES, COUNT, KEEP, MAX, MIN, OF_FLOATS, REQUIRE, SUM
 

@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from cepkit.compile.shared.reading import Reader, may_precede_all
-from cepkit.compile.shared.terms import Term
+from cepkit.compile.shared.terms import Reader, Term, may_precede_all
 from cepkit.events import BOOLEAN, DURATION, FLOAT, LIST, NULL_CODE, NULL_INTEGER, OTHER, TEXT, TIME
 from cepkit.language.expressions.trees import NEGATED
 

@@ -1,13 +1,27 @@
-"""Typed terms: the meaning of a predicate once columns and parameters are known; no text, no code."""
+"""Typed terms: what a predicate means once columns are known, and how every back end reads them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
 
-from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NULL_INTEGER, OTHER, TEXT, TIME, ColumnType
+from cepkit.events import (
+    BOOLEAN,
+    DURATION,
+    FLOAT,
+    INTEGER,
+    NULL_INTEGER,
+    OTHER,
+    TEXT,
+    TIME,
+    WHOLE,
+    ColumnType,
+)
+from cepkit.language.expressions.trees import NEGATED
 
 # What a term depends on: nothing, the event and its past, or the start of the match.
 CONSTANT, EVENT, START = 0, 1, 2
@@ -241,3 +255,201 @@ def text_tests(text: str) -> dict[str, Callable[[str], bool]]:
         "starts_with": lambda x: x.startswith(text), "ends_with": lambda x: x.endswith(text),
         "contains": lambda x: text in x, "like": like_test(text),
     }  # fmt: skip
+
+
+# A `Reader` asks its subclass for every operation. Terms become the text of kernels (`term_writing.py`),
+# instructions on registers, or numpy columns (`compile/interpreted/`).
+
+LEAVES = (
+    "column", "previous", "first", "count_of", "sum", "max", "min", "values", "element", "group"
+)  # fmt: skip
+
+
+def may_precede_all(term: Term) -> bool:
+    """Return whether an earlier value is null only because no row is there; then any integer is a value."""
+    if term.op != "previous" or not term.nullable or term.args[0].nullable:
+        return False
+    return term.kind in WHOLE
+
+
+class Reader(ABC):
+    """Reads values and truths of terms. What a value is, depends on the subclass."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple, Any] = {}
+
+    @abstractmethod
+    def leaf(self, term: Term) -> Any:
+        """Return the value of a leaf; null is its special value."""
+
+    @abstractmethod
+    def constant(self, term: Term) -> Any:
+        """Return the value of a constant of the query."""
+
+    @abstractmethod
+    def number(self, value: int) -> Any:
+        """Return an integer of the reader, or a truth as 0 or 1."""
+
+    def truth(self, value: bool) -> Any:
+        """Return a constant truth."""
+        return self.number(int(value))
+
+    @abstractmethod
+    def table(self, number: int, code: Any, wanted: bool) -> Any:
+        """Return whether the entry of a code in a table is ``wanted``."""
+
+    @abstractmethod
+    def member(self, number: int, value: Any, wanted: bool) -> Any:
+        """Return whether a value is in a sorted table, or is known and not in it. NaN is neither."""
+
+    @abstractmethod
+    def apply(self, operation: str, *values: Any) -> Any:
+        """Return the result of an operation, such as ``+ floats``, ``< integers`` or ``and``."""
+
+    # --- values
+
+    def value(self, term: Term) -> Any:
+        """Return the value of a term; it means nothing where `valid` does not hold."""
+        return self._once(("value", term), lambda: self._value(term))
+
+    def as_float(self, term: Term) -> Any:
+        """Return the value as a float; null is NaN."""
+        if term.kind == FLOAT:
+            return self.value(term)
+        value, truths = self.apply("to float", self.value(term)), self.valid(term)
+        return self.apply("float or nan", value, self.all(truths)) if truths else value
+
+    def stored(self, term: Term) -> Any:
+        """Return the value; null is its special value."""
+        value, truths = self.value(term), self.valid(term)
+        if term.kind == FLOAT or term.op in ("column", "previous", "first", "min", "max") or not truths:
+            return value
+        if term.kind in (TEXT, BOOLEAN):
+            return value  # a code below zero is null already
+        return self.apply("integer or null", value, self.all(truths))
+
+    def _once(self, key: tuple, make: Callable[[], Any]) -> Any:
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
+
+    def _value(self, term: Term) -> Any:
+        op, args, kind = term.op, term.args, "floats" if term.kind == FLOAT else "integers"
+        if op in LEAVES:
+            return self.leaf(term)
+        if op == "constant":
+            return self.constant(term)
+        if op == "truth":
+            return self.number(term.data)
+        if op == "count":
+            return self.apply("- integers", self.number_of_row(), self.leaf(term))
+        if op == "as_number":
+            return self.value(args[0])
+        if op == "if_true":
+            return self.number(1)
+        if term.kind == BOOLEAN:
+            return self.apply("truth code", self.true(term), self.false(term))
+        parts = [self.as_float(arg) if term.kind == FLOAT else self.value(arg) for arg in args]
+        if op == "joined":
+            high = self.apply("* floats", parts[0], self.apply("to float", self.number(2**32)))
+            return self.apply("+ floats", high, parts[1])
+        if op in ("+", "-", "elapsed") and term.kind in (TIME, DURATION):
+            op, kind = "+" if op == "+" else "-", "times"
+        whole = parts[0]
+        if len(parts) == 1:
+            return self.apply(f"{op} {kind}", whole)
+        for part in parts[1:]:
+            whole = self.apply(f"{op} {kind}", whole, part)
+        return whole
+
+    def number_of_row(self) -> Any:
+        """Return the number of the event in its partition."""
+        raise TypeError("this reader has no numbers of rows")
+
+    # --- null
+
+    def valid(self, term: Term) -> list[Any]:
+        """Return the truths that must hold for a value not to be null; none for floats."""
+        if term.kind == FLOAT or not term.nullable or term.op in ("constant", "truth", "count", "count_of"):
+            return []
+        if term.kind in (TEXT, BOOLEAN, OTHER):
+            return [self.apply(">= integers", self.value(term), self.number(0))]
+        if term.op == "if_true":
+            return [self.true(term.args[0])]
+        if may_precede_all(term):
+            return [self.apply(">= integers", self.number_of_row(), self.number(term.data))]
+        if term.op in LEAVES:
+            return [self.apply("!= integers", self.value(term), self.number(NULL_INTEGER))]
+        truths = [truth for arg in term.args for truth in self.valid(arg)]
+        if term.op in ("//", "%"):
+            truths.append(self.apply("!= integers", self.value(term.args[1]), self.number(0)))
+        return truths
+
+    def present(self, term: Term) -> list[Any]:
+        """Return the truths that must hold for a value not to be missing; NaN is missing, too."""
+        x = self.value(term)
+        return [*self.valid(term), *([self.apply("== floats", x, x)] if term.kind == FLOAT else [])]
+
+    def all(self, truths: Iterable[Any]) -> Any:
+        """Return the conjunction of truths."""
+        whole = None
+        for truth in truths:
+            whole = truth if whole is None else self.apply("and", whole, truth)
+        return self.truth(True) if whole is None else whole
+
+    # --- truth
+
+    def true(self, term: Term) -> Any:
+        """Return where a term is true."""
+        return self._once(("true", term), lambda: self.holds(term, True))
+
+    def false(self, term: Term) -> Any:
+        """Return where a term is false, and not null."""
+        return self._once(("false", term), lambda: self.holds(term, False))
+
+    def holds(self, term: Term, wanted: bool) -> Any:
+        """Return where a term is true, or where it is false."""
+        op, args = term.op, term.args
+        if op == "not":
+            return self.holds(args[0], not wanted)
+        if op in ("and", "or"):
+            # By De Morgan's laws, true and false of a junction need only true and false of its parts.
+            parts = [self.true(arg) if wanted else self.false(arg) for arg in args]
+            return self.join("and" if (op == "and") == wanted else "or", parts, term)
+        if op in ("never", "always"):
+            return self.truth((op == "always") == wanted and op != "never")
+        if op == "truth":
+            return self.truth(bool(term.data) == wanted)
+        if op == "is_null":
+            return self.is_null(args[0], wanted)
+        if op == "compare":
+            return self.join("and", self.compared(term, wanted), term)
+        if op in ("table", "member"):
+            test = self.table if op == "table" else self.member
+            held = test(term.data, self.value(args[0]), wanted)
+            return self.join("and", [*self.valid(args[0]), held], term)
+        return self.apply("== integers", self.value(term), self.number(int(wanted)))
+
+    def join(self, sign: str, truths: Sequence[Any], term: Term) -> Any:
+        """Return the truths of the parts of a term, joined by ``and`` or by ``or``."""
+        whole = truths[0]
+        for truth in truths[1:]:
+            whole = self.apply(sign, whole, truth)
+        return whole
+
+    def is_null(self, term: Term, wanted: bool) -> Any:
+        """Return where a term is null, or where it is not."""
+        present = self.all(self.present(term))
+        return self.apply("== integers", present, self.number(int(not wanted)))
+
+    def compared(self, term: Term, wanted: bool) -> list[Any]:
+        """Return the truths that must hold for a comparison to be true, or to be false."""
+        left, right = term.args
+        sign = term.data if wanted else NEGATED[term.data]
+        left_value, right_value = self.value(left), self.value(right)
+        kinds = {left.kind, right.kind}
+        if FLOAT in kinds and len(kinds) == 2:
+            left_value = self.apply("to float", left_value) if left.kind != FLOAT else left_value
+            right_value = self.apply("to float", right_value) if right.kind != FLOAT else right_value
+        held = self.apply(f"{sign} {'floats' if FLOAT in kinds else 'integers'}", left_value, right_value)
+        return [*self.valid(left), *self.valid(right), held]

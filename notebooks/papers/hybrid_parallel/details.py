@@ -15,7 +15,7 @@ from cepkit.parallel.agents.agents import Costs, Crew
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.engines import Hybrid, Sequential
 from cepkit.parallel.model import AgentRates, agent_statistics, evaluation_rates, event_loads
-from cepkit.parallel.simulation import calibrate_costs
+from cepkit.parallel.running import calibrate_costs
 from cepkit.parallel.trace import ACTIONS, Trace
 from papers.hybrid_parallel.figures import COMPARED, CORES, COSTS, Runs, simulated, speedup, system_of
 from papers.hybrid_parallel.workloads import VARIABLES, Workload, prepared, sensors

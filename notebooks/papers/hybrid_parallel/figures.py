@@ -22,7 +22,7 @@ from cepkit.parallel.agents.agents import ONE_BY_ONE, Agents, Costs, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.divided import RIP
 from cepkit.parallel.engines import Hybrid, ParallelEngine, Sequential
-from cepkit.parallel.simulation import simulate_agents
+from cepkit.parallel.running import simulate_agents
 from papers.hybrid_parallel.workloads import PATTERNS, VARIABLES, Workload, prepared
 from papers.tables import sweep
 
