@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -334,23 +334,13 @@ class Wishes:
     params: Mapping[str, Any] = field(default_factory=dict)  # values of parameters
     # Types that the query gives by other means.
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
-    # What SQL adds. With it, names may differ from those of the columns in case.
-    dialect: Dialect | None = None
+    ignores_case: bool = False  # names may differ from those of the columns in case, as in SQL
 
     @cached_property
     def named(self) -> frozenset[str]:
         """The names of all columns."""
         in_trees = (name for tree in self.trees for name in columns_in(tree))
         return frozenset((*self.keys, *self.clocks, *self.types, *in_trees))
-
-
-class Dialect(NamedTuple):
-    """What a language adds to the nodes of all languages."""
-
-    types_of: Callable[
-        [ex.Expression, Mapping[str, Any], Mapping[str, ColumnType]], Mapping[str, pa.DataType]
-    ]
-    summed_in: Callable[[ex.Expression], Iterable[str]]
 
 
 _wishes = Recent(128)
@@ -367,7 +357,7 @@ def with_types(source: Source, query: RegexQuery | SequenceQuery | Wishes) -> So
     if not isinstance(wishes, Wishes):
         wishes = remembered(_wishes, Same(query), partial(_read_wishes, query))
     named: Collection[str] = wishes.named
-    if wishes.dialect is not None:
+    if wishes.ignores_case:
         lower = {name.lower() for name in named}
         named = {name for name in source.schema if name.lower() in lower}
     untyped = [name for name in named if name in source.schema and source.is_untyped(name)]
@@ -413,31 +403,29 @@ def _types(wishes: Wishes, known: Mapping[str, ColumnType], names: Iterable[str]
     compared: dict[str, pa.DataType] = {}
     for tree in wishes.trees:
         for node in tree.walk():
-            types_of_node = types_in(node, wishes.params, known)
-            if wishes.dialect is not None:
-                types_of_node |= wishes.dialect.types_of(node, wishes.params, known)
-            for name, arrow_type in types_of_node.items():
+            for name, arrow_type in types_in(node, wishes.params, known).items():
                 # Any text can be compared with a text, also one that looks like a time.
                 if not (pa.types.is_temporal(arrow_type) and compared.get(name) == TEXTS):
                     compared[name] = arrow_type
     types |= compared
     for tree in wishes.trees:
-        summed = {name for node in tree.walk() for name in _summed(node, wishes.dialect)}
+        summed = {name for node in tree.walk() for name in _summed(node)}
         types |= {name: _NUMBER for name in summed if types.get(name) != _DURATION}
     types |= wishes.types
-    if wishes.dialect is None:
+    if not wishes.ignores_case:
         return types
     of_name = {name.lower(): arrow_type for name, arrow_type in types.items()}
     return {name: of_name[name.lower()] for name in names if name.lower() in of_name}
 
 
-def _summed(node: ex.Expression, dialect: Dialect | None) -> Iterator[str]:
+def _summed(node: ex.Expression) -> Iterator[str]:
     """Yield the columns in a sum or a mean."""
     match node:
-        case ex.Aggregate(function=function, operand=ex.Expression() as operand) if function in SUMMED:
+        case (
+            ex.Aggregate(function=function, operand=ex.Expression() as operand)
+            | RowAggregate(function=function, arguments=(operand,))
+        ) if function in SUMMED:
             yield from columns_in(operand)
-    if dialect is not None:
-        yield from dialect.summed_in(node)
 
 
 def _truths_of(tree: ex.Expression) -> Iterator[str]:
@@ -461,8 +449,10 @@ def types_in(
             sides = [(left, right), (right, left)]
         case ex.In(operand=operand, options=options):
             sides = [(operand, option) for option in options[:1]]
-        case ex.Like(operand=operand):
+        case ex.Like(operand=operand) | LikeWithEscape(operand=operand):
             return dict.fromkeys(columns_in(operand), TEXTS)
+        case IsTruth(operand=operand):
+            return dict(_columns_alone(operand, TRUTHS))
         case ex.IsDistinct(left=left, right=right):
             sides = [(left, right), (right, left)]
         case ex.Call(function=function, arguments=arguments) if function in _OF_ONE_TYPE:
@@ -560,18 +550,7 @@ def wishes_of_rows(query: RowPatternQuery | SelectedRows | WindowedRows, params:
         conditions.append(query.where)
     timed = {order[0]: TIMES} if rows.within and order else {}
     trees = [*conditions, *(tree for _, tree in rows.measures)]
-    return Wishes(rows.partition_by, order, trees, conditions, params, timed, Dialect(_types_of, _summed_in))
-
-
-def _types_of(
-    node: ex.Expression, params: Mapping[str, Any], known: Mapping[str, ColumnType]
-) -> dict[str, pa.DataType]:
-    """Return the types that a function or a test of SQL needs in its columns."""
-    if isinstance(node, LikeWithEscape):
-        return dict.fromkeys(columns_in(node.operand), TEXTS)
-    if isinstance(node, IsTruth):
-        return dict(_columns_alone(node.operand, TRUTHS))
-    return {}
+    return Wishes(rows.partition_by, order, trees, conditions, params, timed, ignores_case=True)
 
 
 def _columns_alone(tree: ex.Expression, of: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
@@ -580,10 +559,3 @@ def _columns_alone(tree: ex.Expression, of: pa.DataType) -> Iterator[tuple[str, 
         yield from _columns_alone(tree.operand, of)
     elif isinstance(tree, ex.Attribute | ex.Reference) and tree.name is not None:
         yield tree.name, of
-
-
-def _summed_in(node: ex.Expression) -> Iterator[str]:
-    """Yield the columns in a sum or a mean."""
-    match node:
-        case RowAggregate(function=function, arguments=(operand,)) if function in SUMMED:
-            yield from columns_in(operand)

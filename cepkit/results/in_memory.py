@@ -72,39 +72,22 @@ class Items(Protocol):
     """The events of some matches: match m has the items from ``first_item_of_match[m]`` to ``[m + 1]``."""
 
     @property
-    def event_of_item(self) -> np.ndarray:
-        """Return the positions of the items in stream order."""
-        ...
-
+    def event_of_item(self) -> np.ndarray: ...  # positions in stream order
     @property
-    def first_item_of_match(self) -> np.ndarray:
-        """Return where the items of each match begin, int64, (n_matches + 1,)."""
-        ...
-
+    def first_item_of_match(self) -> np.ndarray: ...  # int64, (n_matches + 1,)
     @property
-    def match_of_item(self) -> np.ndarray:
-        """Return the match of each item, int64, (n_items,)."""
-        ...
+    def match_of_item(self) -> np.ndarray: ...  # int64, (n_items,)
 
 
 class Part(Protocol):
     """Some matches as arrays: a `MatchSet` or a `MatchBlock`."""
 
     @property
-    def first(self) -> np.ndarray:
-        """Return the positions of the first events, int64, (n_matches,)."""
-        ...
-
+    def first(self) -> np.ndarray: ...  # positions of the first events, int64, (n_matches,)
     @property
-    def last(self) -> np.ndarray:
-        """Return the positions of the last events, int64, (n_matches,)."""
-        ...
-
+    def last(self) -> np.ndarray: ...  # positions of the last events, int64, (n_matches,)
     def __len__(self) -> int: ...
-
-    def take(self, matches: np.ndarray | slice) -> Part:
-        """Return these matches in the given order."""
-        ...
+    def take(self, matches: np.ndarray | slice) -> Part: ...
 
 
 AnyPart = TypeVar("AnyPart", bound=Part)
@@ -118,10 +101,8 @@ def _same(frame: Frame) -> Frame:
 class FoundMatches(FoundResult, Generic[AnyPart]):
     """The matches of a program in some events, in canonical order, built on demand as parts."""
 
-    # What a kind of query does not define asks the engine's own object.
-
     program: Any  # a `Program` or a `SequenceProgram`
-    whole: Any  # the engine's own object: a `MatchSet` or a `SequenceSet`
+    whole: Any  # a `WholePart` or a `SequenceSet`: it counts, lists, draws and takes matches
     source: Source  # the searched frame
     engine: Engine
     native: Callable[[Frame], Frame] = _same  # makes a frame of the kind that was searched
@@ -146,41 +127,13 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
     def any(self) -> bool:
         return self.whole.any()
 
-    def n_matches(self) -> int:
-        """Return the exact number of matches."""
-        return self.whole.count()
-
-    def at_least(self) -> tuple[int, bool]:
-        """Return a lower bound of the number of matches that is cheap to find, and whether it is exact."""
-        return self.whole.at_least()
-
-    def at_most(self) -> int:
-        """Return a number that the count does not exceed: the count unless another is quicker to find."""
-        return self.n_matches()
-
-    def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
-        """Return the rising positions where matches end, and the number of matches that end at each."""
-        return self.whole.ends()
-
     def first(self, n: int) -> AnyPart:
         """Return the first ``n`` matches, or all when there are no more."""
         return self.whole.first(n)
 
-    def glance(self, n: int) -> AnyPart:
-        """Return up to ``n`` matches; the first ones if they are cheap to find."""
-        return self.whole.glance(n)
-
     def draw(self, n: int, seed: int) -> AnyPart:
         """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
         return self.whole.sample(n, seed)
-
-    def pick(self, numbers: Sequence[int]) -> AnyPart:
-        """Return the matches with these numbers, in this order."""
-        return self.whole.take(list(numbers))
-
-    def blocks(self, size: int) -> Iterator[AnyPart]:
-        """Yield all matches in blocks of at most ``size``."""
-        return self.whole.blocks(size)
 
     @abstractmethod
     def bytes_to_build(self, n: int) -> int:
@@ -228,10 +181,10 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int | CountEstimate:
         if not isinstance(method, str) or method not in ("exact", "estimate"):
             raise CepError(f"method={short_text(repr(method))}: a count is 'exact' or an 'estimate'")
-        return self.n_matches() if method == "exact" else self.estimate(samples, seed)
+        return self.whole.count() if method == "exact" else self.estimate(samples, seed)
 
     def count_by_last(self) -> pd.DataFrame:
-        positions, counts = self.ends()
+        positions, counts = self.whole.ends()
         rows = self.events.rows(np.asarray(positions, np.int64))
         columns = {"index": self.source.index_labels(rows)}
         for name in dict.fromkeys((*self.query.partition_by, *self.query.order_by)):
@@ -244,13 +197,13 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
     def _all(self, limit: Limit, *, with_columns: bool = False) -> AnyPart:
         """Return all matches if there are at most ``limit``; their columns may need memory as well."""
         n_wanted = limit_of(limit, LIMIT)
-        most = self.at_most()
+        most = self.whole.at_most()
         are_few = most <= _LISTED_AT_ONCE and (n_wanted is None or most <= n_wanted)
         if are_few and fits_memory(self.bytes_to_build(most)):  # nobody need count them first
             part = self.all()
             self._check_frame(len(part), with_columns)
             return part
-        n = self.n_matches()
+        n = self.whole.count()
         check_limit(n, n_wanted)
         self._check_frame(n, with_columns)
         return self.all()
@@ -270,7 +223,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         needed = self._bytes_of(n, n_columns) + bytes_each * n
         if fits_memory(needed):
             return  # without counting the matches
-        if not is_asked and (there := self.n_matches()) < n:
+        if not is_asked and (there := self.whole.count()) < n:
             n, needed = there, self._bytes_of(there, n_columns) + bytes_each * there
         check_memory(needed, f"{count_text(n)} matches")
 
@@ -290,16 +243,16 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
     def take(self, numbers: Sequence[int]) -> Frame:
         check = partial(self._check_building, bytes_each=PER_NUMBER, is_asked=True)
         check(number_of_items("take: numbers", numbers))
-        n, wanted = self.n_matches(), []
+        n, wanted = self.whole.count(), []
         for number in numbers:
             wanted.append(number_of(number, n))
             if len(wanted) % TOGETHER == 0:  # an iterator does not say how many numbers it has
                 check(len(wanted))
-        return self.frame_of(self.pick(wanted))
+        return self.frame_of(self.whole.take(wanted))
 
     def narrow(self, key: slice) -> FoundMatches[AnyPart]:
         most = most_needed(key)
-        n = self.n_matches() if most is None else len(self.first(most))
+        n = self.whole.count() if most is None else len(self.first(most))
         return replace(self, whole=self.among(range(*bounds_of(key, n))))
 
     def match(self, key: int) -> Match:
@@ -307,8 +260,8 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         key = int(key)  # NumPy's integers overflow
         most = most_needed(slice(key + 1))
         if most is None:
-            number = number_of(key, self.n_matches())
-            part = self.pick([number])
+            number = number_of(key, self.whole.count())
+            part = self.whole.take([number])
         else:  # without a count of all
             part = self.first(most)
             number = number_of(key, len(part))
@@ -317,7 +270,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
 
     def matches(self) -> Iterator[Match]:
         number = 0
-        for part in self.blocks(TOGETHER):
+        for part in self.whole.blocks(TOGETHER):
             yield from self._matches_of(part, number)
             number += len(part)
 
@@ -339,7 +292,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
 
     def chunks(self, size: int) -> Iterator[Frame]:
         """Yield all matches as frames, each built within the limit of memory."""
-        blocks = self.blocks(size)
+        blocks = self.whole.blocks(size)
         while True:
             with show_progress("building matches"), bound_memory(self.memory_limit, self.cure):
                 part = next(blocks, None)
@@ -360,8 +313,8 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         return self.native(self.source.rows(self._rows_of(items), numbers))
 
     def lineage(self, number: int | None, limit: Limit) -> pd.DataFrame:
-        first = 0 if number is None else number_of(number, self.n_matches())
-        part = self._all(limit) if number is None else self.pick([first])
+        first = 0 if number is None else number_of(number, self.whole.count())
+        part = self._all(limit) if number is None else self.whole.take([first])
         items = self.items(part)
         check_memory(PER_CELL * 4 * len(items.event_of_item), f"the rows of {len(part):,} matches")
         match = items.match_of_item
@@ -381,8 +334,8 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         if overlap == "error":
             tags = tags_of_rows(n_events, self._tags([self._all(max(LIMIT, n_events))]), overlap)
         else:
-            check_limit(self.at_least()[0], _MOST_TAGGED)
-            tags = tags_of_rows(n_events, self._tags(self.blocks(_IN_GROUP)), overlap)
+            check_limit(self.whole.at_least()[0], _MOST_TAGGED)
+            tags = tags_of_rows(n_events, self._tags(self.whole.blocks(_IN_GROUP)), overlap)
         return self.native(self.source.tagged(tags))
 
     def _tags(self, parts: Iterable[Any]) -> Iterator[Tags]:
@@ -397,7 +350,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         check_rows(rows)
         target = check_target(path, overwrite=overwrite)
         with show_progress("counting matches"), bound_memory(self.memory_limit, self.cure):
-            n = self.n_matches()
+            n = self.whole.count()
         empty = self._table(self.nothing, 0, rows)
         with (
             show_progress("matches", n, takes_checkpoints=False) as progress,
@@ -408,7 +361,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
     def tables(self, rows: str, progress: Callable[[float], None] | None = None) -> Iterator[pa.Table]:
         """Yield all matches as Arrow tables."""
         number = 0
-        for part in self.blocks(_IN_GROUP):
+        for part in self.whole.blocks(_IN_GROUP):
             checkpoint()
             yield self._table(part, number, rows)
             number += len(part)
@@ -456,7 +409,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         n_partitions_matched = n_events_matched = None
         if is_exact:
             is_whole = n == len(part)
-            ends = part.last if is_whole else np.asarray(self.ends()[0], np.int64)
+            ends = part.last if is_whole else np.asarray(self.whole.ends()[0], np.int64)
             n_partitions_matched = len(np.unique(self.events.partition_of_event[ends]))
             if is_whole:
                 n_events_matched = len(np.unique(self.items(part).event_of_item))
@@ -464,12 +417,12 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
 
     def _at_least(self, n_seen: int) -> tuple[int, bool]:
         """Return a cheap lower bound of the number of matches after ``n_seen`` were built; say if exact."""
-        n, is_exact = self.at_least()
+        n, is_exact = self.whole.at_least()
         return max(n, n_seen), is_exact
 
     @cached_property
     def _shown(self) -> pd.DataFrame:
-        return as_pandas(self.source.result(self.measure(self.glance(SHOWN))))
+        return as_pandas(self.source.result(self.measure(self.whole.glance(SHOWN))))
 
     @cached_property
     def _around(self) -> tuple[str, str]:
@@ -516,7 +469,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
 
     def _call_for_more(self) -> str:
         """Return the call that shows more matches, as HTML."""
-        n, is_exact = self.at_least()
+        n, is_exact = self.whole.at_least()
         if not is_exact:
             return "<code>count()</code> finds all of them"
         if n > LIMIT:
@@ -525,54 +478,28 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
 
 
 class FoundInMemory(FoundMatches[AnyPart]):
-    """Matches that are all in memory, in the order of their last rows."""
-
-    def n_matches(self) -> int:
-        return len(self.whole)
-
-    def any(self) -> bool:
-        return len(self.whole) > 0
-
-    def at_least(self) -> tuple[int, bool]:
-        return len(self.whole), True
+    """Matches that are all in memory, in the order of their last rows: ``whole`` is a `WholePart`."""
 
     def bytes_to_build(self, n: int) -> int:
         return 0
 
     @property
     def nothing(self) -> AnyPart:
-        return self.whole.take(slice(0, 0))
+        return self.whole.glance(0)
 
     def estimate(self, samples: int, seed: int) -> CountEstimate:
         from cepkit.engines.counting.estimate import exactly
 
         return exactly(len(self.whole))
 
-    def ends(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.unique(self.whole.last, return_counts=True)
-
     def first(self, n: int) -> AnyPart:
-        return self.whole.take(slice(0, n))
-
-    glance = first
+        return self.whole.glance(n)
 
     def for_picture(self) -> AnyPart:
         return self.whole
 
-    def draw(self, n: int, seed: int) -> AnyPart:
-        n_matches = len(self.whole)
-        drawn = np.random.default_rng(seed).choice(n_matches, size=min(n, n_matches), replace=False)
-        return self.whole.take(np.sort(drawn))
-
-    def pick(self, numbers: Sequence[int]) -> AnyPart:
-        return self.whole.take(np.asarray(numbers, np.int64))
-
     def among(self, numbers: range) -> AnyPart:
         return self.whole.take(array_of_range(numbers))
-
-    def blocks(self, size: int) -> Iterator[AnyPart]:
-        for start in range(0, len(self.whole), size):
-            yield self.whole.take(slice(start, start + size))
 
     def all(self) -> AnyPart:
         return self.whole

@@ -77,9 +77,6 @@ class SequenceFound(FoundMatches[MatchBlock]):
             return exactly(self.whole.count())
         return estimate_count(self.program, self.events, samples=samples, seed=seed)
 
-    def at_most(self) -> int:
-        return self.whole.at_most()
-
     def bytes_to_build(self, n: int) -> int:
         if isinstance(self.whole, KnownMatches):
             return 0

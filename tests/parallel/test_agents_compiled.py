@@ -20,8 +20,7 @@ import pytest
 
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.datasets.constant_rate import poisson_types
-from cepkit.parallel import join_source
-from cepkit.parallel.agents import threads
+from cepkit.parallel import join_source, running
 from cepkit.parallel.agents.agent_run import KERNELS, AgentRun
 from cepkit.parallel.agents.agents import Agents, Crew, RunSettings, agents_unsupported
 from cepkit.parallel.divided import RIP, DataParallel
@@ -243,7 +242,7 @@ def test_error_of_one_thread_ends_all(engine, monkeypatch):
                 raise ZeroDivisionError("of one thread")
         return true(*arguments)
 
-    monkeypatch.setattr(threads, "load_kernels", lambda name: SimpleNamespace(work=work))
+    monkeypatch.setattr(running, "load_kernels", lambda name: SimpleNamespace(work=work))
     with pytest.raises(ZeroDivisionError, match="of one thread"):
         engine.run(*lengthy())
     assert set(threading.enumerate()) == before

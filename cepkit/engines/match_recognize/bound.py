@@ -30,7 +30,7 @@ from cepkit.engines.match_recognize.found_rows import (
     collect_matches,
 )
 from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, find_row_matches, history_needs
-from cepkit.engines.shared.match_set import Lineage
+from cepkit.engines.shared.match_set import Lineage, WholePart
 from cepkit.errors import CepError, PredicateError, underline
 from cepkit.events import INTEGER, ColumnType, Events
 from cepkit.language import row_patterns as pt
@@ -505,7 +505,7 @@ class SearchedRows:
 
 
 @dataclass(frozen=True, eq=False)
-class RowMatchSet:
+class RowMatchSet(WholePart):
     """Matches of a row pattern, sorted by their last row and then by their first. Each has a row."""
 
     events: Events  # in stream order
@@ -514,9 +514,6 @@ class RowMatchSet:
     last: np.ndarray
     number: np.ndarray  # int64, (n_matches,): the number of the match in its partition, from 1
     state_of_item: np.ndarray  # int64, (n_items,): the state of the automaton that took each row
-
-    def __len__(self) -> int:
-        return len(self.first)
 
     @cached_property
     def partition(self) -> np.ndarray:
@@ -535,7 +532,7 @@ class RowMatchSet:
         begin = self.events.rank_by_partition[self.first] if len(self) else np.empty(0, np.int64)
         return Lineage(self.events.by_partition[_ranges(begin, np.diff(bounds))], bounds)
 
-    def take(self, matches: np.ndarray | slice) -> RowMatchSet:
+    def take(self, matches: np.ndarray | slice | list[int]) -> RowMatchSet:
         chosen = np.arange(len(self))[matches]
         bounds = self.first_item_of_match
         items = _ranges(bounds[chosen], np.diff(bounds)[chosen])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 
@@ -15,8 +17,45 @@ _MANY = 1 << 15  # events; fewer take no time
 _FEW = 4  # partitions with a quarter of the events are worth to be taken out
 
 
+class WholePart:
+    """All matches of a query as arrays. It answers what a `SequenceSet` answers."""
+
+    last: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.last)
+
+    def take(self, matches: Any) -> Self:
+        raise NotImplementedError
+
+    def count(self) -> int:
+        return len(self)
+
+    at_most = count
+
+    def any(self) -> bool:
+        return len(self) > 0
+
+    def at_least(self) -> tuple[int, bool]:
+        return len(self), True
+
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.unique(self.last, return_counts=True)
+
+    def glance(self, n: int) -> Self:
+        return self.take(slice(0, n))
+
+    def sample(self, n: int, seed: int) -> Self:
+        numbers = np.random.default_rng(seed).choice(len(self), size=min(n, len(self)), replace=False)
+        return self.take(np.sort(numbers))
+
+    def blocks(self, size: int) -> Iterator[Self]:
+        for start in range(0, len(self), size):
+            yield self.take(slice(start, start + size))
+
+
 @dataclass(frozen=True)
-class MatchSet:
+class MatchSet(WholePart):
     """Matches of contiguous rows of a partition, in the order of their last event, then of their first."""
 
     events: Events  # in stream order
@@ -25,15 +64,12 @@ class MatchSet:
     last: np.ndarray
     may_overlap: bool = False  # if not, no event belongs to two matches
 
-    def __len__(self) -> int:
-        return len(self.first)
-
     @cached_property
     def partition(self) -> np.ndarray:
         """Partition code of each match, int32, (n_matches,)."""
         return self.events.partition_of_event[self.last]
 
-    def take(self, matches: np.ndarray | slice) -> MatchSet:
+    def take(self, matches: np.ndarray | slice | list[int]) -> MatchSet:
         # Kernels take contiguous arrays, and a slice with a step is not contiguous.
         first, last = (np.ascontiguousarray(ends[matches]) for ends in (self.first, self.last))
         return MatchSet(self.events, first, last, self.may_overlap)

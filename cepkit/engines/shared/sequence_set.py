@@ -409,46 +409,23 @@ class KnownMatches(SequenceSet):
         return self.block.take(np.asarray(numbers, np.int64))
 
 
+def _asked(name: str) -> Callable[..., Any]:
+    def ask(self: FoundElsewhere, *arguments: Any, **keywords: Any) -> Any:
+        return getattr(self._found, name)(*arguments, **keywords)
+
+    return ask
+
+
 class FoundElsewhere(SequenceSet):
     """The matches that another set has, ``_found``."""
 
     _found: SequenceSet
 
-    def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
-        return self._found.ends()
-
-    def ending(self, low: int, high: int) -> MatchBlock:
-        return self._found.ending(low, high)
-
-    def count(self) -> int:
-        return self._found.count()
-
-    def any(self) -> bool:
-        return self._found.any()
-
-    def at_least(self) -> tuple[int, bool]:
-        return self._found.at_least()
-
-    def at_most(self) -> int:
-        return self._found.at_most()
-
-    def first(self, n: int) -> MatchBlock:
-        return self._found.first(n)
-
-    def glance(self, n: int) -> MatchBlock:
-        return self._found.glance(n)
-
-    def whole_blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
-        return self._found.whole_blocks(size)
-
-    def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
-        return self._found.blocks(size)
-
-    def take(self, numbers: list[int]) -> MatchBlock:
-        return self._found.take(numbers)
-
-    def sample(self, n: int, seed: int = 0) -> MatchBlock:
-        return self._found.sample(n, seed)
+    ends, ending, count, any, at_least, at_most, first, glance, whole_blocks, blocks, take, sample = map(
+        _asked,
+        ("ends", "ending", "count", "any", "at_least", "at_most", "first", "glance", "whole_blocks", "blocks",
+         "take", "sample"),
+    )  # fmt: skip
 
 
 class FoundLater(FoundElsewhere):

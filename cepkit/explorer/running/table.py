@@ -166,7 +166,7 @@ class Listing:
             checkpoint()
             if self._blocks is None:
                 self._parts, self._n_built = [], 0
-                self._blocks = self._matches._found.blocks(_BLOCK)
+                self._blocks = self._matches._found.whole.blocks(_BLOCK)
             try:
                 block = next(self._blocks)
                 part = as_pandas(self._matches._found.frame_of(block))

@@ -82,7 +82,7 @@ class QueryTask(PartTask):
             if self.in_slices:
                 whole = EndingBetween(whole, *_positions(events, prepared.clock, low, high))
         found = found_in(prepared, source, whole)
-        if self.limit is not None and found.n_matches() > self.limit:
+        if self.limit is not None and found.count() > self.limit:
             raise ResultTooLargeError(too_many(self.limit))
         for results in self.tell(Searched(found, self.columns)):
             yield source, results
@@ -164,12 +164,12 @@ class Searched:
         self.refuse_endless()
         yield self.found.nothing, np.empty(0, np.int64)
         ranks = Ranks()
-        for block in self.found.blocks(size):
+        for block in self.found.whole.blocks(size):
             yield block, ranks.of(block.last)
 
     def refuse_endless(self) -> None:
         """Raise an error for more matches than any job can make."""
-        if self.found.n_matches() > _MOST_NUMBERED:
+        if self.found.count() > _MOST_NUMBERED:
             raise ResultTooLargeError(
                 f"there are more than {_MOST_NUMBERED:,} matches in one task, too many to make each; take a "
                 "part with head or sample, or use count(), count_by_last() or aggregate()"
@@ -212,7 +212,7 @@ Tell = Callable[[Searched], Iterable[Results]]
 
 def counted(searched: Searched) -> Iterator[Results]:
     """Yield the number of matches in hexadecimal digits, which Python converts at any length."""
-    yield [("count", pa.array([hex(searched.found.n_matches())]))]
+    yield [("count", pa.array([hex(searched.found.count())]))]
 
 
 def found_any(searched: Searched) -> Iterator[Results]:
@@ -222,7 +222,7 @@ def found_any(searched: Searched) -> Iterator[Results]:
 
 def ended(searched: Searched) -> Iterator[Results]:
     """Yield the events where matches end, and the number of matches at each."""
-    positions, counts = searched.found.ends()
+    positions, counts = searched.found.whole.ends()
     if max(counts, default=0) >= 10**_DIGITS:
         raise ResultTooLargeError(
             f"more than 10^{_DIGITS} matches end at one event, too many for a column of Spark; "
@@ -240,7 +240,7 @@ def ended(searched: Searched) -> Iterator[Results]:
 def numbered_ends(searched: Searched) -> Iterator[Results]:
     """Yield the same as `ended`, in int64, for matches that are all made."""
     searched.refuse_endless()
-    positions, counts = searched.found.ends()
+    positions, counts = searched.found.whole.ends()
     numbers = pa.array([int(count) for count in counts], pa.int64())
     yield [*searched.places(np.asarray(positions, np.int64)), ("count", numbers)]
 
@@ -324,10 +324,10 @@ class First:
     def __call__(self, searched: Searched) -> Iterator[Results]:
         """Yield the result columns and the places of these matches."""
         numbers, ranks = self._numbers(searched)
-        yield [*searched.measures(searched.found.pick(numbers)), ("rank", pa.array(ranks, pa.int64()))]
+        yield [*searched.measures(searched.found.whole.take(numbers)), ("rank", pa.array(ranks, pa.int64()))]
 
     def _numbers(self, searched: Searched) -> tuple[list[int], list[int]]:
-        positions, counts = searched.found.ends()
+        positions, counts = searched.found.whole.ends()
         numbers: list[int] = []
         ranks: list[int] = []
         first, stop = 0, len(positions)
@@ -371,11 +371,11 @@ class Drawn:
 
     def __call__(self, searched: Searched) -> Iterator[Results]:
         """Yield result columns, order and partition columns, place in the sample, and waiting time."""
-        positions, counts = searched.found.ends()
+        positions, counts = searched.found.whole.ends()
         rows = searched.events.rows(np.asarray(positions, np.int64))
         hashes = _hashes(searched, rows, self.seed)
         drawn = sorted(_shortest(counts, hashes, self.n))
-        block = searched.found.pick([number for number, _ in drawn])
+        block = searched.found.whole.take([number for number, _ in drawn])
         times = np.array([time for _, time in drawn], np.float64)
         yield [
             *searched.measures(block),
