@@ -91,10 +91,8 @@ _SETTINGS = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_DISAB
 
 
 def ship(folder: Path = FOLDER) -> list[Path]:
-    """Compile the kernels that serve every query, write their files, and remove all other files of bitcode.
-
-    Run this in a process of its own: numba reads its settings when it is imported.
-    """
+    """Compile the kernels that serve every query, write their files, and remove other files of bitcode."""
+    # Run this in a process of its own: numba reads its settings when it is imported.
     if "numba" in sys.modules:
         raise RuntimeError("numba is imported already; run this in a process of its own")
     for name in [name for name in os.environ if name.startswith("NUMBA_")]:

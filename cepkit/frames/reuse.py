@@ -205,11 +205,9 @@ def is_rising(*keys: np.ndarray) -> bool:
 
 
 def equals_by_step(*keys: np.ndarray) -> np.ndarray | None:
-    """Return how many rows equal the next one, or None if the rows do not rise. The first key counts first.
-
-    Each number is that of ``EVENTS_PER_COUNT`` rows, and the last row has no next one. What a step looks at
-    fits the cache. Rows without order are done after the first step.
-    """
+    """Return how many rows equal the next one, or None if they do not rise. The first key counts first."""
+    # Each number is that of ``EVENTS_PER_COUNT`` rows, and the last row has no next one. What a step looks at
+    # fits the cache. Rows without order are done after the first step.
     starts = range(0, len(keys[0]) - 1, EVENTS_PER_COUNT)
     n_equal = np.zeros(len(starts), np.int64)
     for step, low in enumerate(starts):

@@ -66,11 +66,8 @@ def order_of_rows(source: Source, partition_by: Sequence[str], order_by: Sequenc
 
 
 def placing(source: Source, order: RowOrder) -> Place | None:
-    """Return what places the columns of a frame in an order that is known, and keeps them for the next call.
-
-    The first call on a frame keeps no columns, since a copy takes as long as placing. It returns None.
-
-    """
+    """Return what places columns of a frame in an order that is known, and keeps them for the next call."""
+    # The first call on a frame keeps no columns, since a copy takes as long as placing. It returns None.
     if not order.is_known or order.row_of_place is None:
         return None
 

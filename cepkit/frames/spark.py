@@ -392,18 +392,16 @@ _ROUNDING = 1e-12  # more than the rounding error of a floating-point time plus 
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """Slices of a stream by its clock.
+    """Slices of a stream by its clock."""
 
-    A slice owns the matches whose last event has a time from its ``low`` up to, but without, its ``high``. It
-    gets the events of this time and of one window before. When later events can rule out a match, it also
-    gets the events of one window after.
-
-    Source: Balkesen, Dindar, Wetter, Tatbul, "RIP: Run-based Intra-query Parallelism for Scalable Complex
-    Event Processing", DEBS 2013.
-    Differs: there a slice owns the matches that start in it and gets the events of a window after it; here
-    it owns the matches that end in it. Both find every match once. The end decides a match's place in the
-    order, so one slice here knows all matches with the same last event, and their ranks.
-    """
+    # A slice owns the matches whose last event has a time from its ``low`` up to, but without, its ``high``.
+    # It gets the events of this time and of one window before. When later events can rule out a match, it
+    # also gets the events of one window after.
+    # Source: Balkesen, Dindar, Wetter, Tatbul, "RIP: Run-based Intra-query Parallelism for Scalable Complex
+    # Event Processing", DEBS 2013.
+    # Differs: there a slice owns the matches that start in it and gets the events of a window after it; here
+    # it owns the matches that end in it. Both find every match once. The end decides a match's place in the
+    # order, so one slice here knows all matches with the same last event, and their ranks.
 
     clock: str  # column of times
     within: int | float  # the window, in ticks of the clock

@@ -25,17 +25,7 @@ SUFFIX = ".kernel"
 
 
 def njit(given: Any = None, *, cache: bool = False, **options: Any) -> Any:
-    """Return numba's decorator ``njit``. With ``cache``, machine code is kept for later processes.
-
-    Parameters
-    ----------
-    given : signature, list of signatures or function, optional
-        As for numba.
-    cache : bool
-        Whether to keep machine code.
-    **options
-        As for numba.
-    """
+    """Return numba's decorator ``njit``. With ``cache``, machine code is kept for later processes."""
     if getattr(config, "DISABLE_JIT", False):
         return numba.njit(**options) if given is None else numba.njit(given, **options)
     if not cache and given is None:
@@ -86,15 +76,7 @@ register_default(Record)(models.TupleModel)
 
 
 class KernelCache:
-    """The machine code of one function on disk. numba's dispatcher asks it before it compiles.
-
-    Parameters
-    ----------
-    function : function
-        The function in Python.
-    options : dict
-        The options of ``njit``.
-    """
+    """The machine code of one function on disk. numba's dispatcher asks it before it compiles."""
 
     def __init__(self, function: Any, options: dict[str, Any]):
         code = function.__code__

@@ -210,12 +210,9 @@ def is_nullable(pattern: Pattern) -> bool:
 
 
 def first_names(pattern: Pattern) -> tuple[str, ...]:
-    """Return the names of predicates that can hold at the first event of a match, in reading order.
-
-    Any event (``.``) has no name and is left out.
-
-    Source: Aho, Lam, Sethi, Ullman, "Compilers", 2nd edition, section 3.9.4, firstpos.
-    """
+    """Return the names of predicates that can hold at the first event of a match, in reading order."""
+    # Any event (``.``) has no name and is left out.
+    # Source: Aho, Lam, Sethi, Ullman, "Compilers", 2nd edition, section 3.9.4, firstpos.
     return tuple(dict.fromkeys(leaf.name for leaf in first_leaves(pattern) if isinstance(leaf, Variable)))
 
 

@@ -25,22 +25,18 @@ KLEENE = ("runs",)
 
 
 class LinkedCEP(KernelMachine):
-    """Find every match of a sequence (skip-till-any-match) with chains of partial matches.
+    """Find every match of a sequence (skip-till-any-match) with chains of partial matches."""
 
-    A chain holds successive events that the same components accept and that have the same predecessors. A new
-    event looks only at the newest event of each chain. The engine combines the matches of a whole chain at
-    the end, or only counts them.
-
-    When no component is coverable, every chain is a run of one event and saves nothing.
-
-
-    Source: Qiu et al., LinkedCEP, section 3.2, algorithms 1 (CoverMatch) and 2 (CombineMatch).
-    Differs: the printed algorithms lose and invent matches with conditions between events, windows, repeated
-    types, partitions, equal times or Kleene closures. They return matches only at the end of the stream. Here
-    all events of a chain share their predecessors. A component has chains of several events only when no
-    condition ties it to others. The window is checked again when matches are combined. A match is returned
-    as soon as it ends.
-    """
+    # A chain holds successive events that the same components accept and that have the same predecessors. A
+    # new event looks only at the newest event of each chain. The engine combines the matches of a whole chain
+    # at the end, or only counts them. When no component is coverable, every chain is a run of one event and
+    # saves nothing.
+    # Source: Qiu et al., LinkedCEP, section 3.2, algorithms 1 (CoverMatch) and 2 (CombineMatch).
+    # Differs: the printed algorithms lose and invent matches with conditions between events, windows,
+    # repeated types, partitions, equal times or Kleene closures. They return matches only at the end of the
+    # stream. Here all events of a chain share their predecessors. A component has chains of several events
+    # only when no condition ties it to others. The window is checked again when matches are combined. A match
+    # is returned as soon as it ends.
 
     def __init__(
         self,
@@ -63,10 +59,8 @@ class LinkedCEP(KernelMachine):
 
     @property
     def coverages(self) -> np.ndarray:
-        """The coverages so far in canonical order, int64, (n_coverages, n_components).
-
-        Only with output ``latest``. A Kleene closure is represented by its latest event.
-        """
+        """The coverages so far in canonical order, int64, (n_coverages, n_components)."""
+        # Only with output ``latest``. A Kleene closure is represented by its latest event.
         if self.output != "latest":
             raise CepError(f"an engine with output {self.output!r} keeps no coverages. Use output='latest'")
         return self.rows
@@ -114,33 +108,30 @@ class _Runs(KernelMachine):
 
 
 class SaseRuns(_Runs):
-    """Find every match of a sequence (skip-till-any-match) by runs in one list, as in SASE.
+    """Find every match of a sequence (skip-till-any-match) by runs in one list, as in SASE."""
 
-    An event that can extend a run extends a copy, because the run itself also waits for other events. Every
-    event that the pattern uses visits all runs of its partition. It ends the runs that are too old and copies
-    the runs that it fits.
-
-
-    Source: Agrawal, Diao, Gyllstrom, Immerman, "Efficient pattern matching over event streams", SIGMOD 2008.
-    Differs: an event that must not occur between neighbours ends runs when it comes; no later check looks
-    for it. By default a run points to the run that it extends, as in the shared buffer of SASE+, and does not
-    repeat its events. So a copy costs the same at any length.
-    """
+    # An event that can extend a run extends a copy, because the run itself also waits for other events. Every
+    # event that the pattern uses visits all runs of its partition. It ends the runs that are too old and
+    # copies the runs that it fits.
+    # Source: Agrawal, Diao, Gyllstrom, Immerman, "Efficient pattern matching over event streams", SIGMOD
+    # 2008.
+    # Differs: an event that must not occur between neighbours ends runs when it comes; no later check looks
+    # for it. By default a run points to the run that it extends, as in the shared buffer of SASE+, and does
+    # not repeat its events. So a copy costs the same at any length.
 
     kept = "together"
 
 
 class SiddhiLikeRuns(_Runs):
-    """Find every match of a sequence (skip-till-any-match) by runs in a list per component, as in Siddhi.
+    """Find every match of a sequence (skip-till-any-match) by runs in a list per component, as in Siddhi."""
 
-    An event visits only the lists of the components that it may follow, oldest run first, and ends the runs
-    that are too old. It does not visit most of the runs that it cannot extend. Parameters and results are
-    those of `SaseRuns`.
-
-    Source: Suhothayan et al., "Siddhi: A second look at complex event processing architectures", GCE 2011.
-    Differs: Siddhi's own ``->`` takes only the first event that fits, so its results could not be equal. This
-    engine stores and visits partial matches as Siddhi does, but with the semantics of skip-till-any-match.
-    """
+    # An event visits only the lists of the components that it may follow, oldest run first, and ends the runs
+    # that are too old. It does not visit most of the runs that it cannot extend. Parameters and results are
+    # those of `SaseRuns`.
+    # Source: Suhothayan et al., "Siddhi: A second look at complex event processing architectures", GCE 2011.
+    # Differs: Siddhi's own ``->`` takes only the first event that fits, so its results could not be equal.
+    # This engine stores and visits partial matches as Siddhi does, but with the semantics of
+    # skip-till-any-match.
 
     kept = "by_component"
 
@@ -162,10 +153,8 @@ MOST_EVENTS = 2000
 
 
 def chains_of(pattern: PlainPattern, events: PlainEvents) -> pd.DataFrame:
-    """Return the chains of a stream and what each shares with the chain of the component before.
-
-    Source: Qiu et al., LinkedCEP, section 3.2.1, transfer pointers.
-    """
+    """Return the chains of a stream and what each shares with the chain of the component before."""
+    # Source: Qiu et al., LinkedCEP, section 3.2.1, transfer pointers.
     n = int(np.count_nonzero(events.accepted(pattern)))
     if n > MOST_EVENTS:
         raise ResultTooLargeError(
@@ -260,11 +249,10 @@ _MACHINES = {"linked": LinkedCEP, "sase_runs": SaseRuns, "siddhi_like_runs": Sid
 
 
 class PlainlyMatched(SequenceSet):
-    """The matches of `LinkedCEP`, `SaseRuns` or `SiddhiLikeRuns`, counted first and made when they are read.
+    """The matches of `LinkedCEP`, `SaseRuns` or `SiddhiLikeRuns`, counted first and made when read."""
 
-    When there are more matches than ``most_known``, the engine counts them per last event, and runs again
-    over one window to make those that are read.
-    """
+    # When there are more matches than ``most_known``, the engine counts them per last event, and runs again
+    # over one window to make those that are read.
 
     def __init__(
         self,

@@ -118,13 +118,12 @@ _MOST_ITEMS = 1 << 31  # in the matches of one event; 16 GB
 
 
 class KernelMachine:
-    """An engine for one pattern over a stream. A kernel advances its state.
+    """An engine for one pattern over a stream. A kernel advances its state."""
 
-    Every event pushed stays in memory (8 bytes per value), because partial matches and later events read
-    its values. The slot of a partial match is used again after the match has left the window.
-    ``kernel_seconds`` is the CPU time of the search: without storing events, without making room, without
-    ordering that Python does.
-    """
+    # Every event pushed stays in memory (8 bytes per value), because partial matches and later events read
+    # its values. The slot of a partial match is used again after the match has left the window.
+    # ``kernel_seconds`` is the CPU time of the search: without storing events, without making room, without
+    # ordering that Python does.
 
     def __init__(
         self,
@@ -199,10 +198,8 @@ class KernelMachine:
     # --- arrays that grow ---------------------------------------------------------------------------------
 
     def _item_room(self, n_items: int) -> tuple[np.ndarray, ...]:
-        """Return new arrays ``items``, ``component``, ``length`` and ``spare``.
-
-        They are filled, so that the system gives them memory now. Otherwise the search would pay for it.
-        """
+        """Return new arrays ``items``, ``component``, ``length`` and ``spare``."""
+        # They are filled, so that the system gives them memory now. Otherwise the search would pay for it.
         n_matches = max(1, n_items // self.pattern.n_components)
         return (
             np.full(n_items, 0, np.int64),
@@ -336,11 +333,10 @@ class KernelMachine:
     # --- searching ----------------------------------------------------------------------------------------
 
     def push(self, events: PlainEvents) -> PlainMatches:
-        """Advance over more events, none older than the last; return the matches that end in them.
-
-        With output ``count`` the engine only counts the matches, with ``latest`` it keeps only coverages.
-        Pushes of any size give the same matches in the same order and the same counters except ``peak_live``.
-        """
+        """Advance over more events, none older than the last; return the matches that end in them."""
+        # With output ``count`` the engine only counts the matches, with ``latest`` it keeps only coverages.
+        # Pushes of any size give the same matches in the same order and the same counters except
+        # ``peak_live``.
         start = self.n_events
         self._check_and_append(events)
         before = self.total if self.output != "all" else 0
@@ -351,11 +347,9 @@ class KernelMachine:
         return replace(join_matches([], self.pattern.n_components), n_matches=self.total - before)
 
     def count_at(self, events: PlainEvents, positions: Sequence[int]) -> list[int]:
-        """Advance over more events as `push` does; return how many matches end at each position.
-
-        Only with output ``count``. ``positions`` rise, count from the first of ``events``, and include all
-        events at which matches may end.
-        """
+        """Advance over more events as `push` does; return how many matches end at each position."""
+        # Only with output ``count``. ``positions`` rise, count from the first of ``events``, and include all
+        # events at which matches may end.
         self._check_and_append(events)
         begin = start = self.n_events - events.n_events
         counts, before = [], self.total

@@ -26,10 +26,9 @@ BoundEvents = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class EventComparison:
-    """The relation ``left sign factor * right`` between events of two components.
+    """The relation ``left sign factor * right`` between events of two components."""
 
-    A comparison with a missing value (NaN, the smallest int64) is false, also with ``!=``.
-    """
+    # A comparison with a missing value (NaN, the smallest int64) is false, also with ``!=``.
 
     # left, right: components from 0, or `ABSENT` for the absent event of a `PlainAbsence`. A Kleene closure
     # means its latest event when the other component comes later, and each of its events when the other
@@ -120,11 +119,9 @@ class PlainPattern:
 
     @cached_property
     def coverable(self) -> tuple[bool, ...]:
-        """Whether the events of each component may share a chain.
-
-        They may when the component is no Kleene closure and no condition names it with another event.
-        Partition keys do not count as conditions.
-        """
+        """Whether the events of each component may share a chain."""
+        # They may when the component is no Kleene closure and no condition names it with another event.
+        # Partition keys do not count as conditions.
         named = set(self.kleene)
         for condition, is_absence in self._all_conditions():
             if is_absence or len(condition.components) > 1:
@@ -134,15 +131,12 @@ class PlainPattern:
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """What an engine copies when an event extends a partial match.
+    """What an engine copies when an event extends a partial match."""
 
-    Matches and counters do not depend on it, except ``copied_bytes`` and ``peak_bytes``. Conditions read
-    the columns of the stream in any case.
-
-
-    Source: Qiu et al., LinkedCEP, section 3.2.1: a deep copy creates a new temporary match and copies "all
-    attribute values and references" to it.
-    """
+    # Matches and counters do not depend on it, except ``copied_bytes`` and ``peak_bytes``. Conditions read
+    # the columns of the stream in any case.
+    # Source: Qiu et al., LinkedCEP, section 3.2.1: a deep copy creates a new temporary match and copies "all
+    # attribute values and references" to it.
 
     # ``pointer``: the new partial match points to the one that it extends. A copy costs the same at any
     # length. ``references``: it has the positions of all its events. ``deep``: it also has the attributes of
@@ -254,10 +248,9 @@ class PlainEvents:
 
 @dataclass(frozen=True)
 class PlainMatches:
-    """Matches in canonical order: by last event, then by the events before it backwards, then by component.
+    """Matches in canonical order: by last event, then by the events before it backwards, then component."""
 
-    An engine with ``ordered=False`` gives them in its own order.
-    """
+    # An engine with ``ordered=False`` gives them in its own order.
 
     n_matches: int  # exact, also when the engine only counts matches
     n_components: int

@@ -54,11 +54,9 @@ class TermComparison:
 
 
 def comparisons_of(bound: BoundBranch, condition: BoundCondition) -> tuple[TermComparison, ...] | None:
-    """Return a condition as comparisons that must all hold, or None when that is impossible.
-
-    It is possible for a comparison, and for comparisons joined by "and". Each side must look at one event. In
-    a Kleene closure, that is its latest event, or each event when it is added.
-    """
+    """Return a condition as comparisons that must all hold, or None when that is impossible."""
+    # It is possible for a comparison, and for comparisons joined by "and". Each side must look at one event.
+    # In a Kleene closure, that is its latest event, or each event when it is added.
     comparisons = []
     for term, holds in _conjuncts(condition.term, True):
         comparison = _comparison(bound, condition, term, holds) if term.op == "compare" else None

@@ -49,11 +49,10 @@ MOST_KEPT = 1 << 26  # matches, since agents make all of them at once
 
 
 class ParallelMatches(FoundLater):
-    """The matches of a program in events by a parallel engine, found at first use.
+    """The matches of a program in events by a parallel engine, found at first use."""
 
-    Counting keeps no match. The first access to a match makes all matches. A bounded first look, such as a
-    ``repr``, uses the search engine.
-    """
+    # Counting keeps no match. The first access to a match makes all matches. A bounded first look, such as a
+    # ``repr``, uses the search engine.
 
     def __init__(self, program: SequenceProgram, events: Events, engine: ParallelEngine, trace: bool):
         is_final = not program.can_be_forbidden_later
@@ -153,11 +152,9 @@ class ParallelEngine(EngineValue):
         trace: bool = False,
         on_wait: Callable[[], None] | None = None,
     ) -> ParallelRun:
-        """Find the matches on real threads.
-
-        Without ``keep`` they are only counted. ``trace`` records every step. ``on_wait`` is called regularly;
-        an exception from it stops all threads and is raised.
-        """
+        """Find the matches on real threads."""
+        # Without ``keep`` they are only counted. ``trace`` records every step. ``on_wait`` is called
+        # regularly; an exception from it stops all threads and is raised.
         self.check(program)
         settings = replace(self.settings(), keep=keep, trace=trace)
         run = run_agents(Agents(program, events), self.crew(program, events), settings, on_wait=on_wait)
@@ -418,10 +415,8 @@ def _pairs(fuse: object) -> tuple[tuple[str, str], ...]:
 def _fused_by_load(
     agents: Agents, loads: Sequence[tuple[float, ...]], threads: int, least: int
 ) -> list[tuple[int, ...]]:
-    """Return the pairs to fuse: as few as the number of threads allows, with the least load.
-
-    With ``least`` 0, any thread serves any agent, and too few threads are no error.
-    """
+    """Return the pairs to fuse: as few as the number of threads allows, with the least load."""
+    # With ``least`` 0, any thread serves any agent, and too few threads are no error.
     n = len(loads)
     n_pairs = max(0, n - threads // max(1, least))
     firsts = pairs_to_fuse([sum(load) for load in loads], n_pairs, agents.followed)

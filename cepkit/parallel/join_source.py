@@ -194,10 +194,8 @@ class _JoinWriter:
         )
 
     def _fits(self, stage: int, number: int, n: int, join: LevelJoin) -> None:
-        """Write ``placed{stage}(path, first, h, …)`` and ``held{stage}``.
-
-        They test order and limits, and the conditions, of the event at depth h.
-        """
+        """Write ``placed{stage}(path, first, h, …)`` and ``held{stage}``."""
+        # They test order and limits, and the conditions, of the event at depth h.
         c, world = join.component, ", ".join(WORLD)
         lines = [f"def placed{stage}(path, first, h, {world}):", "    e = path[h]"]
         if join.after is not None or join.is_loop:
@@ -235,18 +233,14 @@ class _JoinWriter:
         self._function([*lines, "    return n, 0, 0, high"])
 
     def _scan_of_loops(self, n: int, test: list[str]) -> list[str]:
-        """Return a scan of partial matches with n components and any number of events per component.
-
-        Sizes after the n-th belong to other branches and are not read.
-        """
+        """Return a scan of partial matches with n components and any number of events per component."""
+        # Sizes after the n-th belong to other branches and are not read.
         head = [*_SCAN_HEAD, "    rising = False"]
         return [*head, f"    h = loaded(items, sizes, b, row, c, {n}, path, first)", *test]
 
     def _scan(self, plan: JoinPlan, join: LevelJoin, test: list[str]) -> list[str]:
-        """Return a scan of partial matches with one event per bound component.
-
-        Their path is a tuple. The loop cannot write to it, so the values of its events are read once.
-        """
+        """Return a scan of partial matches with one event per bound component."""
+        # Their path is a tuple. The loop cannot write to it, so the values of its events are read once.
         bound = plan.order[: plan.joins.index(join)]
         first = [sum(other < c for other in (*bound, join.component)) for c in range(len(plan.joins) + 1)]
         h = first[join.component]
@@ -303,14 +297,12 @@ class _JoinWriter:
 
 
 def memo_size(n: int) -> int:
-    """Return how many numbers the memo of all agents has, for ``n`` events.
-
-    The upper half of a number is the place of a bound event. The lower half has two bits for each of 16
-    consecutive events in ``events``: tested, and true. The number is at (place * 40503 + word) modulo the
-    size, where ``word`` counts groups of 16 events. There are no more words than numbers, so index and place
-    identify the word. Threads read and write single numbers. If one overwrites another's, a pair is tested
-    again.
-    """
+    """Return how many numbers the memo of all agents has, for ``n`` events."""
+    # The upper half of a number is the place of a bound event. The lower half has two bits for each of 16
+    # consecutive events in ``events``: tested, and true. The number is at (place * 40503 + word) modulo the
+    # size, where ``word`` counts groups of 16 events. There are no more words than numbers, so index and
+    # place identify the word. Threads read and write single numbers. If one overwrites another's, a pair is
+    # tested again.
     return 1 << max(_MEMO_BITS, (n >> 4).bit_length())
 
 

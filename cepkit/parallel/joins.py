@@ -126,10 +126,8 @@ def _rank_of_absence(bound: BoundBranch, number: int, absence: Absence, order: t
 
 
 def memo_partner(plan: JoinPlan, join: LevelJoin) -> int | None:
-    """Return the only component that the conditions of a join compare with; None without a memo.
-
-    Many partial matches share the event of this component. A memo pays if the conditions are costly.
-    """
+    """Return the only component that the conditions of a join compare with; None without a memo."""
+    # Many partial matches share the event of this component. A memo pays if the conditions are costly.
     rank = plan.joins.index(join)
     if rank < 2 or any(level.is_loop for level in plan.joins):
         return None  # with one bound event, every pair occurs once

@@ -32,15 +32,13 @@ _NEGLIGIBLE = 1e-15  # ignore further terms below this share of a sum
 
 @dataclass(frozen=True, slots=True)
 class AgentRates:
-    """The input of the cost model; components are in binding order.
+    """The input of the cost model; components are in binding order."""
 
-    A single number in place of a tuple applies to all components. Only ``rates`` and ``window`` are
-    required.
-
-    Source: HYPERSONIC, section IV.
-    Differs: ``loop_selectivities``, ``passing``, limits of ``repeats``, ``in_window`` and ``in_gap`` are new.
-    The paper has one predicate per agent, loops without limit, no partitions and no gaps.
-    """
+    # A single number in place of a tuple applies to all components. Only ``rates`` and ``window`` are
+    # required.
+    # Source: HYPERSONIC, section IV.
+    # Differs: ``loop_selectivities``, ``passing``, limits of ``repeats``, ``in_window`` and ``in_gap`` are
+    # new. The paper has one predicate per agent, loops without limit, no partitions and no gaps.
 
     rates: tuple[float, ...]  # e_i: accepted events per second
     window: float  # W, in seconds
@@ -86,10 +84,8 @@ class AgentRates:
         return tuple(c for c, (_, most) in enumerate(self.repeats) if c or most != 1)
 
     def partners(self, component: int, n: int) -> float:
-        """Return how many events of a component can follow a partial match of n events.
-
-        One in n events in the window of the first event comes after all n events.
-        """
+        """Return how many events of a component can follow a partial match of n events."""
+        # One in n events in the window of the first event comes after all n events.
         return min(self.in_window[component] / n, self.in_gap[component])
 
 
@@ -161,25 +157,20 @@ def agent_flows(rates: AgentRates, model: str) -> list[Flow]:
 
 
 def arrival_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
-    """Return how many partial matches arrive at each agent, including those of its own loop.
-
-    paper: m_2 = e_1, m_i = m_{i-1} e_{i-1} s_{i-1} W. simplex: m_i = e_1 prod_{1<j<i} e_j s_j W / (j - 1).
-    Each further event divides by the number of events before it, because only one order of the independent
-    events in a window is right. After loops, partial matches are counted separately for every number of
-    events.
-
-    Source: HYPERSONIC, section IV.
-    Differs: the paper's form is (i - 2)! times too large for Poisson streams; it is kept as ``"paper"``.
-    """
+    """Return how many partial matches arrive at each agent, including those of its own loop."""
+    # paper: m_2 = e_1, m_i = m_{i-1} e_{i-1} s_{i-1} W. simplex: m_i = e_1 prod_{1<j<i} e_j s_j W / (j - 1).
+    # Each further event divides by the number of events before it, because only one order of the independent
+    # events in a window is right. After loops, partial matches are counted separately for every number of
+    # events.
+    # Source: HYPERSONIC, section IV.
+    # Differs: the paper's form is (i - 2)! times too large for Poisson streams; it is kept as ``"paper"``.
     return tuple(sum(flow.arriving.values()) for flow in agent_flows(rates, model))
 
 
 def sending_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
-    """Return how many partial matches each agent sends, 1/s; for arguments see `arrival_rates`.
-
-    Source: HYPERSONIC, section IV: m_{i+1}.
-    Differs: simplex adds the partial matches that a loop sends to its own queue.
-    """
+    """Return how many partial matches each agent sends, 1/s; for arguments see `arrival_rates`."""
+    # Source: HYPERSONIC, section IV: m_{i+1}.
+    # Differs: simplex adds the partial matches that a loop sends to its own queue.
     return tuple(
         sum(flow.sent_on.values()) + (flow.looped if model == "simplex" else 0.0)
         for flow in agent_flows(rates, model)
@@ -190,11 +181,9 @@ def sending_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...
 
 
 def event_buffer_sizes(rates: AgentRates, removal: str = "window", delay: float = 0.0) -> tuple[float, ...]:
-    """Return how many events each agent's event workers keep.
-
-    Source: HYPERSONIC, section IV-A: residence times.
-    Differs: the paper continues with d = 0. ``"watermark"`` belongs to the corrected removal.
-    """
+    """Return how many events each agent's event workers keep."""
+    # Source: HYPERSONIC, section IV-A: residence times.
+    # Differs: the paper continues with d = 0. ``"watermark"`` belongs to the corrected removal.
     if removal not in REMOVALS:
         raise CepError(f"removal {removal!r} is not known. There are {list(REMOVALS)}")
     stays = rates.window if removal == "window" else 0.0
@@ -204,11 +193,9 @@ def event_buffer_sizes(rates: AgentRates, removal: str = "window", delay: float 
 
 
 def match_buffer_sizes(rates: AgentRates, model: str = "simplex", delay: Delay = 0.0) -> tuple[float, ...]:
-    """Return how many partial matches each agent's match workers keep.
-
-    Source: HYPERSONIC, section IV-A.
-    Differs: in the paper, partial matches stay for a whole window after their last event.
-    """
+    """Return how many partial matches each agent's match workers keep."""
+    # Source: HYPERSONIC, section IV-A.
+    # Differs: in the paper, partial matches stay for a whole window after their last event.
     left = shares_left(rates, delay)
     if model == "paper":
         pairs = zip(arrival_rates(rates, model), left, strict=True)
@@ -245,13 +232,11 @@ def agent_statistics(
     orders: Sequence[Sequence[int]] | None = None,
     seed: int = 0,
 ) -> tuple[AgentRates, ...]:
-    """Measure the rates and selectivities of a program on a sample of events.
-
-    The selectivity of a join is the product over all conditions and absences that it decides, measured
-    separately. Earlier loops are measured with their least number of events. A window of n events lasts as
-    long as n events of the sample on average. Events that all happen at once count as one per second. The
-    work is bounded: see `cepkit.planning.evaluation_order`.
-    """
+    """Measure the rates and selectivities of a program on a sample of events."""
+    # The selectivity of a join is the product over all conditions and absences that it decides, measured
+    # separately. Earlier loops are measured with their least number of events. A window of n events lasts as
+    # long as n events of the sample on average. Events that all happen at once count as one per second. The
+    # work is bounded: see `cepkit.planning.evaluation_order`.
     if reason := next((why for bound in program.branches if (why := joins_unsupported(bound))), None):
         raise UnsupportedQueryError(f"agent statistics: this query {reason}")
     plans = [
@@ -399,11 +384,9 @@ def _looked_back_at(leaf: Term) -> str | None:
 
 
 def event_loads(rates: AgentRates, model: str = "simplex", delay: Delay = 0.0) -> tuple[float, ...]:
-    """Return how many pairs each agent's event workers evaluate, 1/s.
-
-    Source: HYPERSONIC, section IV: e_i abs(MB_i), with abs(MB_i) = m_i W.
-    Differs: simplex counts partners in order and window only: m_i in_window_i / (i - 1).
-    """
+    """Return how many pairs each agent's event workers evaluate, 1/s."""
+    # Source: HYPERSONIC, section IV: e_i abs(MB_i), with abs(MB_i) = m_i W.
+    # Differs: simplex counts partners in order and window only: m_i in_window_i / (i - 1).
     if model == "paper":
         sizes = match_buffer_sizes(rates, model, delay)
         return tuple(rates.rates[c] * size for c, size in zip(rates.agents, sizes, strict=True))
@@ -411,12 +394,10 @@ def event_loads(rates: AgentRates, model: str = "simplex", delay: Delay = 0.0) -
 
 
 def match_loads(rates: AgentRates, model: str = "simplex", delay: Delay = 0.0) -> tuple[float, ...]:
-    """Return how many pairs each agent's match workers evaluate, 1/s; for arguments see `event_loads`.
-
-    Source: HYPERSONIC, section IV: m_i abs(IB_i), with abs(IB_i) = e_i W.
-    Differs: simplex evaluates no pair twice. Match workers evaluate only the events that came within the
-    delay of a partial match. Without delay, event workers evaluate all pairs.
-    """
+    """Return how many pairs each agent's match workers evaluate, 1/s; for arguments see `event_loads`."""
+    # Source: HYPERSONIC, section IV: m_i abs(IB_i), with abs(IB_i) = e_i W.
+    # Differs: simplex evaluates no pair twice. Match workers evaluate only the events that came within the
+    # delay of a partial match. Without delay, event workers evaluate all pairs.
     if model == "paper":
         sizes = event_buffer_sizes(rates, "window", delay)
         return tuple(m * size for m, size in zip(arrival_rates(rates, model), sizes, strict=True))
@@ -434,20 +415,16 @@ def _pairs(
 
 
 def evaluation_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
-    """Return how many pairs each agent evaluates, 1/s; for arguments see `arrival_rates`.
-
-    Source: HYPERSONIC, section IV: 2 e_i m_i W.
-    Differs: simplex evaluates each pair in order and in a window once, with any delay.
-    """
+    """Return how many pairs each agent evaluates, 1/s; for arguments see `arrival_rates`."""
+    # Source: HYPERSONIC, section IV: 2 e_i m_i W.
+    # Differs: simplex evaluates each pair in order and in a window once, with any delay.
     pairs = zip(event_loads(rates, model), match_loads(rates, model), strict=True)
     return tuple(event + match for event, match in pairs)
 
 
 def computation(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
-    """Return the time for conditions, in ns per second by agent: c_i (l_event,i + l_match,i).
-
-    Source: HYPERSONIC, section IV: comp_i = 2 c_i e_i m_i W.
-    """
+    """Return the time for conditions, in ns per second by agent: c_i (l_event,i + l_match,i)."""
+    # Source: HYPERSONIC, section IV: comp_i = 2 c_i e_i m_i W.
     evaluations = evaluation_rates(rates, model)
     return tuple(rates.evaluation_cost[c] * n for c, n in zip(rates.agents, evaluations, strict=True))
 
@@ -458,11 +435,9 @@ def synchronisation(
     match_workers: Sequence[float],
     model: str = "simplex",
 ) -> tuple[float, ...]:
-    """Return the time for locks and queues, in ns per second by agent.
-
-    Source: HYPERSONIC, section IV: sync_i = b_i (e_i + m_i) T_i / 2 + q_i m_{i+1}.
-    Differs: the paper's formula assumes equally many workers of both kinds.
-    """
+    """Return the time for locks and queues, in ns per second by agent."""
+    # Source: HYPERSONIC, section IV: sync_i = b_i (e_i + m_i) T_i / 2 + q_i m_{i+1}.
+    # Differs: the paper's formula assumes equally many workers of both kinds.
     m, sent = arrival_rates(rates, model), sending_rates(rates, model)
     times = []
     for a, c in enumerate(rates.agents):
@@ -477,10 +452,8 @@ def agent_loads(
     match_workers: Sequence[float],
     model: str = "simplex",
 ) -> tuple[float, ...]:
-    """Return the work of each agent, in ns per second: computation and synchronisation.
-
-    Source: HYPERSONIC, section IV: load_i = comp_i + sync_i.
-    """
+    """Return the work of each agent, in ns per second: computation and synchronisation."""
+    # Source: HYPERSONIC, section IV: load_i = comp_i + sync_i.
     waits = synchronisation(rates, event_workers, match_workers, model)
     return tuple(map(sum, zip(computation(rates, model), waits, strict=True)))
 
@@ -493,11 +466,9 @@ LEAST_THREADS = 2  # an event worker and a match worker
 
 
 def thread_shares(loads: Sequence[float], threads: int) -> tuple[float, ...]:
-    """Return each agent's share of the threads, in proportion to its load and not rounded.
-
-    Source: HYPERSONIC, section IV: T_i = load_i / sum_j load_j.
-    Differs: the printed formula lacks the factor T.
-    """
+    """Return each agent's share of the threads, in proportion to its load and not rounded."""
+    # Source: HYPERSONIC, section IV: T_i = load_i / sum_j load_j.
+    # Differs: the printed formula lacks the factor T.
     if inf in loads:
         loads = [float(load == inf) for load in loads]
     most = max(loads, default=0.0)
@@ -509,13 +480,10 @@ def thread_shares(loads: Sequence[float], threads: int) -> tuple[float, ...]:
 def allocate_threads(
     loads: Sequence[float], threads: int, least: int | Sequence[int] = LEAST_THREADS
 ) -> tuple[int, ...]:
-    """Return the number of threads of each agent, by load.
-
-    Shares are rounded down, but not below ``least``. The agents furthest below their share get the
-    remaining threads. If the sum is too large, the agents with the most threads give some up.
-
-    Source: HYPERSONIC, section IV, leaves the rounding open.
-    """
+    """Return the number of threads of each agent, by load."""
+    # Shares are rounded down, but not below ``least``. The agents furthest below their share get the
+    # remaining threads. If the sum is too large, the agents with the most threads give some up.
+    # Source: HYPERSONIC, section IV, leaves the rounding open.
     fewest = [least] * len(loads) if isinstance(least, int) else list(least)
     if threads < sum(fewest):
         raise CepError(f"threads={threads}: {len(loads)} agents need at least {sum(fewest)}")

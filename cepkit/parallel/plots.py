@@ -183,12 +183,11 @@ _DUST = 1e-9  # rounding error of a share of a bin
 
 
 class Segments(NamedTuple):
-    """Rectangles of work; the lane of a thread is its index in ``threads``.
+    """Rectangles of work; the lane of a thread is its index in ``threads``."""
 
-    Rows are sorted by lane, then by ``start``. A segment fills the height of its lane from ``low`` to
-    ``high``, with 0 at the bottom. A single action fills the whole height, and in a bin the height is the
-    share of the time.
-    """
+    # Rows are sorted by lane, then by ``start``. A segment fills the height of its lane from ``low`` to
+    # ``high``, with 0 at the bottom. A single action fills the whole height, and in a bin the height is the
+    # share of the time.
 
     threads: np.ndarray  # int64, (n_lanes,)
     lane: np.ndarray  # int32, (n_segments,)
@@ -270,12 +269,10 @@ def _segments(threads, lane, kind, start, end, low, high, items, n_bins: int) ->
 def agent_marks(
     segments: Segments, begin: float, until: float, n_blocks: int = 36
 ) -> list[tuple[int, float, int]]:
-    """Return the places of the agents' marks in the lanes, which make lanes readable without colours.
-
-    The part from ``begin`` to ``until`` is divided into blocks. A block can have a mark in its middle if one
-    agent took at least a quarter of the block and half of the work in it. A mark is placed where the agent
-    changes, and in every fifth block of the same agent.
-    """
+    """Return the places of the agents' marks in the lanes, which make lanes readable without colours."""
+    # The part from ``begin`` to ``until`` is divided into blocks. A block can have a mark in its middle if
+    # one agent took at least a quarter of the block and half of the work in it. A mark is placed where the
+    # agent changes, and in every fifth block of the same agent.
     if not until > begin or not len(segments.lane):
         return []
     size = (until - begin) / n_blocks
@@ -316,10 +313,8 @@ _PIXELS = 62
 
 
 def allocation_frame(trace: Trace, rates: Sequence[AgentRates] | None = None) -> pd.DataFrame:
-    """Return how many threads worked for each agent, and the allocation of the cost model.
-
-    Source: HYPERSONIC, section IV: T_i = T load_i / sum_j load_j.
-    """
+    """Return how many threads worked for each agent, and the allocation of the cost model."""
+    # Source: HYPERSONIC, section IV: T_i = T load_i / sum_j load_j.
     agents = trace.agents_frame()
     threads = trace.threads()
     agent_of_thread = threads.loc[threads["thread"] >= 0, "agent"].astype(object)
@@ -345,13 +340,10 @@ def allocation_frame(trace: Trace, rates: Sequence[AgentRates] | None = None) ->
 
 
 def buffer_models(trace: Trace, rates: Sequence[AgentRates]) -> pd.DataFrame:
-    """Return the lengths of buffers that the models expect, for `lengths_scene`.
-
-    The models assume that events stay for a window. Removal by watermarks keeps fewer items. A source that
-    is faster than the agents fills queues and buffers with more.
-
-    Source: HYPERSONIC, section IV-A; partial matches by the simplex model.
-    """
+    """Return the lengths of buffers that the models expect, for `lengths_scene`."""
+    # The models assume that events stay for a window. Removal by watermarks keeps fewer items. A source that
+    # is faster than the agents fills queues and buffers with more.
+    # Source: HYPERSONIC, section IV-A; partial matches by the simplex model.
     check_rates(trace, rates)
     sizes = {
         ("e·W", "event_buffer"): [n for branch in rates for n in event_buffer_sizes(branch)],
@@ -439,10 +431,8 @@ def occupancy(
 def lengths_in_bins(
     time: np.ndarray, values: np.ndarray, edges: np.ndarray, *, at_edges: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the mean, least and greatest length in bins of equal width, from readings in order of time.
-
-    ``at_edges``: whether all readings at the start of a bin count for it; else only the last of them.
-    """
+    """Return the mean, least and greatest length in bins of equal width, from readings in order of time."""
+    # ``at_edges``: whether all readings at the start of a bin count for it; else only the last of them.
     time, values = np.append(0.0, time), np.append(0, values)
     last = np.searchsorted(time, edges, side="right") - 1
     held = np.append(0.0, np.cumsum(values[:-1] * np.diff(time)))  # the integral up to each reading

@@ -39,13 +39,11 @@ def run_agents(
     room: int = 256,
     on_wait: Callable[[], None] | None = None,
 ) -> ParallelRun:
-    """Run agents on real threads.
-
-    Source: HYPERSONIC, sections III to V.
-    Differs: tickets and watermarks correct the protocol. Threads hold no lock while they test pairs, and take
-    items in batches. Threads that serve all agents continue with the partial matches that they made, as long
-    as the other threads have enough work.
-    """
+    """Run agents on real threads."""
+    # Source: HYPERSONIC, sections III to V.
+    # Differs: tickets and watermarks correct the protocol. Threads hold no lock while they test pairs, and
+    # take items in batches. Threads that serve all agents continue with the partial matches that they made,
+    # as long as the other threads have enough work.
     run = AgentRun(agents, crew, settings, own=own, seed=seed, room=room)
     seconds, busy = on_threads(run, on_wait)
     return outcome(run, str(crew), seconds * 1e9, busy * 1e9)
@@ -135,10 +133,8 @@ def _run_loops(
     cpu: np.ndarray,
     on_wait: Callable[[], None] | None,
 ) -> float:
-    """Run ``loop(r)`` in thread ``r``, and return the elapsed seconds.
-
-    Adds the CPU seconds of each thread to ``cpu``.
-    """
+    """Run ``loop(r)`` in thread ``r``, and return the elapsed seconds."""
+    # Adds the CPU seconds of each thread to ``cpu``.
 
     def work(r: int) -> None:
         began = time.thread_time()
@@ -177,10 +173,8 @@ class Chunk:
 
 
 def looked_at(places: Places) -> np.ndarray:
-    """Return for every event the end of the positions that a match beginning there depends on.
-
-    Events before a match that must be absent are not counted: agents read them from the whole stream.
-    """
+    """Return for every event the end of the positions that a match beginning there depends on."""
+    # Events before a match that must be absent are not counted: agents read them from the whole stream.
     absences = [(a, len(b.accepts)) for b in places.program.branches for a in b.branch.absences]
     position, end = places.position_of_place, np.empty(places.n, np.int64)
     # An absence reaches to the end of the window in time, even if a window in events is shorter.
@@ -191,16 +185,13 @@ def looked_at(places: Places) -> np.ndarray:
 
 
 def rip_chunks(end_of_position: np.ndarray, n_events_per_chunk: int, threads: int) -> list[Chunk]:
-    """Divide a stream into chunks of equally many first events.
-
-    Each match begins in exactly one chunk, and this chunk sees all later events that it depends on. So the
-    chunks together find each match of the stream once, with every strategy. An after-match policy must be
-    applied to the matches of all chunks together.
-
-    Source: Balkesen, Dindar, Wetter, Tatbul, "RIP: Run-based Intra-query Parallelism for Scalable Complex
-    Event Processing", DEBS 2013.
-    Differs: the overlap covers the events of the last runs, not a fixed number of events.
-    """
+    """Divide a stream into chunks of equally many first events."""
+    # Each match begins in exactly one chunk, and this chunk sees all later events that it depends on. So the
+    # chunks together find each match of the stream once, with every strategy. An after-match policy must be
+    # applied to the matches of all chunks together.
+    # Source: Balkesen, Dindar, Wetter, Tatbul, "RIP: Run-based Intra-query Parallelism for Scalable Complex
+    # Event Processing", DEBS 2013.
+    # Differs: the overlap covers the events of the last runs, not a fixed number of events.
     _at_least_one("threads", threads)
     _at_least_one("n_events_per_chunk", n_events_per_chunk)
     low = np.arange(0, len(end_of_position), n_events_per_chunk)
@@ -217,15 +208,12 @@ def rip_chunks(end_of_position: np.ndarray, n_events_per_chunk: int, threads: in
 def interval_chunks(
     time: np.ndarray, window: float, multiple: float, threads: int, *, start_filter: bool = True
 ) -> list[Chunk]:
-    """Divide a stream into intervals of time, each with the window after it.
-
-    An event at time t goes to the units of the intervals of t and of t minus a window. Overlap costs a
-    factor of 1 + 1 / multiple.
-
-    Source: OpenCEP, ``parallel/data_parallel/RIPParallelExecutionAlgorithm.py``.
-    Differs: OpenCEP begins runs at all events, as without ``start_filter``. It also sends the first window of
-    a stream to the last unit.
-    """
+    """Divide a stream into intervals of time, each with the window after it."""
+    # An event at time t goes to the units of the intervals of t and of t minus a window. Overlap costs a
+    # factor of 1 + 1 / multiple.
+    # Source: OpenCEP, ``parallel/data_parallel/RIPParallelExecutionAlgorithm.py``.
+    # Differs: OpenCEP begins runs at all events, as without ``start_filter``. It also sends the first window
+    # of a stream to the last unit.
     _at_least_one("threads", threads)
     if not window > 0:
         raise CepError(f"window={window}: intervals need a window in time above 0")
@@ -266,13 +254,10 @@ def keys_unsupported(program: SequenceProgram) -> str | None:
 
 
 def key_blocks(partition_of_event: np.ndarray, threads: int, how: str = "least_loaded") -> np.ndarray:
-    """Divide partition keys among units.
-
-    Only for queries that pass `keys_unsupported`.
-
-    Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012: keys are hashed.
-    Differs: ``"least_loaded"`` needs to know how many events a key has.
-    """
+    """Divide partition keys among units."""
+    # Only for queries that pass `keys_unsupported`.
+    # Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012: keys are hashed.
+    # Differs: ``"least_loaded"`` needs to know how many events a key has.
     _at_least_one("threads", threads)
     if how not in KEY_DIVISIONS:
         raise CepError(f"how={how!r} is not known. There are {list(KEY_DIVISIONS)}")
@@ -312,15 +297,11 @@ def calibrate_costs(
     crew: Crew = _ONE,
     seed: int = 0,
 ) -> Costs:
-    """Measure the costs of a thread's steps on this machine, for the conditions of one query.
-
-    Threads run the agents on a part of the events, several times. The result is the best fit of the costs to
-    the times of all steps.
-
-    Takes the time of the compilation, once per machine, and of ``repeats`` runs of the part.
-
-    Source: HYPERSONIC, section IV, uses the costs c_i, b_i and q_i but does not say how to measure them.
-    """
+    """Measure the costs of a thread's steps on this machine, for the conditions of one query."""
+    # Threads run the agents on a part of the events, several times. The result is the best fit of the costs
+    # to the times of all steps. Takes the time of the compilation, once per machine, and of ``repeats`` runs
+    # of the part.
+    # Source: HYPERSONIC, section IV, uses the costs c_i, b_i and q_i but does not say how to measure them.
     for name, value in (("n_events", n_events), ("repeats", repeats)):
         if value is not None:
             whole_number(f"calibrate_costs: {name}", value, 1)
@@ -405,10 +386,8 @@ def _timed_steps(run: AgentRun) -> Timed:
 
 
 def robust_nonnegative(causes: np.ndarray, times: np.ndarray) -> list[float]:
-    """Fit ``causes @ costs`` to times, with costs of 0 or more, and ignore interrupted steps.
-
-    The fit assumes that the spread of a time grows with its square root.
-    """
+    """Fit ``causes @ costs`` to times, with costs of 0 or more, and ignore interrupted steps."""
+    # The fit assumes that the spread of a time grows with its square root.
     solve = _least_squares()
     weight, kept, costs = np.ones(len(times)), np.ones(len(times), bool), np.zeros(causes.shape[1])
     for _ in range(_ROUNDS if len(times) else 0):
@@ -420,10 +399,8 @@ def robust_nonnegative(causes: np.ndarray, times: np.ndarray) -> list[float]:
 
 
 def _least_squares() -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """Return a function that minimises ``|a x - b|`` for x of 0 or more, on one thread.
-
-    Idle BLAS threads spin for a while and would disturb the next measurement.
-    """
+    """Return a function that minimises ``|a x - b|`` for x of 0 or more, on one thread."""
+    # Idle BLAS threads spin for a while and would disturb the next measurement.
     try:
         from scipy.optimize import nnls
         from threadpoolctl import ThreadpoolController
@@ -458,12 +435,10 @@ def simulate_agents(
     on_wait: Callable[[], None] | None = None,
     **of_run: Any,
 ) -> ParallelRun:
-    """Run agents on threads in virtual time; `AgentRun` takes the keywords that are left.
-
-    Source: HYPERSONIC, sections III to V.
-    Differs: tickets and watermarks correct the protocol. No
-    thread waits for a lock: threads read buffers while others write them. Starting a buffer costs ``lock``.
-    """
+    """Run agents on threads in virtual time; `AgentRun` takes the keywords that are left."""
+    # Source: HYPERSONIC, sections III to V.
+    # Differs: tickets and watermarks correct the protocol. No
+    # thread waits for a lock: threads read buffers while others write them. Starting a buffer costs ``lock``.
     run = AgentRun(agents, crew, settings, costs=costs, **of_run)
     k, n_threads = run.k, crew.n_threads
     clock = np.full(n_threads + 2, begin)

@@ -131,10 +131,10 @@ class Actions(NamedTuple):
 
 
 class Lengths(NamedTuple):
-    """Lengths of queues and buffers: a row per reading of one agent, in any order.
+    """Lengths of queues and buffers: a row per reading of one agent, in any order."""
 
-    A length is valid until the agent's next reading or the end of the run. Before the first reading it is 0.
-    """
+    # A length is valid until the agent's next reading or the end of the run. Before the first reading it is
+    # 0.
 
     time: np.ndarray  # float64, (n_readings,): ns since the start of the run
     agent: np.ndarray  # int64, (n_readings,)

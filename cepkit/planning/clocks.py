@@ -286,12 +286,9 @@ def _equal_neighbours(order_by: tuple[str, ...], source: Source, events: Events)
 
 
 def depends_on_ties(query: object) -> bool:
-    """Return whether the matches of a query may depend on the order of events that ``order_by`` leaves open.
-
-    Those of a regex and of a contiguous sequence do, unless the regex is a single row without ``prev``. SQL
-    leaves the order of ties to the engine, so MATCH_RECOGNIZE has no warning.
-
-    """
+    """Return whether the matches of a query may depend on an order that ``order_by`` leaves open."""
+    # Those of a regex and of a contiguous sequence do, unless the regex is a single row without ``prev``. SQL
+    # leaves the order of ties to the engine, so MATCH_RECOGNIZE has no warning.
     if not getattr(query, "order_by", ()):
         return False
     if not isinstance(query, RegexQuery):

@@ -63,20 +63,16 @@ def _explain(name: str, define: Mapping[str, str]) -> str:
 
 
 def shown_states(automaton: RowAutomaton) -> tuple[int, ...]:
-    """Return the number from 1 that pictures give to each state; states that behave alike share one.
-
-    PERMUTE and bounded repetitions are written out, so several states may behave alike.
-    """
+    """Return the number from 1 that pictures give to each state; states that behave alike share one."""
+    # PERMUTE and bounded repetitions are written out, so several states may behave alike.
     return _shown_states(automaton)
 
 
 @lru_cache(maxsize=8)
 def _shown_states(automaton: RowAutomaton) -> tuple[int, ...]:
-    """Divide the states until those of a group have equal choices.
-
-    Only states with a choice in a new group are looked at again. So a chain takes time in proportion to its
-    length.
-    """
+    """Divide the states until those of a group have equal choices."""
+    # Only states with a choice in a new group are looked at again. So a chain takes time in proportion to its
+    # length.
     sides = [lists[:1] if len(set(lists)) == 1 else lists for lists in automaton.follow[: automaton.start]]
     before: list[list[int]] = [[] for _ in sides]
     for state, lists in enumerate(sides):
@@ -123,10 +119,8 @@ def _once(states: tuple[int, ...], group: Sequence[int]) -> tuple[int, ...]:
 
 
 def choices_of(automaton: RowAutomaton) -> list[tuple[str, tuple[int, ...]]]:
-    """Return name and choices of the start and of each shown state, the preferred choices first.
-
-    A choice is the number of a shown state, or ``MATCH``. Choices at the sides of a partition are included.
-    """
+    """Return name and choices of the start and of each shown state, the preferred choices first."""
+    # A choice is the number of a shown state, or ``MATCH``. Choices at the sides of a partition are included.
     group = shown_states(automaton)
     first = {number: state for state, number in reversed(list(enumerate(group)))}
     choices = []
@@ -138,11 +132,9 @@ def choices_of(automaton: RowAutomaton) -> list[tuple[str, tuple[int, ...]]]:
 
 
 def row_states(automaton: RowAutomaton) -> States:
-    """Return the automaton of a row pattern with numbered choices; state 0 is the start.
-
-    The other states are those of `shown_states`. The label of a transition is the variable of its row. If
-    several choices leave a state, the number of the choice comes first: 1 is preferred.
-    """
+    """Return the automaton of a row pattern with numbered choices; state 0 is the start."""
+    # The other states are those of `shown_states`. The label of a transition is the variable of its row. If
+    # several choices leave a state, the number of the choice comes first: 1 is preferred.
     ways: list[tuple[int, str, int]] = []
     accepting: list[int] = []
     states = choices_of(automaton)
@@ -173,12 +165,10 @@ def sequence_states(
     name_of: Callable[[Branch, int], str] | None = None,
     loop_of: Callable[[Component], str] = attrgetter("variable"),
 ) -> tuple[States, tuple[tuple[int, ...], ...]]:
-    """Return the automaton of a sequence query, and the state after each component of each branch.
-
-    Branches share the states of their common beginning. A component of more than one event has a loop.
-    The edge after an absence names it, as in ``"c, no x before"``. The edge to the last component also names
-    the absences after it. ``name_of`` and ``loop_of`` return other names for components and their loops.
-    """
+    """Return the automaton of a sequence query, and the state after each component of each branch."""
+    # Branches share the states of their common beginning. A component of more than one event has a loop. The
+    # edge after an absence names it, as in ``"c, no x before"``. The edge to the last component also names
+    # the absences after it. ``name_of`` and ``loop_of`` return other names for components and their loops.
     transitions: list[tuple[int, str, int]] = []
     state_after: dict[tuple, int] = {}
     accepting, of_branch = [], []

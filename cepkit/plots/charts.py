@@ -288,10 +288,8 @@ def _by_x(panel: SweepPanel, series: str | None, variant: str | None, pair: tupl
 
 
 def _error_bars(deviation: pd.Series, line: pd.Series, *, is_log: bool) -> pd.Series:
-    """Return error bars as one line with gaps: one standard deviation down and up from each point.
-
-    On a logarithmic axis, a bar that would reach 0 ends at a twentieth of its point.
-    """
+    """Return error bars as one line with gaps: one standard deviation down and up from each point."""
+    # On a logarithmic axis, a bar that would reach 0 ends at a twentieth of its point.
     points = line.dropna()
     wide = deviation.reindex(points.index).fillna(0.0).to_numpy()
     middle = points.to_numpy()

@@ -26,12 +26,10 @@ _SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"')
 
 
 def png(svg: str, scale: float = SCALE, *, is_small: bool = True) -> bytes:
-    """Return SVG text as the bytes of a PNG file.
-
-    Equal texts give equal bytes, because the fonts come with the package. Other fonts are used only for
-    characters that those fonts lack. A small file has a palette, in which pale and narrow marks may lose
-    their colour.
-    """
+    """Return SVG text as the bytes of a PNG file."""
+    # Equal texts give equal bytes, because the fonts come with the package. Other fonts are used only for
+    # characters that those fonts lack. A small file has a palette, in which pale and narrow marks may lose
+    # their colour.
     import resvg_py
     from PIL import Image
 

@@ -30,12 +30,11 @@ _ATTRIBUTE = re.compile(rf"(\w+)=({_NAME})", re.S)
 
 
 class Graph(graphviz.Digraph):
-    """A ``graphviz.Digraph`` that a notebook draws on every machine.
+    """A ``graphviz.Digraph`` that a notebook draws on every machine."""
 
-    It is drawn by ``dot`` on the PATH, otherwise by pygraphviz (``pip install "cepkit[viz]"``), otherwise by
-    cepkit itself. Everything that ``graphviz.Digraph`` has works: ``graph.node("x")``, ``graph.source``,
-    ``graph.save("graph.dot")``. ``graph.render("graph", format="pdf")`` needs ``dot``.
-    """
+    # It is drawn by ``dot`` on the PATH, otherwise by pygraphviz (``pip install "cepkit[viz]"``), otherwise
+    # by cepkit itself. Everything that ``graphviz.Digraph`` has works: ``graph.node("x")``, ``graph.source``,
+    # ``graph.save("graph.dot")``. ``graph.render("graph", format="pdf")`` needs ``dot``.
 
     def svg(self) -> str:
         """Return the picture as SVG text."""
@@ -85,13 +84,10 @@ def _fill(hue: str) -> dict[str, str]:
 
 
 def automaton_graph(states: States, *, define: Mapping[str, str] | None = None, title: str = "") -> Graph:
-    """Return the graph of ``states``, from left to right.
-
-    The start state has an arrow that comes from no state; accepting states have a double circle.
-    Transitions between the same two states are one edge. The same automaton gives the same text.
-
-    Source: Hirzel, "Partition and Compose", DEBS 2012, figure 4.
-    """
+    """Return the graph of ``states``, from left to right."""
+    # The start state has an arrow that comes from no state; accepting states have a double circle.
+    # Transitions between the same two states are one edge. The same automaton gives the same text.
+    # Source: Hirzel, "Partition and Compose", DEBS 2012, figure 4.
     graph = new_graph("automaton", title=title)
     graph.attr("node", fixedsize="true", style="filled", width="0.36")
     graph.node("start", label="", style="invis", tooltip="start", width="0.05")

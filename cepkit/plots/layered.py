@@ -91,14 +91,11 @@ class StatePlaces:
 
 
 def places(states: States, boxes: Sequence[str] = ()) -> StatePlaces:
-    """Return the places of states, labels and edges, which do not overlap.
-
-    States are circles, or boxes that hold the texts ``boxes``.
-
-    Source: Sugiyama, Tagawa, Toda, "Methods for Visual Understanding of Hierarchical System Structures",
-    IEEE Transactions on Systems, Man, and Cybernetics 11(2), 1981.
-    Differs: labels have columns of their own, and the spacing is a weighted isotonic regression.
-    """
+    """Return the places of states, labels and edges, which do not overlap."""
+    # States are circles, or boxes that hold the texts ``boxes``.
+    # Source: Sugiyama, Tagawa, Toda, "Methods for Visual Understanding of Hierarchical System Structures",
+    # IEEE Transactions on Systems, Man, and Cybernetics 11(2), 1981.
+    # Differs: labels have columns of their own, and the spacing is a weighted isotonic regression.
     all_edges = edges(states)
     loops = tuple(edge for edge in all_edges if edge.source == edge.target)
     rank_of_state = _ranks(states.n_states, all_edges)
@@ -347,10 +344,8 @@ def automaton_traits(
     states: States, define: Mapping[str, str] | None = None, labels: Sequence[str] | None = None, *,
     boxed: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the places and texts of states and transitions; the picture begins at (0, 0).
-
-    With ``boxed``, the states are boxes as wide as their labels.
-    """
+    """Return the places and texts of states and transitions; the picture begins at (0, 0)."""
+    # With ``boxed``, the states are boxes as wide as their labels.
     placed = places(states, labels if boxed and labels else ())
     left, top, right, bottom = extent(placed)
     placed = replace(
@@ -394,10 +389,8 @@ def automaton_svg(
     states: States, define: Mapping[str, str] | None = None, *, title: str | None = None,
     live: Mapping[int, int] | None = None, lit: Collection[int] = (),
 ) -> str:  # fmt: skip
-    """Return a picture of ``states`` as SVG text.
-
-    Inside a notebook's page it has the colour of the text around it, elsewhere mid-tones.
-    """
+    """Return a picture of ``states`` as SVG text."""
+    # Inside a notebook's page it has the colour of the text around it, elsewhere mid-tones.
     if states.n_states > MAX_STATES_DRAWN:
         raise CepError(
             f"automaton_svg: the automaton has {states.n_states} states; a picture has at most "

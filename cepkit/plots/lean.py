@@ -45,11 +45,10 @@ _OF_SHAPES = ("layer", "line.color", "line.dash", "line.width", "type")
 
 
 class LeanFigure(go.Figure):
-    """A figure of plotly without its default template, with `lean` JSON and a still.
+    """A figure of plotly without its default template, with `lean` JSON and a still."""
 
-    In Python its traces keep all their attributes; saved in a notebook it takes half of the bytes. The still
-    is a PNG for pages that do not run plotly, such as GitHub's and those of nbconvert.
-    """
+    # In Python its traces keep all their attributes; saved in a notebook it takes half of the bytes. The
+    # still is a PNG for pages that do not run plotly, such as GitHub's and those of nbconvert.
 
     def __init__(self, data: Any = None, layout: Any = None, *others: Any, **named: Any):
         super().__init__(data, layout, *others, **named)
@@ -99,10 +98,8 @@ class LeanFigure(go.Figure):
 
 
 def _is_shown_as_json() -> bool:
-    """Return whether plotly shows the JSON of a figure here, by its rules for a process without settings.
-
-    plotly imports nbformat to find this out, which takes a second.
-    """
+    """Return whether plotly shows the JSON of a figure here, by its rules for a process without settings."""
+    # plotly imports nbformat to find this out, which takes a second.
     if "plotly.io._renderers" in sys.modules or "IPython" not in sys.modules:
         return False
     if any(name in os.environ for name in _OTHER_RENDERERS) or Path("/kaggle/input").exists():
@@ -112,12 +109,10 @@ def _is_shown_as_json() -> bool:
 
 
 def lean(figure: dict) -> dict:
-    """Return plotly's JSON of the same picture in fewer bytes; it changes the argument.
-
-    An attribute that all traces of a type have, mostly with one value, moves to the figure's template. The
-    same holds for the axes of a letter and for annotations. Lists of numbers become typed arrays. Double
-    precision becomes single where nobody could see a difference: not for times since 1970 or whole numbers.
-    """
+    """Return plotly's JSON of the same picture in fewer bytes; it changes the argument."""
+    # An attribute that all traces of a type have, mostly with one value, moves to the figure's template. The
+    # same holds for the axes of a letter and for annotations. Lists of numbers become typed arrays. Double
+    # precision becomes single where nobody could see a difference: not for times since 1970 or whole numbers.
     layout = figure.setdefault("layout", {})
     template = layout.setdefault("template", {})
     of_data, of_layout = template.setdefault("data", {}), template.setdefault("layout", {})
@@ -168,10 +163,8 @@ def _share(items: Sequence[dict], names: Sequence[str], shared: dict) -> None:
 
 
 def _take_looks(traces: Sequence[dict], shared: dict) -> list[dict]:
-    """Move the looks of the traces to templates, and return the templates; plotly applies them in turn.
-
-    Panels with the same lines repeat their looks. Without a repetition all traces share ``shared``.
-    """
+    """Move the looks of the traces to templates, and return the templates; plotly applies them in turn."""
+    # Panels with the same lines repeat their looks. Without a repetition all traces share ``shared``.
     looks = [{name: _value(trace, name) for name in _OF_LINES} for trace in traces]
     # Each template repeats the shared attributes, so it pays only for three traces or more.
     period = next((k for k in range(1, len(looks) // 3 + 1) if looks[k:] == looks[:-k]), None)

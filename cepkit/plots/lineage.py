@@ -378,11 +378,9 @@ def _chains_panel(
 
 
 def levels_of(chains: pd.DataFrame, chain: int) -> list[tuple[int, frozenset[int]]]:
-    """Return the component and the events of each level of a chain, from the first level to the chain itself.
-
-    ``chains`` is the result of ``matches.run.chains_frame()``. A match of the chain has one event of each
-    level. Its matches are the combinations that fit into the window.
-    """
+    """Return the component and the events of each level of a chain, from the first one to the chain."""
+    # ``chains`` is the result of ``matches.run.chains_frame()``. A match of the chain has one event of each
+    # level. Its matches are the combinations that fit into the window.
     of_chain = dict(tuple(chains.groupby("chain")))
     levels, take = [], None
     while chain >= 0:

@@ -63,11 +63,10 @@ class PlotAxis:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Item:
-    """Marks of one look. Places are those of the axes.
+    """Marks of one look. Places are those of the axes."""
 
-    ``words`` say what a mark is, with fields in braces. A mark with words or ``pick`` can be pointed at.
-    ``pick`` returns what a view reports about the mark with a number.
-    """
+    # ``words`` say what a mark is, with fields in braces. A mark with words or ``pick`` can be pointed at.
+    # ``pick`` returns what a view reports about the mark with a number.
 
     kind: str  # "bars", "cells", "line", "points", "texts" on bars, or "notes"
     look: Look

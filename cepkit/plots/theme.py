@@ -42,10 +42,8 @@ class Style(NamedTuple):
 
 
 def band_colour(depth: int, most: int) -> str:
-    """Return the colour where ``depth`` bands overlap, in a picture where up to ``most`` bands overlap.
-
-    The colour is never opaque, so marks below any number of bands stay visible.
-    """
+    """Return the colour where ``depth`` bands overlap, in a picture where up to ``most`` bands overlap."""
+    # The colour is never opaque, so marks below any number of bands stay visible.
     share = math.log(depth) / math.log(most) if most > 1 else 0.0
     return _BAND.format(BAND + (DARKEST_BAND - BAND) * share)
 

@@ -46,13 +46,11 @@ DIGIT_WIDTH = 0.011  # share of the drawn time; a match number that would touch 
 
 
 def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> tuple[list[Trace], int]:
-    """Return one bar per match, from its first to its last event, and the match numbers.
-
-    Overlapping bars are outlines over a fill that is darker where more bars overlap. The bars reach from 0
-    to 1. Where more than `MOST_SEEN` bars overlap, they have no outlines and no numbers, and a strip at the
-    top shows how many overlap. ``extent`` is the drawn time, in the unit of `TimeAxis.lengths`. The second
-    result is the number of bars without an outline.
-    """
+    """Return one bar per match, from its first to its last event, and the match numbers."""
+    # Overlapping bars are outlines over a fill that is darker where more bars overlap. The bars reach from 0
+    # to 1. Where more than `MOST_SEEN` bars overlap, they have no outlines and no numbers, and a strip at the
+    # top shows how many overlap. ``extent`` is the drawn time, in the unit of `TimeAxis.lengths`. The second
+    # result is the number of bars without an outline.
     if panel.marks.empty:
         # Without a trace below it, the axis of the events would take the whole height of the figure.
         return [dict(type="scatter", x=clock.coordinates[panel.events][:1], y=[None], hoverinfo="skip")], 0
@@ -150,10 +148,8 @@ def _overlaps(begins: np.ndarray, widths: np.ndarray, clock: TimeAxis) -> _Overl
 
 
 def event_traces(panel: Panel, clock: TimeAxis, heights: Heights) -> list[Trace]:
-    """Return a line through the values, or through each match, and the unmatched events as points.
-
-    When many events have no value there is no line, and the legend names the points after the value.
-    """
+    """Return a line through the values, or through each match, and the unmatched events as points."""
+    # When many events have no value there is no line, and the legend names the points after the value.
     # Matched events have marks; a grey point under a mark would catch the pointer.
     unmatched = panel.events[~np.isin(panel.events, panel.marks["row"])]
     if heights.y_of_event is None:
@@ -260,14 +256,12 @@ def timeline(
     partition: str | None = None, title: str | None = None, max_events: int = 5000,
     totals: Totals | None = None, variables: Sequence[str] = (),
 ) -> go.Figure:  # fmt: skip
-    """Draw matches over the events of their stream.
-
-    A band reaches from the first to the last event of a match. Its events are marked with a colour and a
-    symbol per pattern variable. A numeric ``value`` is drawn as a grey line, or as points where many events
-    have none; matched events without a value have a lane per variable below. Any other ``value`` (an event
-    type) has a lane per value. Without ``value`` there is a lane per variable. When the matches take a small
-    part of the time, or a panel has many, it first shows that part, or the first of them.
-    """
+    """Draw matches over the events of their stream."""
+    # A band reaches from the first to the last event of a match. Its events are marked with a colour and a
+    # symbol per pattern variable. A numeric ``value`` is drawn as a grey line, or as points where many events
+    # have none; matched events without a value have a lane per variable below. Any other ``value`` (an event
+    # type) has a lane per value. Without ``value`` there is a lane per variable. When the matches take a
+    # small part of the time, or a panel has many, it first shows that part, or the first of them.
     from cepkit.plots.lean import LeanFigure
 
     _check(events, rows, time, value, partition, max_events)

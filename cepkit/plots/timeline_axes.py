@@ -76,11 +76,9 @@ def select(
     ticks: np.ndarray, partition_of_event: pd.Series | None, rows: pd.DataFrame, *, max_events: int,
     max_panels: int, values: np.ndarray | None = None,
 ) -> Selection:  # fmt: skip
-    """Choose what is drawn: whole matches in their order, the course of the values, then the nearest events.
-
-    The course has the first, the last, the least and the greatest event of each stretch of time, so that no
-    stretch and no peak is missing.
-    """
+    """Choose what is drawn: whole matches in their order, the course of the values, the nearest events."""
+    # The course has the first, the last, the least and the greatest event of each stretch of time, so that no
+    # stretch and no peak is missing.
     n_events = len(ticks)
     if partition_of_event is None:
         codes, names = np.zeros(n_events, np.int64), [None]
@@ -122,10 +120,8 @@ def _whole_matches(match_of_row: np.ndarray, max_rows: int) -> np.ndarray:
 
 
 def _course(ticks: np.ndarray, codes: np.ndarray, values: np.ndarray | None, n_columns: int) -> np.ndarray:
-    """Return a mask of the first, last, least and greatest events of each of the columns of each partition.
-
-    All arrays are sorted by partition and time.
-    """
+    """Return a mask of the first, last, least and greatest events of each column of each partition."""
+    # All arrays are sorted by partition and time.
     bounds = np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1, [len(codes)]])
     first, last = (np.repeat(ticks[ends], np.diff(bounds)) for ends in (bounds[:-1], bounds[1:] - 1))
     share = (ticks.astype(np.float64) - first) / np.maximum((last - first).astype(np.float64), 1e-300)
@@ -148,11 +144,9 @@ def _mark_ends(mask: np.ndarray, items: np.ndarray, group: np.ndarray) -> None:
 
 
 def _distance_to_match(matched: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Return the distance, in events, of each event to the nearest matched one of its partition.
-
-    Without a matched event it is the distance to the partition's first event. Both arrays are sorted by
-    partition and time.
-    """
+    """Return the distance, in events, of each event to the nearest matched one of its partition."""
+    # Without a matched event it is the distance to the partition's first event. Both arrays are sorted by
+    # partition and time.
     place = np.arange(len(codes))
     first_of_event = np.searchsorted(codes, codes, side="left")
     last_of_event = np.searchsorted(codes, codes, side="right") - 1
@@ -230,10 +224,8 @@ def row_axis(n_events: int) -> TimeAxis:
 
 
 def time_axis(column: pd.Series, name: str) -> TimeAxis:
-    """Return the coordinates of a time column: dates, durations or numbers.
-
-    Integers beyond 2**53 are shown relative to the smallest.
-    """
+    """Return the coordinates of a time column: dates, durations or numbers."""
+    # Integers beyond 2**53 are shown relative to the smallest.
     n_nulls = int(column.isna().sum())
     if n_nulls:
         raise OrderError(f"timeline: {n_nulls} of {len(column)} values of time column {name!r} are null")
@@ -475,10 +467,8 @@ class Scale:
 
 
 def scale_of(low: float, high: float) -> Scale:
-    """Return the scale for ticks from ``low`` to ``high``.
-
-    Large numbers that differ little get an offset. Large and small differences get a power of ten.
-    """
+    """Return the scale for ticks from ``low`` to ``high``."""
+    # Large numbers that differ little get an offset. Large and small differences get a power of ten.
     span = (high - low) or abs(high) or 1.0
     origin = 0.0
     if max(abs(low), abs(high)) >= _LARGE and max(abs(low), abs(high)) > 100 * span:
@@ -490,10 +480,8 @@ def scale_of(low: float, high: float) -> Scale:
 
 
 def number_ticks(low: float, high: float, most: int, origin: int = 0) -> tuple[list[tuple[float, str]], str]:
-    """Return up to ``most`` ticks with their texts, and what to add to the title of the axis.
-
-    All numbers are after ``origin``, which the title then names.
-    """
+    """Return up to ``most`` ticks with their texts, and what to add to the title of the axis."""
+    # All numbers are after ``origin``, which the title then names.
     scale = scale_of(low, high)
     note = f" − {origin + int(scale.origin):,}{scale.power_note}" if origin else scale.note
     return [(tick, scale.text(tick)) for tick in nice_ticks(low, high, most)], note

@@ -124,11 +124,9 @@ class SparkSiddhiResult:
         return results.toDF(*(column for column, _ in columns))
 
     def _sent(self) -> DataFrame:
-        """Return the rows of all streams as one frame, with all rows of a key in one task.
-
-        Each row has the number of its stream, and null in the columns of the others. If there are keys, it
-        also has the least and the greatest clock of each stream, since timers need the times of all events.
-        """
+        """Return the rows of all streams as one frame, with all rows of a key in one task."""
+        # Each row has the number of its stream, and null in the columns of the others. If there are keys, it
+        # also has the least and the greatest clock of each stream, since timers need the times of all events.
         from pyspark.sql import functions as F
 
         parts, n_before = [], 0

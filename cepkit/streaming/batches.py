@@ -204,10 +204,8 @@ def _plain_type(of: pa.DataType) -> pa.DataType:
 
 
 def table_of_batch(batch: Any, schema: StreamSchema, newest: pa.Table | None = None) -> pa.Table:
-    """Return a batch (see `Stream.push`) as a table with exactly the columns of the schema.
-
-    ``newest`` has the order columns of the newest event so far.
-    """
+    """Return a batch (see `Stream.push`) as a table with exactly the columns of the schema."""
+    # ``newest`` has the order columns of the newest event so far.
     if isinstance(batch, list):
         arrays = _arrays_of_rows(batch, schema, newest)
     else:
@@ -275,11 +273,8 @@ def _arrays_of_rows(rows: list, schema: StreamSchema, newest: pa.Table | None) -
 
 
 def stable_column(column: Column, of: ColumnType, name: str, codes: TextCodes | None) -> Column:
-    """Return a column of a batch with the same dtype and the same text codes as in every batch.
-
-    ``of`` is the column's type in the schema. ``codes``, for texts, learn the new ones.
-
-    """
+    """Return a column of a batch with the same dtype and the same text codes as in every batch."""
+    # ``of`` is the column's type in the schema. ``codes``, for texts, learn the new ones.
     values = column.values
     if codes is not None:
         values = codes.encode(values, column.categories)
@@ -305,12 +300,9 @@ class Kind:
     dtypes: Mapping[str, Any] = field(default_factory=dict)
 
     def native(self, table: pa.Table, column_of_result: Mapping[str, str]) -> Any:
-        """Return a table as a frame of this kind.
-
-        ``column_of_result`` maps result columns to columns of the stream. In pandas, a result column gets the
-        dtype of its stream column if that dtype can hold the values.
-
-        """
+        """Return a table as a frame of this kind."""
+        # ``column_of_result`` maps result columns to columns of the stream. In pandas, a result column gets
+        # the dtype of its stream column if that dtype can hold the values.
         if self.name == "rows":
             return table.to_pylist()
         if self.name == "polars":
@@ -354,10 +346,8 @@ def kind_of_batch(batch: Any) -> Kind:
 def ordered_batch(
     table: pa.Table, newest: pa.Table | None, by: tuple[str, ...], schema: StreamSchema
 ) -> tuple[pa.Table, pa.Table]:
-    """Return a batch in stream order, and its order columns ``by``.
-
-    ``newest`` has the order columns of the newest event so far, one row.
-    """
+    """Return a batch in stream order, and its order columns ``by``."""
+    # ``newest`` has the order columns of the newest event so far, one row.
     keys = _order_columns(table, by, schema)
     order = stream_order(ArrowSource(keys), by)
     if order is not None:

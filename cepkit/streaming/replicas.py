@@ -118,22 +118,18 @@ T = TypeVar("T")
 
 
 class OrderedMerge(Generic[T]):
-    """Holds outputs back until no replica can offer an earlier one.
+    """Holds outputs back until no replica can offer an earlier one."""
 
-    Every replica reads its events in stream order and reports its position with outputs and pulses. The merge
-    releases an output after every replica has reached its position. No two events share a position, so the
-    order of the outputs equals that of a single replica, for any timing of the threads.
-
-    Not thread-safe: threads that share it need a lock. A replica with rare events would delay all others;
-    pulses bound that delay. If all replicas receive a pulse after every P events, an output waits for at
-    most P + L further events, where L is the number of events since the oldest one that still waits in a
-    replica's queue.
-
-
-    Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012 (ordered merge,
-    pulses).
-    Differs: an output also reports the position of its replica, as a pulse does.
-    """
+    # Every replica reads its events in stream order and reports its position with outputs and pulses. The
+    # merge releases an output after every replica has reached its position. No two events share a position,
+    # so the order of the outputs equals that of a single replica, for any timing of the threads. Not
+    # thread-safe: threads that share it need a lock. A replica with rare events would delay all others;
+    # pulses bound that delay. If all replicas receive a pulse after every P events, an output waits for at
+    # most P + L further events, where L is the number of events since the oldest one that still waits in a
+    # replica's queue.
+    # Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012 (ordered merge,
+    # pulses).
+    # Differs: an output also reports the position of its replica, as a pulse does.
 
     def __init__(self, n_replicas: int):
         self.position_of_replica = [-1] * n_replicas
@@ -440,10 +436,9 @@ class _Outlet:
 
 
 class ReplicaThreads:
-    """A thread per replica; the results are merged in the order of the last event.
+    """A thread per replica; the results are merged in the order of the last event."""
 
-    The threads are daemons; they end with `close`, or when the object is garbage-collected.
-    """
+    # The threads are daemons; they end with `close`, or when the object is garbage-collected.
 
     def __init__(self, replicas: list[Replica], pulse_every: int):
         self.replicas, self.pulse_every = replicas, pulse_every
@@ -460,11 +455,8 @@ class ReplicaThreads:
         self._stop = weakref.finalize(self, _stop, self._inboxes)
 
     def give(self, share: Share) -> None:
-        """Deal out the next events; wait if a replica has too many messages.
-
-        A replica that has finished its part has finished all its events before ``share.stop``.
-
-        """
+        """Deal out the next events; wait if a replica has too many messages."""
+        # A replica that has finished its part has finished all its events before ``share.stop``.
         self.check()
         stop = share.stop
         is_due = stop - self._pulsed >= self.pulse_every

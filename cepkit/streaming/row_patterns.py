@@ -38,11 +38,9 @@ AT_END = 2**62  # the position after all events of a stream
 
 @dataclass(frozen=True)
 class TimeSoFar:
-    """The time of a stream: the latest one so far, and when it came.
+    """The time of a stream: the latest one so far, and when it came."""
 
-    ``times`` has the times of the newest batch in ticks, and ``first`` the position of its first event.
-
-    """
+    # ``times`` has the times of the newest batch in ticks, and ``first`` the position of its first event.
 
     now: int | None
     times: Sequence[int] = ()
@@ -55,12 +53,10 @@ class TimeSoFar:
 
 @dataclass(frozen=True)
 class Decided:
-    """A match that no later row can change, or a row that no match takes.
+    """A match that no later row can change, or a row that no match takes."""
 
-    ``position`` is that of the event that decided it. ``row``, and the rows of ``match``, count from the
-    first row that is kept.
-
-    """
+    # ``position`` is that of the event that decided it. ``row``, and the rows of ``match``, count from the
+    # first row that is kept.
 
     row: int
     position: int
@@ -86,13 +82,10 @@ class OpenRows:
     queued: int | None = None  # the deadline that the stream waits for
 
     def decide(self, program: RowProgram, ahead: int, clock: TimeSoFar, *, closed: bool) -> list[Decided]:
-        """Return what no later row can change, and move ``start`` to the first open row.
-
-        A match is decided if the search found it in the rows so far, and did not look for a further row. The
-        same holds for a row without a match. ``ahead`` is how many rows after a row its conditions and
-        measures read.
-
-        """
+        """Return what no later row can change, and move ``start`` to the first open row."""
+        # A match is decided if the search found it in the rows so far, and did not look for a further row.
+        # The same holds for a row without a match. ``ahead`` is how many rows after a row its conditions and
+        # measures read.
         n_rows = len(self.rows)
         n_known = n_rows if closed else max(n_rows - ahead, 0)
         if self.start >= n_known:
@@ -190,16 +183,13 @@ def kept_columns(bound: BoundRowQuery) -> list[str]:
 
 
 class OpenPatternSearch(Search):
-    """MATCH_RECOGNIZE in a stream; `advance` returns the matches that no later row can change.
+    """MATCH_RECOGNIZE in a stream; `advance` returns the matches that no later row can change."""
 
-    A match is decided when the search found it, and did not look for a further row. So ``A B`` is decided
-    with its last row, and ``A B*`` with the first row that is no B. With WITHIN a match is also decided when
-    an event of any key comes too late for it. The result does not depend on how batches cut the stream.
-
-    The state has the rows of each key from its first open row on, and as many rows before it as PREV looks
-    back. Each batch searches the open match of its keys again.
-
-    """
+    # A match is decided when the search found it, and did not look for a further row. So ``A B`` is decided
+    # with its last row, and ``A B*`` with the first row that is no B. With WITHIN a match is also decided
+    # when an event of any key comes too late for it. The result does not depend on how batches cut the
+    # stream. The state has the rows of each key from its first open row on, and as many rows before it as
+    # PREV looks back. Each batch searches the open match of its keys again.
 
     def __init__(self, query: RowPatternStream, schema: StreamSchema, options: Options):
         refuse_options(options, "MATCH_RECOGNIZE")

@@ -63,12 +63,9 @@ class Search(ABC):
 
     @abstractmethod
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
-        """Read the next events, and return the complete matches.
-
-        ``table`` has at least one event, in stream order; ``keys`` has the order columns, None without
-        ``order_by``; ``n_before`` is the number of earlier events.
-
-        """
+        """Read the next events, and return the complete matches."""
+        # ``table`` has at least one event, in stream order; ``keys`` has the order columns, None without
+        # ``order_by``; ``n_before`` is the number of earlier events.
 
     def remember(self) -> Callable[[], None]:
         """Return what takes back all later changes; attributes get new values, and no value changes."""
@@ -84,11 +81,8 @@ class Search(ABC):
         return self.release()
 
     def pass_time(self, now: int) -> Ready:
-        """Return the matches that are complete since no later event comes before ``now``, in ticks.
-
-        It also forgets rows that no later match needs.
-
-        """
+        """Return the matches that are complete since no later event comes before ``now``, in ticks."""
+        # It also forgets rows that no later match needs.
         return self.release()
 
     @property
@@ -97,11 +91,8 @@ class Search(ABC):
         return None
 
     def delay_of(self, column: str) -> int | None:
-        """Return how far a later result can be before the time of the stream, in ticks of its clock.
-
-        ``column`` is the column of the results that has their times. None: nothing is known about it.
-
-        """
+        """Return how far a later result can be before the time of the stream, in ticks of its clock."""
+        # ``column`` is the column of the results that has their times. None: nothing is known about it.
         return None
 
     @property

@@ -36,13 +36,11 @@ _LONG_AGO = -(2**63)  # the smallest time
 
 
 class SequenceSearch(Search):
-    """The search of a sequence query in a stream; `advance` returns all complete matches.
+    """The search of a sequence query in a stream; `advance` returns all complete matches."""
 
-    It keeps the events that later matches may contain, or all events if no window bounds a match. It searches
-    them again with every batch, so batches should not be much smaller than the window.
-    The window ends partial matches; no key is forgotten earlier.
-
-    """
+    # It keeps the events that later matches may contain, or all events if no window bounds a match. It
+    # searches them again with every batch, so batches should not be much smaller than the window. The window
+    # ends partial matches; no key is forgotten earlier.
 
     def __init__(self, query: SequenceQuery, schema: StreamSchema, options: Options):
         _check(options)
@@ -173,12 +171,9 @@ class SequenceSearch(Search):
         *,
         is_last: bool,
     ) -> MatchBlock:
-        """Return the decided matches that were not returned before.
-
-        A match that ends at one of the ``n_old`` kept events was returned or forbidden earlier, unless it
-        waits. The event that forbade it may be forgotten.
-
-        """
+        """Return the decided matches that were not returned before."""
+        # A match that ends at one of the ``n_old`` kept events was returned or forbidden earlier, unless it
+        # waits. The event that forbade it may be forgotten.
         done, n_there = self._done
         first_new = max(int(np.searchsorted(position, done)), self._first_of_waiting(program, events, n_old))
         block = found.ending(first_new, events.n_events)

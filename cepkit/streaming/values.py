@@ -27,12 +27,10 @@ _FEWEST_NEW = 1 << 14  # texts before the first look for texts that nothing need
 
 
 class TextCodes:
-    """Codes of texts in the order of their first occurrence; a missing text is -1.
+    """Codes of texts in the order of their first occurrence; a missing text is -1."""
 
-    Codes of forgotten texts are used again. ``ranked`` are all texts of a column in their own order. Codes
-    are then ranks, and no text is forgotten.
-
-    """
+    # Codes of forgotten texts are used again. ``ranked`` are all texts of a column in their own order. Codes
+    # are then ranks, and no text is forgotten.
 
     def __init__(self, ranked: Sequence[str] = ()):
         self._is_ranked = len(ranked) > 0
@@ -53,11 +51,8 @@ class TextCodes:
 
     @property
     def texts(self) -> np.ndarray:
-        """The texts by code, as objects; a view that later texts do not change.
-
-        A code without a text has the text that it had before.
-
-        """
+        """The texts by code, as objects; a view that later texts do not change."""
+        # A code without a text has the text that it had before.
         return self._room[: self._n_codes]
 
     def encode(self, codes: np.ndarray, categories: np.ndarray) -> np.ndarray:
@@ -135,12 +130,10 @@ class TextCodes:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The partition codes of a batch, and the changes of the keys after the batch.
+    """The partition codes of a batch, and the changes of the keys after the batch."""
 
-    A key that was idle for too long gets a new code. ``runs`` are new (key, code, clock of the last event);
-    the last run of a key wins. ``ended`` are codes that no event at the end of the batch or later has.
-
-    """
+    # A key that was idle for too long gets a new code. ``runs`` are new (key, code, clock of the last event);
+    # the last run of a key wins. ``ended`` are codes that no event at the end of the batch or later has.
 
     codes: np.ndarray  # int32, (n_events,)
     runs: list[tuple[Key, int, float]]
@@ -319,10 +312,8 @@ def array_of_values(values: list, wanted: pa.Field, before: pa.Scalar | None = N
 
 
 def _check_unit(ticks: Sequence[int], wanted: pa.Field, before: int | None) -> None:
-    """Raise for integers that are dates in another unit than that of their column.
-
-    Times near the time before, or near others of the batch, are right: a stream may begin in 1970.
-    """
+    """Raise for integers that are dates in another unit than that of their column."""
+    # Times near the time before, or near others of the batch, are right: a stream may begin in 1970.
     unit, per_second = wanted.type.unit, _PER_SECOND[wanted.type.unit]
     if not ticks or _MEANT[0] <= min(ticks) / per_second <= max(ticks) / per_second < _MEANT[1]:
         return

@@ -41,12 +41,10 @@ def source_of_table(table: pa.Table, schema: StreamSchema) -> ArrowSource:
 
 
 class WindowSearch(Search):
-    """A window in a stream; `advance` returns the rows that it emits.
+    """A window in a stream; `advance` returns the rows that it emits."""
 
-    Sums are exact, so they do not depend on rows that left. The state is the rows in the window. Every batch
-    looks at all of them, so batches should not be much smaller than the window.
-
-    """
+    # Sums are exact, so they do not depend on rows that left. The state is the rows in the window. Every
+    # batch looks at all of them, so batches should not be much smaller than the window.
 
     def __init__(self, query: Window, schema: StreamSchema, options: Options):
         refuse_options(options, "a window")
@@ -155,12 +153,10 @@ def refuse_options(options: Options, what: str) -> None:
 
 
 class JoinSearch:
-    """A join of two streams; `advance` returns the pairs whose place in the order is certain.
+    """A join of two streams; `advance` returns the pairs whose place in the order is certain."""
 
-    A row of the left side is certain when the right side has reached its time. A row of the right side is
-    certain when the left side has passed its time. Both wait until then.
-
-    """
+    # A row of the left side is certain when the right side has reached its time. A row of the right side is
+    # certain when the left side has passed its time. Both wait until then.
 
     def __init__(self, query: Join, schemas: tuple[StreamSchema, ...], options: Options):
         refuse_options(options, "a join")
@@ -183,11 +179,8 @@ class JoinSearch:
         return sum(table.num_rows for table in (*self._waiting, *self._early))
 
     def advance(self, batches: tuple[pa.Table | None, ...], *, are_certain: bool = False) -> Ready:
-        """Read the next rows of both sides, and return the complete pairs; a refused batch has no effect.
-
-        ``are_certain`` says that no later row comes before any of these.
-
-        """
+        """Read the next rows of both sides, and return the complete pairs; a refused batch has no effect."""
+        # ``are_certain`` says that no later row comes before any of these.
         early, newest = list(self._early), list(self._newest)
         for which, batch in enumerate(batches):
             if batch is None or batch.num_rows == 0:
@@ -322,12 +315,9 @@ class Sides:
 
     @property
     def keys(self) -> dict[str, str]:
-        """Key columns of the left side, with those of the right side, that divide the rows; empty if none do.
-
-        A window of rows counts the rows of all keys, and measures range over the pairs of all keys. Keys of
-        different types have different hashes.
-
-        """
+        """Key columns of the left side, with those of the right side, that divide the rows; maybe none."""
+        # A window of rows counts the rows of all keys, and measures range over the pairs of all keys. Keys of
+        # different types have different hashes.
         if not self.is_timed or self.join.measures:
             return {}
         types = [

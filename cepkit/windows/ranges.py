@@ -24,10 +24,10 @@ class Size(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """For every row in stream order: the first row that its window holds, and the row before which it leaves.
+    """For each row in stream order: the first row in its window, and the row before which it leaves."""
 
-    Both are int64, (n_rows,), and nondecreasing. A row that no arrival removes leaves before row ``n_rows``.
-    """
+    # Both are int64, (n_rows,), and nondecreasing. A row that no arrival removes leaves before row
+    # ``n_rows``.
 
     first: np.ndarray
     gone: np.ndarray

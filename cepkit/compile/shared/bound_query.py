@@ -63,11 +63,8 @@ class BoundQuery(ABC):
         return {}
 
     def once(self, key: Hashable, write: Callable[[], _T], of: object = None) -> _T:
-        """Return the result of ``write``, which is called once per key, part ``of`` the program and program.
-
-        Frames and threads share the program, so the result must depend on no frame and never change.
-
-        """
+        """Return the result of ``write``: it is called once per key, part ``of`` the program and program."""
+        # Frames and threads share the program, so the result must depend on no frame and never change.
         place = key, id(of)
         if place not in self.written:
             with hold(_writing):
@@ -110,11 +107,8 @@ class BoundQuery(ABC):
         return all(function.pure for function in self.functions.values())
 
     def inputs(self, columns: Mapping[str, Column]) -> Inputs:
-        """Return the inputs that kernels read from these columns, which must contain all of ``self.columns``.
-
-        Text columns that are compared get codes of common categories, and constant texts get their codes.
-
-        """
+        """Return the inputs that kernels read from these columns; all of ``self.columns`` are among them."""
+        # Text columns that are compared get codes of common categories, and constant texts get their codes.
         columns = dict(columns)
         for group in self.text_groups:
             names = sorted(group)

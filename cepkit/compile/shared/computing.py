@@ -299,10 +299,8 @@ def _constant(binder: Binding, e: ex.Call) -> Term:
 
 
 def without_choices(e: ex.Expression) -> ex.Expression | None:
-    """Return a condition without functions that choose between values of several rows; None if it has none.
-
-    ``coalesce(prev(x), 0) > 1`` is ``prev(x) is not null and prev(x) > 1 or prev(x) is null and 0 > 1``.
-    """
+    """Return a condition without functions that choose between values of rows; None if it has none."""
+    # ``coalesce(prev(x), 0) > 1`` is ``prev(x) is not null and prev(x) > 1 or prev(x) is null and 0 > 1``.
     n_choices = 0
     changed: ex.Expression = e
     while (choice := next(_choices(changed), None)) is not None:

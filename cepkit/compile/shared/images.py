@@ -442,11 +442,8 @@ def drop_image(name: str) -> None:
 
 
 def write_bitcode(folder: Path, name: str, module: ModuleType) -> Path:
-    """Write the kernels of a module that numba has compiled for any x86-64, and return the path of the file.
-
-    The types of all arguments are in the decorators.
-
-    """
+    """Write the kernels of a module that numba has compiled for any x86-64; return the path of the file."""
+    # The types of all arguments are in the decorators.
     from importlib.metadata import version
 
     header, kernels = link_kernels(module)

@@ -225,14 +225,11 @@ class Positions:
 
 
 def positions(pattern: pt.Pattern, *, longest: bool = False) -> Positions:
-    """Build the position automaton of a regex: the states of its automaton, at the earliest ends of matches.
-
-    ``longest`` keeps what follows the earliest ends.
-
-    Source: Aho, Lam, Sethi, Ullman, "Compilers", 2nd ed., section 3.9; used by Hirzel, "Partition and
-    Compose", DEBS 2012, section 3.1.
-    Differs: accepting positions lose their successors, since a report ends all partial matches.
-    """
+    """Build the position automaton of a regex: the states of its automaton, at earliest ends of matches."""
+    # ``longest`` keeps what follows the earliest ends.
+    # Source: Aho, Lam, Sethi, Ullman, "Compilers", 2nd ed., section 3.9; used by Hirzel, "Partition and
+    # Compose", DEBS 2012, section 3.1.
+    # Differs: accepting positions lose their successors, since a report ends all partial matches.
     size = _size(pattern)
     if size > POSITIONS:
         raise UnsupportedQueryError(
@@ -263,12 +260,9 @@ class States:
 
 
 def states(automaton: Positions) -> States:
-    """Build the state automaton from ``automaton`` by subsets, one transition per state and predicate.
-
-    A state is the set of positions that may come next.
-
-    Source: Hirzel, "Partition and Compose", DEBS 2012, section 3.1 and figure 4.
-    """
+    """Build the state automaton from ``automaton`` by subsets, one transition per state and predicate."""
+    # A state is the set of positions that may come next.
+    # Source: Hirzel, "Partition and Compose", DEBS 2012, section 3.1 and figure 4.
     order = list(dict.fromkeys(automaton.names))
     # A state: the positions that may come next, and whether the pattern may end here.
     start = (automaton.first, False)

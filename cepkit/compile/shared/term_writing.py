@@ -457,13 +457,10 @@ def module_header() -> str:
 
 
 def decorator(types: list[str], *, user_functions: bool) -> list[str]:
-    """Return the line that compiles the next function for these argument types when the module is imported.
-
-    Kernels allocate nothing, so numba's reference counting of row views is switched off; it took half of
-    the time of a queue (measured). User functions may allocate. They are not cached either, because a cache
-    does not notice when their helpers change.
-
-    """
+    """Return the line that compiles the next function for these argument types at the module's import."""
+    # Kernels allocate nothing, so numba's reference counting of row views is switched off; it took half of
+    # the time of a queue (measured). User functions may allocate. They are not cached either, because a cache
+    # does not notice when their helpers change.
     options = "" if user_functions else ", cache=True, _nrt=False, no_cfunc_wrapper=True"
     return [f'@njit([({", ".join(types)},)], nogil=True, error_model="numpy"{options})']
 

@@ -117,13 +117,10 @@ Labels = Callable[[MatchSet], np.ndarray]
 def measure(
     query: RegexQuery, matches: MatchSet, source: Rows, labels: Labels | None = None
 ) -> dict[str, Measured]:
-    """Compute the result columns of every match.
-
-    Aggregates in measures range over all rows of the match, or over those of a name of the pattern;
-    ``labels`` returns the name of each row of each match.
-
-    Source: Hirzel, "Partition and Compose", DEBS 2012, section 2.2.
-    """
+    """Compute the result columns of every match."""
+    # Aggregates in measures range over all rows of the match, or over those of a name of the pattern;
+    # ``labels`` returns the name of each row of each match.
+    # Source: Hirzel, "Partition and Compose", DEBS 2012, section 2.2.
     last_rows = matches.events.rows(matches.last)
     columns: dict[str, Measured] = {name: Picked(name, last_rows) for name in query.partition_by}
     if query.measures is None and not query.order_by:

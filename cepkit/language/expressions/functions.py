@@ -85,13 +85,11 @@ MICROSECONDS, DATETIME = "us", "datetime"
 
 @dataclass(frozen=True, slots=True)
 class RegisteredFunction:
-    """A Python function that predicate text may call.
+    """A Python function that predicate text may call."""
 
-    ``pure`` is the user's promise that equal arguments give equal results and nothing else happens.
-    ``compiled`` says that the function is a numba dispatcher. ``arity`` counts positional arguments.
-    ``times`` is the form of times that the function gets.
-
-    """
+    # ``pure`` is the user's promise that equal arguments give equal results and nothing else happens.
+    # ``compiled`` says that the function is a numba dispatcher. ``arity`` counts positional arguments.
+    # ``times`` is the form of times that the function gets.
 
     name: str
     call: Callable[..., Any]

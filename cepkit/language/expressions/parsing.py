@@ -414,10 +414,8 @@ Items = tuple[ex.Expression, ...]
 
 
 def shortened(text: str) -> tuple[str, dict[int, Items]]:
-    """Return the text with only the first item of each long list of constants, and all items of these lists.
-
-    The key of the items is the place where the first item begins.
-    """
+    """Return the text with only the first item of each long list of constants, and all their items."""
+    # The key of the items is the place where the first item begins.
     items_at: dict[int, Items] = {}
     parts, done, place = [], 0, 0
     while (beginning := _BEGINNING.search(text, place)) is not None:

@@ -258,14 +258,11 @@ _WORDS = PatternWords(_row, _rows)
 
 
 def parse_pattern(text: str) -> Pattern:
-    """Return the tree of a regex pattern over predicate names.
-
-    ``a b`` is a, then b on the next event; ``a | b`` is an alternative. ``a*``, ``a+``, ``a?``, ``a{2}``,
-    ``a{2,}``, ``a{2,5}`` and ``a{,5}`` repeat. ``.`` is any event, ``(a b)+`` a group, ``()`` no event.
-
-    Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, table 1.
-    Differs: bounded repetitions are added; a repetition after a blank is an error.
-    """
+    """Return the tree of a regex pattern over predicate names."""
+    # ``a b`` is a, then b on the next event; ``a | b`` is an alternative. ``a*``, ``a+``, ``a?``, ``a{2}``,
+    # ``a{2,}``, ``a{2,5}`` and ``a{,5}`` repeat. ``.`` is any event, ``(a b)+`` a group, ``()`` no event.
+    # Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, table 1.
+    # Differs: bounded repetitions are added; a repetition after a blank is an error.
     tree = parse(text, _pattern_parser, PATTERN_WORDS, None)
     if not text.strip():
         raise PatternSyntaxError("expected a predicate name, '.' or '(', found an empty pattern", text, 0)

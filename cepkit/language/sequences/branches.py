@@ -56,14 +56,12 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The condition that no such event occurs after component ``after`` and before component ``before``.
+    """The condition that no such event occurs after component ``after`` and before component ``before``."""
 
-    -1 and the number of components mean the edges of the window. A ``spanning`` absence, from ``all_of``,
-    begins after the first event of ``after`` and ends before the last event of ``before``. Any other absence
-    begins after the last event of ``after`` and ends before the first event of ``before``. ``rounds`` has the
-    same meaning as in `Component`.
-
-    """
+    # -1 and the number of components mean the edges of the window. A ``spanning`` absence, from ``all_of``,
+    # begins after the first event of ``after`` and ends before the last event of ``before``. Any other
+    # absence begins after the last event of ``after`` and ends before the first event of ``before``.
+    # ``rounds`` has the same meaning as in `Component`.
 
     variable: str
     event_type: str | int | bool | None

@@ -116,13 +116,11 @@ def is_sase(text: str) -> bool:
 
 @lru_cache(maxsize=16)  # the explorer looks at a text several times
 def parse_sase(text: str) -> SaseParts:
-    """Return the parts of the text of a sequence query.
-
-    Source: Wu, Diao, Rizvi, "High-Performance Complex Event Processing over Streams", SIGMOD 2006, section 2;
-    Agrawal et al., "Efficient Pattern Matching over Event Streams", SIGMOD 2008, section 2.
-    Differs: no RETURN and HAVING; alternatives, any order, repeated groups and contiguity of single steps are
-    added. Time is linear in the length of the text.
-    """
+    """Return the parts of the text of a sequence query."""
+    # Source: Wu, Diao, Rizvi, "High-Performance Complex Event Processing over Streams", SIGMOD 2006, section
+    # 2; Agrawal et al., "Efficient Pattern Matching over Event Streams", SIGMOD 2008, section 2.
+    # Differs: no RETURN and HAVING; alternatives, any order, repeated groups and contiguity of single steps
+    # are added. Time is linear in the length of the text.
     check_text(text)
     parts: dict[str, object] = {}
     for word, start, stop in clauses(text):

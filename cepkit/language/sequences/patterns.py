@@ -179,12 +179,10 @@ class SequencePattern(QueryMethods):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EventPattern(SequencePattern, Aggregates):
-    """One event, named ``variable``; of any type if ``event_type`` is None.
+    """One event, named ``variable``; of any type if ``event_type`` is None."""
 
-    ``conditions`` apply to the event alone; a query moves them into its ``where``. ``b["x"]`` is the
-    value of a column; if the event is repeated, of each event, and ``b[2]["x"]`` that of the second.
-
-    """
+    # ``conditions`` apply to the event alone; a query moves them into its ``where``. ``b["x"]`` is the
+    # value of a column; if the event is repeated, of each event, and ``b[2]["x"]`` that of the second.
 
     variable: str
     event_type: str | int | bool | None = None

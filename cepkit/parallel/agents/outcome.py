@@ -298,10 +298,8 @@ def first_start(run: AgentRun) -> float:
 
 
 def trace_of(run: AgentRun, start: float | None = None) -> Trace:
-    """Return the trace of a run: the actions of its threads, and the lengths of queues and buffers.
-
-    Times count from ``start``; None: from the first action.
-    """
+    """Return the trace of a run: the actions of its threads, and the lengths of queues and buffers."""
+    # Times count from ``start``; None: from the first action.
     k, agents = run.k, run.agents
     n = int(run.shared[k.N_TRACED])
     rows = run.trace[:n]
@@ -328,10 +326,9 @@ def trace_of(run: AgentRun, start: float | None = None) -> Trace:
 
 
 def _lengths(run: AgentRun, done: Actions, stage: np.ndarray) -> Lengths:
-    """Return the lengths of queues and buffers after every action that changes them.
-
-    An item moves from queue to buffer at the start of an action. The results of an action arrive at its end.
-    """
+    """Return the lengths of queues and buffers after every action that changes them."""
+    # An item moves from queue to buffer at the start of an action. The results of an action arrive at its
+    # end.
     k, agents = run.k, run.agents
     stage_of_delivery = run.net.deliveries[0]
     is_start = run.net.stages[:, k.IS_START].astype(bool)

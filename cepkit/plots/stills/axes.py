@@ -116,11 +116,10 @@ _DATE_STEPS = [
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis: where its values are in the picture.
+    """An axis: where its values are in the picture."""
 
-    ``low`` and ``high`` are the ends in the unit of `place`: values, logarithms, milliseconds, or the numbers
-    of categories.
-    """
+    # ``low`` and ``high`` are the ends in the unit of `place`: values, logarithms, milliseconds, or the
+    # numbers of categories.
 
     name: str  # "x", "y2"
     given: Mapping[str, Any]  # plotly's attributes

@@ -354,17 +354,14 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The matches of a task that may be in a uniform sample of ``n`` matches of all tasks.
+    """The matches of a task that may be in a uniform sample of ``n`` matches of all tasks."""
 
-    Every match has a random waiting time, exponential and independent of the others; the sample is the ``n``
-    shortest times. Matches with the same last event need no separate times: the shortest of N waiting times
-    is a single one divided by N, and the next ones follow in the same way.
-
-    The sample depends on ``seed`` and the last events of the matches, not on the number of tasks.
-
-    Source: Efraimidis, Spirakis, "Weighted random sampling with a reservoir", Information Processing Letters
-    97(5), 2006.
-    """
+    # Every match has a random waiting time, exponential and independent of the others; the sample is the
+    # ``n`` shortest times. Matches with the same last event need no separate times: the shortest of N waiting
+    # times is a single one divided by N, and the next ones follow in the same way. The sample depends on
+    # ``seed`` and the last events of the matches, not on the number of tasks.
+    # Source: Efraimidis, Spirakis, "Weighted random sampling with a reservoir", Information Processing
+    # Letters 97(5), 2006.
 
     n: int
     seed: int

@@ -42,10 +42,8 @@ def match_stream(
     engine: str | EngineValue = "auto",
     bounded: Mapping[str, Any] | None = None,
 ) -> SparkStream:
-    """Return the matches of a query in a streaming frame; no job runs.
-
-    ``bounded`` has the keywords of load shedding, as for `cepkit.match`.
-    """
+    """Return the matches of a query in a streaming frame; no job runs."""
+    # ``bounded`` has the keywords of load shedding, as for `cepkit.match`.
     if engine != "auto":
         raise UnsupportedQueryError(
             f"engine={engine!r}: a stream chooses its engine itself, with the same matches. Leave engine out"

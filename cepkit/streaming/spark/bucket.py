@@ -95,11 +95,9 @@ def _parts(pattern: Pattern) -> list[Pattern]:
 
 
 def keys_of_buckets(query: BucketQuery) -> tuple[str, ...]:
-    """Return the columns by which buckets may divide the rows; none when one bucket needs all of them.
-
-    The steps of a chain must share a key: it has the same values in the rows and in the results of each step.
-
-    """
+    """Return the columns by which buckets may divide the rows; none when one bucket needs all of them."""
+    # The steps of a chain must share a key: it has the same values in the rows and in the results of each
+    # step.
     if isinstance(query, Chain):
         first, *others = query.steps
         names = keys_of_buckets(first)
@@ -150,13 +148,11 @@ class Received:
 
 
 class Bucket:
-    """A search with the rows that it holds back.
+    """A search with the rows that it holds back."""
 
-    Rows may come in any order. A row waits until the watermark is after its time; then it is searched with
-    all others in the order of the query. So the matches do not depend on how the stream was cut into
-    micro-batches. A row is late if its bucket has already passed its time; it is not searched.
-
-    """
+    # Rows may come in any order. A row waits until the watermark is after its time; then it is searched with
+    # all others in the order of the query. So the matches do not depend on how the stream was cut into
+    # micro-batches. A row is late if its bucket has already passed its time; it is not searched.
 
     def __init__(self, plan: BucketPlan):
         self.plan = plan

@@ -45,13 +45,11 @@ def of_stream(content: bytes) -> pa.Table:
 
 @dataclass(frozen=True)
 class Sending:
-    """What leaves the operator: a row with statistics for each bucket, and the rows of its results.
+    """What leaves the operator: a row with statistics for each bucket, and the rows of its results."""
 
-    Results of plain types are columns of the operator, in rows of their own. Spark converts nested values
-    one by one, and makes null of NaN inside them. So nested results are bytes in the row of the statistics,
-    and further Python workers open them.
-
-    """
+    # Results of plain types are columns of the operator, in rows of their own. Spark converts nested values
+    # one by one, and makes null of NaN inside them. So nested results are bytes in the row of the statistics,
+    # and further Python workers open them.
 
     output: pa.Schema  # of the result's columns
     columns: tuple[str, ...] = ()  # names of the columns of late rows
@@ -172,12 +170,10 @@ ROWS_IN_BUCKETS = "bucket int, rows binary"
 
 @dataclass(frozen=True)
 class Dealer:
-    """Deals the rows of a task out to the buckets.
+    """Deals the rows of a task out to the buckets."""
 
-    Every bucket gets a row in every micro-batch that has rows, perhaps without content. So every bucket
-    checks its state and learns the watermark.
-
-    """
+    # Every bucket gets a row in every micro-batch that has rows, perhaps without content. So every bucket
+    # checks its state and learns the watermark.
 
     columns: tuple[str, ...]  # of the batches; the last one, without a name here, is the bucket's number
     labels: tuple[int, ...]  # Spark's key of each bucket
@@ -217,12 +213,10 @@ _OPEN: dict[tuple[str, int], tuple[str, Bucket]] = {}
 
 
 class BucketProcessor(StatefulProcessor):
-    """Spark's operator on buckets: their state is one value, and the watermark moves them.
+    """Spark's operator on buckets: their state is one value, and the watermark moves them."""
 
-    A worker keeps its buckets open. A bucket in memory serves only if its token equals the token in Spark's
-    state; after a failed or repeated task the state is read again.
-
-    """
+    # A worker keeps its buckets open. A bucket in memory serves only if its token equals the token in Spark's
+    # state; after a failed or repeated task the state is read again.
 
     def __init__(self, plan: BucketPlan, sending: Sending, kernel_cache: str | None = None):
         self._plan, self._sending, self._kernel_cache = plan, sending, kernel_cache
@@ -298,11 +292,9 @@ class BucketProcessor(StatefulProcessor):
 
 
 def labels_of_buckets(n_buckets: int, n_partitions: int) -> tuple[int, ...]:
-    """Return a key for every bucket, so that Spark's partitions of the state get equally many buckets.
-
-    The first one is 0 for any numbers. So at least one bucket finds and refuses the state of other settings.
-
-    """
+    """Return a key for every bucket, so that Spark's partitions of the state get equally many buckets."""
+    # The first one is 0 for any numbers. So at least one bucket finds and refuses the state of other
+    # settings.
     labels, label = [], 0
     n_in = [0] * n_partitions
     most = -(-n_buckets // n_partitions)
