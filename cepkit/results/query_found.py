@@ -1,31 +1,291 @@
-"""The matches of regex and sequence queries, as `Matches` reads them."""
+"""The matches of regex and sequence queries, as `Matches` reads them, and aggregates over their events."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Context, Decimal
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.decimals import whole_numbers
+from cepkit.compile.shared.row_automaton import ANY
 from cepkit.engines.after_match import report_matches
-from cepkit.engines.aggregates import aggregate_matches, aggregate_regex
+from cepkit.engines.counting.engine import CountedMatches
 from cepkit.engines.counting.estimate import CountEstimate, draw_matches, estimate_count, exactly
-from cepkit.engines.measures.regex_measures import Measured, measure
+from cepkit.engines.measures.regex_measures import Measured, Rows, measure
 from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
 from cepkit.engines.regex import Run, label_rows
+from cepkit.engines.shared.by_key import MatchesByKey
 from cepkit.engines.shared.match_set import Lineage, MatchSet
 from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet, bytes_to_collect
-from cepkit.errors import ResultTooLargeError
-from cepkit.events import Frame
+from cepkit.errors import CepError, PredicateError, ResultTooLargeError, column_not_found, nearest
+from cepkit.events import BOOLEAN, NULL_INTEGER, Events, Frame
 from cepkit.frames.building import build_events
+from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import count_text
+from cepkit.language.expressions.parsing import parse_expression
+from cepkit.language.expressions.vocabulary import OF_TRUTHS, SUMMARIES, SUMMED
+from cepkit.limits import check_memory
 from cepkit.planning.plans import compile_checked
 from cepkit.results.found import LIMIT
 from cepkit.results.in_memory import DRAWN, FoundInMemory, FoundMatches
+
+# These need all values at once.
+_OF_ALL = ("collect", *(name for name, summary in SUMMARIES.items() if summary.by is None))
+FUNCTIONS = ("count", "sum", "avg", "min", "max", *_OF_ALL)
+_OF_INTEGERS = ("sum", "avg", "min", "max")  # of decimals as integers
+_BYTES = 40  # of a value in Python, and of its place in a list
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One aggregate: ``function`` of ``column`` over the events of ``variable``."""
+
+    # Without a variable, it is the number of matches. Without a column, it is the number of events.
+
+    function: str
+    variable: str | None
+    column: str | None
+
+
+def aggregate_matches(
+    program: SequenceProgram, found: SequenceSet, source: Rows, aggregates: Mapping[str, str]
+) -> pd.Series:
+    """Return aggregates over the events of all matches; see `Matches.aggregate`."""
+    variables = program.query.variables
+    wanted = {name: read_aggregate(name, text, variables, source.schema) for name, text in aggregates.items()}
+    values = {
+        name: values_of_events(source, found.events, name, aggregate)
+        for name, aggregate in wanted.items()
+        if aggregate.column is not None
+    }
+    results = {}
+    waiting = {}
+    for name, aggregate in wanted.items():
+        if aggregate.variable is None:
+            results[name] = found.count()
+        elif (counted := _count_aggregate(found, aggregate, values.get(name))) is not None:
+            results[name] = counted[0]
+        else:
+            waiting[name] = aggregate
+    if waiting:
+        parts = ((block.event_of_item, variables_of_items(program, block)) for block in found.blocks())
+        results |= aggregate_parts(parts, variables, waiting, values)
+    return _series(results, wanted, source)
+
+
+def _series(results: Mapping[str, Any], wanted: Mapping[str, Wanted], source: Rows) -> pd.Series:
+    """Return the results in order; 1 and 0 are truth values again where they are values of such a column."""
+    series = {}
+    for name, aggregate in wanted.items():
+        value, column = results[name], aggregate.column
+        scale = None if column is None else source.schema[column].scale
+        if value is not None and scale is not None and aggregate.function in _OF_INTEGERS:
+            value = (
+                Decimal(value).scaleb(-scale, Context(prec=100))
+                if aggregate.function != "avg"
+                else value / 10**scale
+            )
+        if value is not None and column is not None and source.schema[column].kind == BOOLEAN:
+            if aggregate.function in ("min", "max", "mode"):
+                value = bool(value)
+            elif aggregate.function == "collect":
+                value = list(map(bool, value))
+        series[name] = value
+    return pd.Series(series, dtype=object)
+
+
+def read_aggregate(name: str, text: str, known: Sequence[str], schema: Mapping[str, object]) -> Wanted:
+    role = f"aggregate {name!r}"
+    tree = parse_expression(text, role=role, references=True)
+    if not isinstance(tree, ex.Aggregate) or tree.function not in FUNCTIONS:
+        raise PredicateError(f"{role}: expected {', '.join(FUNCTIONS)} of a column, as in sum({known[-1]}.x)")
+    if tree.operand is None:
+        return Wanted("count", None, None)
+    match tree.operand:
+        case ex.Attribute(name=variable):
+            column = None
+        case ex.Reference(variable=variable, name=column, index=None):
+            pass
+        case _:
+            raise PredicateError(f"{role}: expected a column of a variable, as in sum({known[-1]}.x)")
+    if variable not in known:
+        raise PredicateError(
+            f"{role}: {variable!r} is no variable of the pattern.{nearest(variable, known)} "
+            f"Variables: {list(known)}"
+        )
+    if column is None and tree.function != "count":
+        raise PredicateError(
+            f"{role}: {tree.function}() needs a column of {variable!r}, as in {tree.function}({variable}.x)"
+        )
+    if column is not None and column not in schema:
+        raise column_not_found(role, column, schema)
+    _check_truths(role, tree.function, column, schema)
+    return Wanted(tree.function, variable, column)
+
+
+def _check_truths(role: str, function: str, column: str | None, schema: Mapping[str, Any]) -> None:
+    if column is not None and function in OF_TRUTHS and schema[column].kind != BOOLEAN:
+        raise PredicateError(
+            f"{role}: {function}() needs truth values, {column!r} is of type {schema[column]}"
+        )
+
+
+def values_of_events(source: Rows, events: Events, name: str, one: Wanted) -> tuple[np.ndarray, np.ndarray]:
+    """Return the column's value at every position, and which values are present."""
+    array = source.arrow(one.column, events.rows(np.arange(events.n_events)))
+    kind = array.type
+    if pa.types.is_decimal(kind):
+        if one.function not in _OF_INTEGERS:
+            exact = one.function not in SUMMED
+            present = array.is_valid().to_numpy(zero_copy_only=False)
+            if not exact:
+                return array.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False), present
+            return np.array([*array.to_pylist(), None], object)[:-1], present
+        numbers = whole_numbers(array, source.schema[one.column].scale or 0)
+        if numbers is None:
+            raise CepError(
+                f"aggregate {name!r}: the decimals exceed 64 bits; cast the column to float64 first"
+            )
+        return np.where(numbers == NULL_INTEGER, 0, numbers), numbers != NULL_INTEGER
+    if pa.types.is_boolean(kind):
+        array, kind = array.cast(pa.int64()), pa.int64()
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        if one.function == "count":
+            return np.zeros(len(array), np.int64), array.is_valid().to_numpy(zero_copy_only=False)
+        if one.function in _OF_ALL and one.function not in SUMMED and not pa.types.is_nested(kind):
+            values = np.asarray(array.cast(pa.string()).to_pylist(), object)
+            return values, array.is_valid().to_numpy(zero_copy_only=False)
+        raise PredicateError(
+            f"aggregate {name!r}: {one.function}() needs numbers, {one.column!r} is of type "
+            f"{source.schema[one.column]}"
+        )
+    wide = pa.int64() if pa.types.is_integer(kind) else pa.float64()
+    present = array.is_valid().to_numpy(zero_copy_only=False)
+    values = array.cast(wide).fill_null(0).to_numpy(zero_copy_only=False)
+    if wide == pa.float64():
+        present = present & ~np.isnan(values)
+        values = np.where(present, values, 0.0)
+    return values, present
+
+
+def _count_aggregate(found: SequenceSet, one: Wanted, values) -> tuple[Any] | None:
+    """Return the aggregate in a tuple if the engine counts it, else None."""
+    if isinstance(found, MatchesByKey):
+        if values is not None and found.position is not None:
+            values = tuple(of_event[found.position] for of_event in values)
+        found = found.by_key
+    column = None if values is None else values[0]
+    if not isinstance(found, CountedMatches) or not found.can_aggregate(one.function, column):
+        return None
+    return (found.aggregate(one.function, one.variable, *(values or (None, None))),)
+
+
+def aggregate_parts(
+    parts: Iterable[tuple[np.ndarray, np.ndarray]],
+    known: Sequence[str],
+    wanted: Mapping[str, Wanted],
+    values: Mapping[str, tuple[np.ndarray, np.ndarray]],
+) -> dict[str, Any]:
+    """Return aggregates over matches that come in parts."""
+    total = dict.fromkeys(wanted, 0)
+    count = dict.fromkeys(wanted, 0)
+    best: dict[str, Any] = {}
+    kept: dict[str, list] = {name: [] for name, aggregate in wanted.items() if aggregate.function in _OF_ALL}
+    number_of_name = {name: number for number, name in enumerate(known)}
+    for event_of_item, variable_of_item in parts:
+        for name, aggregate in wanted.items():
+            events = event_of_item
+            if aggregate.variable is not None:
+                events = event_of_item[variable_of_item == number_of_name[aggregate.variable]]
+            if aggregate.column is None:
+                count[name] += len(events)
+                continue
+            of_event, present = values[name]
+            taken = of_event[events][present[events]]
+            count[name] += len(taken)
+            if name in kept:
+                check_memory(_BYTES * (sum(map(len, kept.values())) + len(taken)), "the values")
+                kept[name] += taken.tolist()
+            elif len(taken) and aggregate.function in ("min", "max"):
+                extreme = getattr(taken, aggregate.function)().item()
+                better = min if aggregate.function == "min" else max
+                best[name] = better(best.get(name, extreme), extreme)
+            elif aggregate.function in ("sum", "avg"):
+                total[name] += _sum_exactly(taken)
+    results = {}
+    for name, aggregate in wanted.items():
+        n, function = count[name], aggregate.function
+        if name in kept:
+            results[name] = kept[name] if function == "collect" else SUMMARIES[function].of(kept[name])
+            continue
+        results[name] = {
+            "count": n,
+            "sum": total[name] if n else None,
+            "avg": total[name] / n if n else None,
+            "min": best.get(name),
+            "max": best.get(name),
+        }[function]
+    return results
+
+
+def _sum_exactly(values: np.ndarray) -> int | float:
+    """Return the sum; integers do not overflow."""
+    if values.dtype.kind == "f":
+        return float(values.sum())
+    return int((values >> 32).sum()) * 2**32 + int((values & 0xFFFFFFFF).sum())
+
+
+# Aggregates over the rows of all matches of a regex query.
+
+
+def aggregate_regex(
+    program: Program, found: MatchSet, source: Rows, aggregates: Mapping[str, str]
+) -> pd.Series:
+    """Return aggregates over the rows of all matches; see `Matches.aggregate`."""
+    variables = tuple(dict.fromkeys(program.automaton.names))
+    wanted = {name: _read(name, text, variables, source) for name, text in aggregates.items()}
+    results = {
+        name: len(found)
+        for name, aggregate in wanted.items()
+        if aggregate.variable is aggregate.column is None
+    }
+    waiting = {name: aggregate for name, aggregate in wanted.items() if name not in results}
+    values = {
+        name: values_of_events(source, found.events, name, aggregate)
+        for name, aggregate in waiting.items()
+        if aggregate.column is not None
+    }
+    if waiting:
+        events = found.lineage.event_of_item.astype(np.int64)
+        variable = np.zeros(len(events), np.int64)
+        if len(found) and any(aggregate.variable is not None for aggregate in waiting.values()):
+            number_of_position = np.array([variables.index(name) for name in program.automaton.names])
+            variable = number_of_position[label_rows(program, found)]
+        results |= aggregate_parts([(events, variable)], variables, waiting, values)
+    return _series(results, wanted, source)
+
+
+def _read(name: str, text: str, known: tuple[str, ...], source: Rows) -> Wanted:
+    """Parse the text of an aggregate; a column without a variable means every matched row."""
+    names = tuple(variable for variable in known if variable != ANY)
+    role = f"aggregate {name!r}"
+    tree = parse_expression(text, role=role, references=True)
+    operand = tree.operand if isinstance(tree, ex.Aggregate) and tree.function in FUNCTIONS else None
+    if isinstance(operand, ex.Attribute) and operand.name not in names:
+        if operand.name not in source.schema:
+            raise column_not_found(role, operand.name, [*source.schema, *names])
+        _check_truths(role, tree.function, operand.name, source.schema)
+        return Wanted(tree.function, None, operand.name)
+    if not names and operand is not None:
+        raise PredicateError(f"{role}: the pattern has no names; expected a column, as in sum(x)")
+    return read_aggregate(name, text, names or ("a",), source.schema)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
