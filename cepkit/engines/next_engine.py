@@ -346,7 +346,6 @@ class NextMatches(SequenceSet):
         return self._known.blocks(size) if self._known else super().blocks(size)
 
     def whole_blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
-        """Yield all matches in blocks of about ``size``; matches with the same last event stay together."""
         return self._known.whole_blocks(size) if self._known else super().whole_blocks(size)
 
     def glance(self, n: int) -> MatchBlock:

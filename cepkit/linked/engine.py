@@ -329,7 +329,6 @@ class PlainlyMatched(SequenceSet):
         return positions[nonzero], [counts[k] for k in nonzero]
 
     def ending(self, low: int, high: int) -> MatchBlock:
-        """Return the matches that end from ``low`` to ``high``."""
         if self._known is not None:
             return self._known.ending(low, high)
         low, high = max(0, low), min(high, self.events.n_events)

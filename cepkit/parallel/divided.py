@@ -56,7 +56,6 @@ class _Divided(ParallelEngine):
         return self.parts(program, events) or [StreamPart(0, Agents(program, events), _NOTHING)]
 
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
-        """Return the crew of each part: one thread."""
         return ONE_BY_ONE
 
     def run(
@@ -197,13 +196,11 @@ class RIP(_Divided):
         return not self.start_filter or bool(program.query.evaluation_order)
 
     def reason_against(self, program: SequenceProgram) -> str | None:
-        """Return why the engine cannot run a program; None if it can."""
         if self.multiple is not None and not program.window.within:
             return "has no window in time above 0, which multiple counts"
         return ParallelEngine.reason_against(self, program)
 
     def parts(self, program: SequenceProgram, events: Events) -> list[StreamPart]:
-        """Return the parts."""
         agents = Agents(program, events)
         places = agents.places
         if self.multiple is not None:
@@ -273,7 +270,6 @@ class DataParallel(_Divided):
         key_blocks(np.zeros(0, np.int64), 1, self.how)
 
     def reason_against(self, program: SequenceProgram) -> str | None:
-        """Return why the engine cannot run a program; None if it can."""
         return keys_unsupported(program) or ParallelEngine.reason_against(self, program)
 
     def parts(self, program: SequenceProgram, events: Events) -> list[StreamPart]:

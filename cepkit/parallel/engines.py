@@ -214,11 +214,9 @@ class Sequential(ParallelEngine):
         truth("Sequential: scoped", self.scoped)
 
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
-        """Return one thread."""
         return ONE_BY_ONE
 
     def settings(self) -> RunSettings:
-        """Return the settings of a run."""
         return RunSettings(scoped=self.scoped, removal="watermark" if self.scoped else "window")
 
 
@@ -253,11 +251,9 @@ class StateParallel(ParallelEngine):
         whole_number("StateParallel: batch", self.batch, 1, limits.EVENTS_TOGETHER)
 
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
-        """Return as many threads as agents."""
         return Crew("state_dynamic", max(1, len(Agents(program, events).stage_of_agent)))
 
     def settings(self) -> RunSettings:
-        """Return the settings of a run."""
         return RunSettings(batch=self.batch)
 
 
@@ -333,7 +329,6 @@ class Hybrid(ParallelEngine):
         self._named_pairs(Agents(program, _NO_EVENTS))
 
     def settings(self) -> RunSettings:
-        """Return the settings of a run."""
         return RunSettings(batch=self.batch, removal=self.removal)
 
     def crew(self, program: SequenceProgram, events: Events) -> Crew:

@@ -284,7 +284,6 @@ class _Writing(PartTask):
     def search(
         self, prepared: Any, table: pa.Table, low: Any, high: Any
     ) -> Iterator[tuple[ArrowSource, Results]]:
-        """Run the app on the rows and yield those of the stream."""
         bound, times = self.app.bind(table)
         self.app.check_order(bound)
         rows = bound.run(self.app.start, self.app.complete_until, times)[self.stream]

@@ -200,7 +200,6 @@ class RegexSearch(Search):
 
     @property
     def n_live(self) -> int:
-        """Number of live partial matches; only without threads."""
         return sum(replica.n_live for replica in self._replicas)
 
     @property

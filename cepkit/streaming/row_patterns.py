@@ -372,7 +372,6 @@ class OpenPatternSearch(Search):
 
     @property
     def n_retained(self) -> int:
-        """Number of rows that later matches may need."""
         return sum(len(kept.rows) for kept in self._open)
 
     # --- saving

@@ -56,7 +56,6 @@ class WindowSearch(Search):
         self.empty = self._results(*self._part(self._kept, 0, is_last=False))[0]
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
-        """Read the next events, and return the rows that the window emits."""
         source = source_of_table(table, self.schema)
         # The rows are in stream order already, and the window has its own order columns.
         rows = kept_rows(self._window, source, ())
@@ -380,7 +379,6 @@ class SidesSearch(Search):
         return self._search.n_retained
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
-        """Read the next rows of both sides, and return their pairs."""
         return self._search.advance(self.query.tables(table), are_certain=True)
 
     def pass_time(self, now: int) -> Ready:

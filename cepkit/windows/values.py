@@ -225,7 +225,6 @@ class Window(_Operator):
         self._set("tumbling", tumbling)
 
     def trees(self) -> Iterator[tuple[str, ex.Expression]]:
-        """Yield (role, tree) of every expression."""
         if self.where is not None:
             yield "where", self.where
         yield from ((f"aggregate {name!r}", tree) for name, tree in self.aggregates)
@@ -343,7 +342,6 @@ class Join(_Operator):
                     )  # fmt: skip
 
     def trees(self) -> Iterator[tuple[str, ex.Expression]]:
-        """Yield (role, tree) of every expression."""
         if self.where is not None:
             yield "where", self.where
         yield from ((f"measure {name!r}", tree) for name, tree in self.measures)

@@ -104,7 +104,6 @@ class GraphPathWriter(ConditionWriter, PathModuleWriter):
         return [*self.head(), *lines, f"{', '.join(numbers)} = {', '.join(map(str, numbers.values()))}"]
 
     def decorated(self, lines: list[str]) -> list[str]:
-        """Return decorators; none in plain Python."""
         return [] if self.python else lines
 
     # --- what holds between two events

@@ -144,11 +144,9 @@ class PathInstructions(InstructionWriter):
         return super().leaf(term)
 
     def table(self, number: int, code: Register, wanted: bool) -> Register:
-        """Raise, because instructions have no tables."""
         raise NotInterpretedError("tests a text of an event that may be missing")
 
     def member(self, number: int, value: Register, wanted: bool) -> Register:
-        """Raise, because instructions have no lists."""
         raise NotInterpretedError("looks for a value of several events in a list")
 
 

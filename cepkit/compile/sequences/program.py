@@ -238,7 +238,6 @@ class SequenceProgram(BoundQuery):
     complete_until: int | float | None = None  # the user's, in ticks
 
     def terms(self) -> Iterator[Term]:
-        """Yield every term of every branch."""
         for bound in self.branches:
             yield from bound.terms()
 

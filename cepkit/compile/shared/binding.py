@@ -109,7 +109,6 @@ class Binder(Binding):
     # --- truth
 
     def truth(self, expression: ex.Expression) -> Term:
-        """Return the term of ``expression``, which must be a truth value."""
         if isinstance(expression, ex.Call) and (changed := without_choices(expression)) is not None:
             return self.truth(changed)
         term = self.bind(expression)

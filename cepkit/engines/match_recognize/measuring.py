@@ -138,7 +138,6 @@ class MeasureReader(VectorReader):
         return vector_of_column(kind, taken, texts).with_missing(*outside)
 
     def rows_of(self, variable: str | None) -> np.ndarray:
-        """Return the last row of a variable, or of the match for None."""
         return self.nth(variable, from_first=False, offset=0, final=False)
 
     def nth(self, variable: str | None, *, from_first: bool, offset: int, final: bool) -> np.ndarray:

@@ -237,7 +237,6 @@ class In(Expression):
     options: tuple[Expression, ...]
 
     def children(self) -> Iterator[Expression]:
-        """Yield the operand and the options."""
         return iter((self.operand, *self.options))
 
     def __hash__(self) -> int:

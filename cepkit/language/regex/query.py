@@ -186,7 +186,6 @@ class RegexQuery(Query):
         )
 
     def trees(self) -> Iterator[tuple[str, ex.Expression]]:
-        """Yield (role, tree) of every predicate and measure."""
         yield from ((f"predicate {name!r}", tree) for name, tree in self.define)
         yield from ((f"measure {name!r}", tree) for name, tree in self.measures or ())
 

@@ -216,12 +216,10 @@ class SelectedTable(FoundTable):
         self.query, self.frame, self._rows, self.is_in_memory = text, frame, rows, is_in_memory
 
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
-        """Return the number of rows."""
         check_exact(method, "the rows of a query are counted exactly")
         return len(self._rows) if self.is_in_memory else self._rows.count()
 
     def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
-        """Return the rows."""
         self.refuse_matched(rows)
         return self._native(self._rows) if self.is_in_memory else self._rows
 

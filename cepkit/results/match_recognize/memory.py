@@ -227,7 +227,6 @@ class RowsInMemory(FoundResult):
         return n_rows if selected is None else len(range(n_rows)[selected.offset :][: selected.limit])
 
     def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
-        """Return the rows of the result, or the matched rows of the frame."""
         check_limit(self.count(), limit_of(limit, None))
         if rows == "one":
             return self._frame(None)
@@ -237,7 +236,6 @@ class RowsInMemory(FoundResult):
         return self._frame(np.arange(min(n, self.n_rows())))
 
     def sample(self, n: int, seed: int) -> Frame:
-        """Return a uniform sample of the rows of the result, in their order."""
         n_rows = self.n_rows()
         drawn = sorted(Random(seed).sample(range(n_rows), min(n, n_rows)))
         return self._frame(np.array(drawn, np.int64))
@@ -252,7 +250,6 @@ class RowsInMemory(FoundResult):
     # --- the matched rows
 
     def write_parquet(self, path: str | os.PathLike, rows: str, overwrite: bool) -> int:
-        """Write the rows of the result, or the matched rows, and return their number."""
         target = check_target(path, overwrite=overwrite)
         with show_progress("writing rows"), bound_memory(self.memory_limit, self.cure):
             if rows == "one":
@@ -266,7 +263,6 @@ class RowsInMemory(FoundResult):
             return write_blocks(target, table.slice(0, 0), [table])
 
     def lineage(self, number: int | None, limit: Limit) -> pd.DataFrame:
-        """Return ``match``, ``variable``, ``position`` and ``index`` of each matched row."""
         number = None if number is None else number_of(number, self.count())
         check_limit(self.count(), limit_of(limit, None))
         rows, first = self._rows, self.search.found.first_state_of_match
@@ -280,7 +276,6 @@ class RowsInMemory(FoundResult):
         return {"match": match_of_item(matches), "variable": self.bound.labels[matches.states]}
 
     def tag(self, overlap: str = "error") -> Frame:
-        """Return the frame with ``match`` and ``variable`` as its last columns."""
         numbers = self._numbers()
         tags = self._rows, numbers["match"], numbers["variable"]
         return self.native(
@@ -290,7 +285,6 @@ class RowsInMemory(FoundResult):
     # --- one by one
 
     def matches(self) -> Iterator[Match]:
-        """Yield the matches with their final measures and their rows."""
         for number in range(self.count()):
             yield self.match(number)
 
@@ -398,7 +392,6 @@ class RowWindowInMemory(FoundTable):
         return self._search.n_matches
 
     def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
-        """Return the rows of the frame in their order, with the columns of the SELECT."""
         # A row whose match is empty or absent, and a row that a match before it skips, has nulls. COUNT is 0.
         self.refuse_matched(rows)
         columns = order_and_limit(self._search.bound.selected, self._search.projection)

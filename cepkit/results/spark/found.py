@@ -199,7 +199,6 @@ class SparkFound(FoundResult):
         return self if what == "view" else self.refuse(what)
 
     def text(self) -> str:
-        """Return the pattern and the columns of the result; no job runs."""
         return text_of_lazy(self.query, self.names, self.measured)
 
     def html(self) -> str:
@@ -254,7 +253,6 @@ class SparkFound(FoundResult):
         return ordered.select(*(column[name] for name in names), f"c{len(event)}").toDF(*names, "count")
 
     def aggregate(self, aggregates: Mapping[str, str]) -> pd.Series:
-        """Return aggregates over the events of all matches; every task aggregates its own matches."""
         tasks.nothing_found(self.program, self.source, self._columns).found.aggregate(aggregates)  # a check
         parts = {name: parts_of(name, text) for name, text in aggregates.items()}
         trees = [tree for _, of_name in parts.values() for tree in of_name]
@@ -360,7 +358,6 @@ class SparkFound(FoundResult):
         return numbered.select(*event, "number")
 
     def tag(self, overlap: str = "error") -> DataFrame:
-        """Return the searched frame with ``match`` and ``variable``; see `check_overlap`."""
         check_free(("match", "variable"), self.source.names)
         names = [*self.query.order_by, *self.query.partition_by]
         rows, place = self._with_rows(tasks.TaggedRows(overlap), list(dict.fromkeys(names)))

@@ -89,7 +89,6 @@ class RowsTask(PartTask):
     def search(
         self, prepared: Any, table: pa.Table, low: Any, high: Any
     ) -> Iterator[tuple[ArrowSource, Results]]:
-        """Search the rows and yield what ``tell`` returns."""
         latest = None
         if self.has_latest:
             last = len(self.columns) - 1
@@ -377,13 +376,11 @@ class RowsOnSpark(FoundResult):
         return RowsOnSpark(*given, undecided=True).to_frame()
 
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
-        """Return the number of matches; each task counts its own."""
         check_exact(method, _EXACTLY)
         rows = run_job(self._run(tell_count).collect)
         return sum(row[0] for row in rows)
 
     def to_frame(self, rows: str = "one", limit: Limit = "auto") -> DataFrame:
-        """Return the rows of the result, or the matched rows of the frame, as a lazy frame."""
         _refuse_limit(limit)
         return self._shown(self._result) if rows == "one" else self._matched(self.source.names)
 
@@ -412,7 +409,6 @@ class RowsOnSpark(FoundResult):
     # --- the matched rows
 
     def lineage(self, number: int | None, limit: Limit) -> DataFrame:
-        """Return ``match``, ``variable`` and the columns that identify the row, for each matched row."""
         _refuse_limit(limit)
         number = None if number is None else number_of(number, self.count())
         keys = [*self.bound.query.partition_by, *(key.column for key in self.bound.query.keys)]
@@ -458,7 +454,6 @@ class RowsOnSpark(FoundResult):
         return joined.withColumn("match", F.col("before_it") + F.col("c1") - F.lit(1))
 
     def text(self) -> str:
-        """Return the pattern and the columns of the result; no job runs."""
         text = text_of_lazy(self.bound.query.rows, self._names, self._result)
         clauses = "" if self.bound.selected is None else clauses_that_drop(self.bound.selected)
         return text + (f"; count() counts the matches before {clauses}" if clauses else "")
@@ -502,18 +497,15 @@ class RowWindowOnSpark(FoundTable):
         )  # fmt: skip
 
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
-        """Return the number of matches; each task counts its own."""
         check_exact(method, _EXACTLY)
         return sum(row[0] for row in run_job(self._run(tell_count).collect))
 
     def to_frame(self, rows: str = "one", limit: Limit = "auto") -> DataFrame:
-        """Return the rows of the frame with the columns of the SELECT, as a lazy frame."""
         self.refuse_matched(rows)
         names = list(self._nothing.projection.columns)
         return order_and_name(self._result, names, self._nothing.bound.selected)
 
     def text(self) -> str:
-        """Return the pattern and the columns of the result; no job runs."""
         run = self.to_frame()
         text = text_of_lazy(self.query.rows, run.columns, run, "the frames of a Spark frame")
         return text.replace("head(), ", "")
@@ -530,7 +522,6 @@ class RowWindowTask(PartTask):
     def search(
         self, prepared: Any, table: pa.Table, low: Any, high: Any
     ) -> Iterator[tuple[ArrowSource, Results]]:
-        """Search the rows that WHERE keeps, and yield what ``tell`` returns."""
         source = ArrowSource(table)
         keep = kept_rows(self.query, source, self.params)
         if keep is not None:

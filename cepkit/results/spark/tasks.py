@@ -69,7 +69,6 @@ class QueryTask(PartTask):
     def search(
         self, prepared: Any, table: pa.Table, low: Any, high: Any
     ) -> Iterator[tuple[ArrowSource, Results]]:
-        """Match the rows, and yield what ``tell`` returns."""
         source = ArrowSource(table)
         events = build_events(source, prepared)
         check_total_order(source, events, self.query)
@@ -120,7 +119,6 @@ class EndingBetween(SequenceSet):
         return positions[inside], counts[inside]
 
     def ending(self, low: int, high: int) -> MatchBlock:
-        """Return the matches that end at positions from ``low``, before ``high``."""
         low, high = max(low, self.low), min(high, self.high)
         return self.whole.ending(low, high) if low < high else EMPTY
 
