@@ -90,20 +90,14 @@ def resolve_markers(markers: Iterable[Marker]) -> Spans:
 
 
 def parse_casas(records: DataFrame, *, home: str | None = None) -> DataFrame:
-    """Return the sensor events of CASAS files.
-
-    A line has the fields of one of these layouts, separated by blanks, tabs or commas:
-
-    * ``date time sensor value [annotation]``: Aruba, Milan, Cairo, and the CSV files of many homes;
-    * ``date time location sensor value activity``: continuously labelled files;
-    * ``date time sensor location detail value kind [annotation]``: ``*.rawdata.txt`` and ``*.ann.txt`` of the
-    UCI set; the detail is left out.
-
-    An annotation is ``Activity begin`` or ``Activity end``, ``Activity="begin"`` or ``Activity="end"``, or
-    ``Activity`` for one event. ``Bed to toilet begin`` is about Bed_to_toilet.
-
-    With six fields, a last field ``begin`` or ``end`` means the first layout, otherwise it is the second.
-    """
+    """Return the sensor events of CASAS files."""
+    # A line has the fields of one of these layouts, separated by blanks, tabs or commas: * ``date time sensor
+    # value [annotation]``: Aruba, Milan, Cairo, and the CSV files of many homes; * ``date time location
+    # sensor value activity``: continuously labelled files; * ``date time sensor location detail value kind
+    # [annotation]``: ``*.rawdata.txt`` and ``*.ann.txt`` of the UCI set; the detail is left out. An
+    # annotation is ``Activity begin`` or ``Activity end``, ``Activity="begin"`` or ``Activity="end"``, or
+    # ``Activity`` for one event. ``Bed to toilet begin`` is about Bed_to_toilet. With six fields, a last
+    # field ``begin`` or ``end`` means the first layout, otherwise it is the second.
     text = F.regexp_replace("text", r"^\s+|[\s,]+$", "")
     n = F.size("fields")
     is_spelled = (n >= 6) & F.lower(F.get("fields", n - 1)).isin(BEGIN, END)
