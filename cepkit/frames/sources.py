@@ -18,8 +18,9 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.typing import DataFrameGroupBy, SeriesGroupBy
 
+from cepkit.engines.measures.reducing import arrow_type
 from cepkit.errors import CepError, PredicateError, warn
-from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, TEXT, TIME, Column, ColumnType, Frame, Source
+from cepkit.events import BOOLEAN, NUMBERS, TIME, Column, ColumnType, Frame, Source
 from cepkit.frames.arrow import ArrowSource, column_of_arrow, type_of_arrow
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.expressions import trees as ex
@@ -403,10 +404,10 @@ def _types(wishes: Wishes, known: Mapping[str, ColumnType], names: Iterable[str]
     compared: dict[str, pa.DataType] = {}
     for tree in wishes.trees:
         for node in tree.walk():
-            for name, arrow_type in types_in(node, wishes.params, known).items():
+            for name, needed in types_in(node, wishes.params, known).items():
                 # Any text can be compared with a text, also one that looks like a time.
-                if not (pa.types.is_temporal(arrow_type) and compared.get(name) == TEXTS):
-                    compared[name] = arrow_type
+                if not (pa.types.is_temporal(needed) and compared.get(name) == TEXTS):
+                    compared[name] = needed
     types |= compared
     for tree in wishes.trees:
         summed = {name for node in tree.walk() for name in _summed(node)}
@@ -414,7 +415,7 @@ def _types(wishes: Wishes, known: Mapping[str, ColumnType], names: Iterable[str]
     types |= wishes.types
     if not wishes.ignores_case:
         return types
-    of_name = {name.lower(): arrow_type for name, arrow_type in types.items()}
+    of_name = {name.lower(): needed for name, needed in types.items()}
     return {name: of_name[name.lower()] for name in names if name.lower() in of_name}
 
 
@@ -464,9 +465,9 @@ def types_in(
     types: dict[str, pa.DataType] = {}
     for operand, other in sides:
         if isinstance(other, ex.Attribute | ex.Reference):
-            arrow_type = type_like(known.get(other.name or ""))
-            if arrow_type is not None and isinstance(operand, ex.Attribute | ex.Reference):
-                types |= dict.fromkeys(columns_in(operand), arrow_type)
+            same = type_like(known.get(other.name or ""))
+            if same is not None and isinstance(operand, ex.Attribute | ex.Reference):
+                types |= dict.fromkeys(columns_in(operand), same)
             continue
         other = other.operand if isinstance(other, ex.Negative) else other
         value = params.get(other.name) if isinstance(other, ex.Parameter) else getattr(other, "value", None)
@@ -503,13 +504,9 @@ def _types_of_call(node: ex.Call, known: Mapping[str, ColumnType]) -> dict[str, 
 
 def type_like(of: ColumnType | None) -> pa.DataType | None:
     """Return an Arrow type for a column that is compared with a column of this type."""
-    if of is None:
-        return None
-    if of.kind == TIME:
-        return pa.timestamp(of.unit, of.timezone)
-    if of.kind == DURATION:
-        return pa.duration(of.unit)
-    return {TEXT: TEXTS, BOOLEAN: TRUTHS, INTEGER: _NUMBER, FLOAT: _NUMBER}.get(of.kind)
+    if of is None or of.kind in NUMBERS:
+        return None if of is None else _NUMBER
+    return arrow_type(ColumnType(of.kind, of.unit, of.timezone))
 
 
 def _type_beside(operand: ex.Expression, text: str) -> pa.DataType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.compile.shared.operations import in_zone
+from cepkit.engines.measures.reducing import arrow_type
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError, is_text, nearest, short_text
 from cepkit.events import DURATION, FLOAT, INTEGER, TIME, ColumnType, Source, nulls, plain_values
 from cepkit.frames.arrow import NOT_FOR_ARROW
@@ -236,8 +237,7 @@ def times_of_ticks(ticks: list[Any], clock: ColumnType | None) -> pa.Array:
 
 
 def _type_of_times(of: ColumnType) -> pa.DataType:
-    unit = of.unit or "ns"
-    return pa.timestamp(unit, of.timezone) if of.kind == TIME else pa.duration(unit)
+    return arrow_type(replace(of, unit=of.unit or "ns"))
 
 
 def arrow_of_type(values: list[Any], kind: Type, column: str = "") -> pa.Array:

@@ -32,6 +32,7 @@ from cepkit.events import (
     FLOAT,
     INTEGER,
     LIST,
+    MAP,
     NULL_CODE,
     NULL_INTEGER,
     OTHER,
@@ -524,6 +525,26 @@ def _column_of(array: pa.Array, of: ColumnType) -> Column:
     return Column(of, array.cast(pa.int64()).fill_null(NULL_INTEGER).to_numpy(zero_copy_only=False))
 
 
+_ARROW = {INTEGER: pa.int64(), FLOAT: pa.float64(), BOOLEAN: pa.bool_(), TEXT: pa.string()}
+
+
+def arrow_type(kind: ColumnType) -> pa.DataType | None:
+    """Return the Arrow type of computed values; None if only the values tell it."""
+    if kind.kind == TIME:
+        return pa.timestamp(kind.unit, kind.timezone)
+    if kind.kind == DURATION:
+        return pa.duration(kind.unit)
+    if kind.scale is not None:
+        return pa.decimal128(decimals.DIGITS, min(decimals.DIGITS, kind.scale))
+    if kind.kind == LIST:
+        item = None if kind.item is None else arrow_type(kind.item)
+        return None if item is None else pa.list_(item)
+    if kind.kind == MAP:
+        parts = [None if part_kind is None else arrow_type(part_kind) for part_kind in (kind.key, kind.item)]
+        return None if None in parts else pa.map_(*parts)
+    return _ARROW.get(kind.kind)
+
+
 def _arrow_of(column: Column, of: ColumnType) -> pa.Array:
     if of.kind == OTHER:
         return pa.nulls(len(column.values))
@@ -534,5 +555,4 @@ def _arrow_of(column: Column, of: ColumnType) -> pa.Array:
     if of.kind == BOOLEAN:
         return pa.array(column.values == 1, mask=nulls)
     array = pa.array(column.values, mask=nulls)
-    kinds = {TIME: lambda: pa.timestamp(of.unit, of.timezone), DURATION: lambda: pa.duration(of.unit)}
-    return array.cast(kinds[of.kind]()) if of.kind in kinds else array
+    return array.cast(arrow_type(of)) if of.kind in (TIME, DURATION) else array

@@ -13,7 +13,6 @@ import pyarrow as pa
 from cepkit.compile.match_recognize.compiled import Compiled, reach_of
 from cepkit.compile.match_recognize.values import OF_FIRST_ARGUMENT, column_of, compile_value
 from cepkit.compile.match_recognize.vectors import NotVectorizedError
-from cepkit.compile.shared.decimals import DIGITS
 from cepkit.engines.match_recognize.bound import BoundRowQuery
 from cepkit.engines.match_recognize.finding import find_in_partitions, reason_for_python
 from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FoundRows, RowInput, collect_matches
@@ -26,17 +25,10 @@ from cepkit.engines.match_recognize.measuring import (
     points_of,
     unmatched_places,
 )
+from cepkit.engines.measures.reducing import arrow_type
 from cepkit.engines.measures.regex_measures import Measured, Picked
 from cepkit.errors import CepError
 from cepkit.events import (
-    BOOLEAN,
-    DURATION,
-    FLOAT,
-    INTEGER,
-    LIST,
-    MAP,
-    TEXT,
-    TIME,
     ColumnType,
     Source,
     plain_values,
@@ -243,26 +235,6 @@ def _plain(values: list[Any] | pa.Array | None) -> list[Any]:
         return values or []
     is_timed = pa.types.is_timestamp(values.type) or pa.types.is_duration(values.type)
     return (values.cast(pa.int64()) if is_timed else values).to_pylist()
-
-
-_ARROW = {INTEGER: pa.int64(), FLOAT: pa.float64(), BOOLEAN: pa.bool_(), TEXT: pa.string()}
-
-
-def arrow_type(kind: ColumnType) -> pa.DataType | None:
-    """Return the Arrow type of computed values; None if only the values tell it."""
-    if kind.kind == TIME:
-        return pa.timestamp(kind.unit, kind.timezone)
-    if kind.kind == DURATION:
-        return pa.duration(kind.unit)
-    if kind.scale is not None:
-        return pa.decimal128(DIGITS, min(DIGITS, kind.scale))
-    if kind.kind == LIST:
-        item = None if kind.item is None else arrow_type(kind.item)
-        return None if item is None else pa.list_(item)
-    if kind.kind == MAP:
-        parts = [None if part_kind is None else arrow_type(part_kind) for part_kind in (kind.key, kind.item)]
-        return None if None in parts else pa.map_(*parts)
-    return _ARROW.get(kind.kind)
 
 
 def arrow_of(values: list[Any], kind: ColumnType, of: pa.DataType | None = None) -> pa.Array:
