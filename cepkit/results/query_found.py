@@ -32,6 +32,7 @@ from cepkit.language.expressions.durations import count_text
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.vocabulary import OF_TRUTHS, SUMMARIES, SUMMED
 from cepkit.limits import check_memory
+from cepkit.planning.planner import choose_engine
 from cepkit.planning.plans import compile_checked
 from cepkit.results.found import LIMIT
 from cepkit.results.in_memory import DRAWN, FoundInMemory, FoundMatches
@@ -328,7 +329,9 @@ class SequenceFound(FoundMatches[MatchBlock]):
         program = compile_checked(replace(self.query, undecided=True), self.source)
         assert isinstance(program, SequenceProgram)
         events = build_events(self.source, program)
-        whole = report_matches(program, self.engine.of_sequences(program, events))
+        # Without a wait at its end a branch has no such match, a condition that some engines cannot read.
+        engine = choose_engine(program) if self.engine.unsupported(program) else self.engine
+        whole = report_matches(program, engine.of_sequences(program, events))
         return replace(self, program=program, whole=whole).to_frame()
 
     def estimate(self, samples: int, seed: int) -> CountEstimate:

@@ -47,6 +47,12 @@ def users(frame) -> list[int]:
     return sorted(row["u"] for row in frame.to_dict("records"))
 
 
+@pytest.mark.parametrize("strategy", ["any", "next", "strict"])
+def test_queries_without_a_wait_leave_nothing_undecided(strategy):
+    found = orders().cep.match("PATTERN SEQ(create c, pay p)", **KEYWORDS, strategy=strategy)
+    assert list(found.undecided().columns) == list(found.to_frame().columns) and not len(found.undecided())
+
+
 @pytest.mark.parametrize(("until", "wanted"), [*USERS.items(), *EARLIER.items()])
 def test_one_rule_in_memory(until, wanted):
     frame, given = orders(), {"complete_until": said(until)}

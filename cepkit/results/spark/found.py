@@ -35,7 +35,7 @@ from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.vocabulary import SUMMARIES
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
-from cepkit.planning.planner import Engine
+from cepkit.planning.planner import Engine, choose_engine
 from cepkit.planning.plans import compile_checked
 from cepkit.results.found import FoundResult, Limit, check_exact, limit_of, number_of
 from cepkit.results.spark import tasks
@@ -153,7 +153,8 @@ class SparkFound(FoundResult):
             self.refuse("undecided")
         program = compile_checked(replace(self.query, undecided=True), self.source)
         program = replace(program, complete_until=self.program.complete_until)
-        return SparkFound(self.frame, self.source, program, self.engine, self._slices).to_frame()
+        engine = choose_engine(program) if self.engine.unsupported(program) else self.engine
+        return SparkFound(self.frame, self.source, program, engine, self._slices).to_frame()
 
     @property
     def names(self) -> list[str]:
