@@ -16,7 +16,9 @@ LEAST_SEEDS = 10
 LEAST_SHARE = 0.9
 YES, ON_GENERATED, IN_PART, NO, UNTRIED = "yes", "on generated data", "in part", "no", "too few seeds"
 IN_REGIME, CANNOT, UNSAID = "in the paper's regime", "cannot hold", "the paper does not say enough"
-MARKS = {YES: "✓", IN_REGIME: "~", CANNOT: "✗", UNSAID: "?"}
+MARKS = {
+    YES: "✓", ON_GENERATED: "○", IN_REGIME: "~", IN_PART: "±", NO: "–", CANNOT: "✗", UNSAID: "?", UNTRIED: "",
+}  # fmt: skip
 _SEED = re.compile(r"seed \d+")
 
 
@@ -108,7 +110,7 @@ def _tries(test: Callable, groups: Sequence[tuple[str, pd.DataFrame]]) -> list[T
 
 
 def marks_table(findings: Sequence[Finding]) -> pd.DataFrame:
-    """Return findings as a short table for the first screen: a mark, the claim, and both numbers."""
+    """Return findings as a table for readers, one row per claim: a mark, the claim, and both numbers."""
     rows = []
     for finding in findings:
         claim, values = finding.claim, [one.value for one in finding.on_seeds]
@@ -119,45 +121,23 @@ def marks_table(findings: Sequence[Finding]) -> pd.DataFrame:
                 "place": claim.place,
                 "measure": claim.measure,
                 "paper": claim.printed,
-                "here": f"{median(values):.2g}" if values else "",
-                "seeds": f"{sum(one.holds for one in finding.on_seeds)} of {len(values)}" if values else "",
-                "outside": f"{sum(one.holds for one in finding.outside)} of {len(finding.outside)}"
-                if finding.outside
-                else "",
+                "here": _short(median(values)) if values else "",
+                "seeds": _held(finding.on_seeds),
+                "outside": _held(finding.outside),
+                "recorded": _held(finding.on_recorded),
                 "why": claim.unsaid or claim.reason,
             }
         )
-    return pd.DataFrame(rows).set_index("")
+    table = pd.DataFrame(rows).set_index("")
+    return table.drop(columns=[name for name in ("paper", "outside", "recorded") if not table[name].any()])
 
 
-def findings_table(findings: Sequence[Finding]) -> pd.DataFrame:
-    """Return findings as a table for readers, one row per claim."""
-    rows = []
-    for finding in findings:
-        claim = finding.claim
-        values = sorted(one.value for one in finding.on_seeds)
-        held = sum(one.holds for one in finding.on_seeds)
-        rows.append(
-            {
-                "place": claim.place,
-                "claim": claim.statement,
-                "measure": claim.measure,
-                "paper": claim.printed,
-                "median": f"{median(values):.3g}" if values else "",
-                "range": f"{values[0]:.3g} to {values[-1]:.3g}" if values else "",
-                "seeds": f"{held} of {len(values)}",
-                "recorded data": "; ".join(
-                    f"{one.data} {one.value:.3g}" + ("" if one.holds else " (does not hold)")
-                    for one in finding.on_recorded
-                ),
-                "verdict": finding.verdict,
-                "reason": claim.reason,
-            }
-        )
-    table = pd.DataFrame(rows)
-    if not any(finding.on_recorded for finding in findings):
-        table = table.drop(columns="recorded data", errors="ignore")
-    return table
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2g}"
+
+
+def _held(tries: Sequence[Try]) -> str:
+    return f"{sum(one.holds for one in tries)} of {len(tries)}" if tries else ""
 
 
 def count_verdicts(findings: Sequence[Finding]) -> str:

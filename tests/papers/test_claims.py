@@ -16,7 +16,7 @@ from papers.claims import (
     count_verdicts,
     examine,
     falls,
-    findings_table,
+    marks_table,
     rises,
 )
 from papers.tables import keep_table, kept_table
@@ -81,20 +81,20 @@ def test_all_rows_of_a_data_set_belong_to_one_try():
 
 
 def test_table_has_the_numbers_of_all_tries():
-    table = findings_table(examine([FASTER], results(9, 10, home=3.0, trades=0.25)))
-    assert table.loc[0].to_dict() == {
-        "place": "figure 1",
+    table = marks_table(examine([FASTER], results(9, 10, home=3.0, trades=0.25)))
+    assert table.index.tolist() == ["○"] and table.iloc[0].to_dict() == {
         "claim": "it is faster",
+        "place": "figure 1",
         "measure": "least speed-up",
         "paper": "2",
-        "median": "2",
-        "range": "0.5 to 2",
+        "here": "2",
         "seeds": "9 of 10",
-        "recorded data": "home 3; trades 0.25 (does not hold)",
-        "verdict": ON_GENERATED,
-        "reason": "it does less",
+        "recorded": "1 of 2",
+        "why": "it does less",
     }
-    assert "recorded data" not in findings_table(examine([FASTER], results(9, 10)))
+    assert "recorded" not in marks_table(examine([FASTER], results(9, 10)))
+    marks = [marks_table(examine([FASTER], results(held, 10))).index[0] for held in (10, 5, 1)]
+    assert marks == ["✓", "±", "–"]
 
 
 def test_phrase_counts_every_claim_once():

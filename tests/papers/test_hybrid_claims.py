@@ -61,8 +61,6 @@ def made_up(is_so: bool) -> pd.DataFrame:
             gain = (0.5 if is_so else -0.5) * 10 / threads
             own = {"data": "seed 0", "stream": stream, "cost_model": model, "window_min": window}
             fusion.append(own | {"threads": threads, "fused": "b+c", "gain": gain})
-    near = 1.0 if is_so else 3.0
-    bursts = [{"data": "seed 0", "stream": results.BURSTS, "system": "RIP", "n_bursts": 1, "speedup": near}]
     factors = (500.0, 2000.0) if is_so else (20.0, 10.0)
     unpruned = [
         {"data": "seed 0", "events": n, "baseline": "never pruned", "speedup": of}
@@ -70,7 +68,7 @@ def made_up(is_so: bool) -> pd.DataFrame:
     ]
     found = {"measured": 1.0, "simplex": 1.0 if is_so else 2.0, "paper, one side": 1.0 if is_so else 2.0}
     model = [{"data": "seed 0", "agent": 2, "source": of, "per_second": n} for of, n in found.items()]
-    tables = dict(speed=speed, pace=pace, fusion=fusion, bursts=bursts, never_pruned=unpruned, model=model)
+    tables = dict(speed=speed, pace=pace, fusion=fusion, never_pruned=unpruned, model=model)
     return results.join_results({name: pd.DataFrame(rows) for name, rows in tables.items()})
 
 
@@ -149,7 +147,6 @@ def test_kept_results_have_ten_seeds_and_recorded_data():
         pytest.param("speed", 3, marks=pytest.mark.slow),
         pytest.param("pace", 4, marks=pytest.mark.slow),
         ("fusion", 5),
-        ("bursts", 6),
         ("model", 7),
         ("limits", 8),
     ],

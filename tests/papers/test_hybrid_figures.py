@@ -41,8 +41,6 @@ def test_workloads():
     assert len(set(stocks.types)) == 6 and counts[list(stocks.types)].min() >= counts.iloc[5]
     home = workloads.sensors(n_days=2, seed=3)
     assert set(home.types) <= set(home.frame["activity"].cat.categories)
-    moved = workloads.sensors(n_days=2, seed=3, burst_share=0.5)
-    assert len(moved.frame) == len(home.frame) and not moved.frame["ts"].equals(home.frame["ts"])
 
 
 def test_recorded_data_is_taken_where_it_is(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from cepkit.errors import CepError
-from papers.claims import NO, YES, examine
+from papers.claims import CANNOT, IN_REGIME, NO, YES, examine
 from papers.recorded import RecordedDataError
 from papers.scatter_gather import figures, results
 from papers.scatter_gather.claims import CLAIMS, gain_over_nodes, line_of, linear_fit, power_of_nodes
@@ -58,7 +58,8 @@ def test_every_claim_has_a_reason_and_a_verdict(kept):
     for finding in examine(CLAIMS, kept):
         assert finding.claim.reason and finding.claim.measure, finding.claim.statement
         assert not finding.claim.reason.endswith(".")
-        assert len(finding.on_seeds) == 10 and finding.verdict in (YES, NO), finding.claim.statement
+        assert len(finding.on_seeds) == 10, finding.claim.statement
+        assert finding.verdict in (YES, NO, IN_REGIME, CANNOT), finding.claim.statement
 
 
 def test_claims_say_nothing_about_data_without_their_figures():
@@ -78,7 +79,7 @@ def test_claims_see_the_contrary(kept):
         key for key in right if any(w in key[1] for w in ("falls", "rises", "grow", "lowers", "longer"))
     ]
     held = [key for key in changing if right[key]]
-    assert len(held) >= 15
+    assert len(held) >= 7
     assert [key for key in held if wrong[key]] == []
 
 

@@ -1,4 +1,4 @@
-"""Run experiments on single agents: models and counts, buffers, bursts, real threads and virtual time."""
+"""Run experiments on single agents: models and counts, buffers, real threads and virtual time."""
 
 from __future__ import annotations
 
@@ -198,26 +198,6 @@ def spread(
         what = "as they come" if not share else f"{share:.0%} shuffled"
         rows.append(made.assign(events=what + ", equal distances" * is_even))
     return _concatenate(rows, "events")
-
-
-def bursts(
-    n_bursts: Sequence[int] = (1, 3, 10),
-    *,
-    n_days: int = 4,
-    share: float = 0.3,
-    window_min: float = 20.0,
-    length: int = 4,
-    threads: int = CORES,
-    costs: Costs = COSTS,
-    seed: int = 7,
-) -> pd.DataFrame:
-    """Compare systems on streams with a part of the pattern's activities in bursts."""
-    rows = []
-    for n in n_bursts:
-        workload = sensors(n_days=n_days, seed=seed, burst_share=share, n_bursts=n)
-        made = _at_one_point(workload, window_min, threads, costs, length)
-        rows.append(made.assign(n_bursts=n))
-    return _concatenate(rows, "n_bursts")
 
 
 def _at_one_point(workload: Workload, window_min: float, threads: int, costs: Costs, length: int = 6):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from cepkit.errors import CepError, nearest
-from papers.hybrid_parallel.details import bursts, ceilings, evaluations
+from papers.hybrid_parallel.details import ceilings, evaluations
 from papers.hybrid_parallel.figures import (
     COMPARED,
     CORES,
@@ -42,7 +42,6 @@ LEAST_CORES = 10  # two threads for each of five agents
 MORE_HOMES = (10, 11)  # homes without matches have no latency, so figure 7 needs further ones
 FEWER_CORES = (LEAST_CORES, 16)
 UNPRUNED = (2_500, 5_000, 10_000, 20_000, 40_000, 130_000)
-BURSTS = "sensors, in bursts"
 _UNPRUNED_DAYS = 32  # at every seed at least 130,000 events
 _POINT = ["stream", "pattern", "window_min", "threads", "length", "system"]
 
@@ -117,12 +116,6 @@ def along(table: pd.DataFrame, x: str) -> pd.DataFrame:
     return found.sort_values(x, kind="stable")
 
 
-def speeds_in_bursts(seed: int) -> pd.DataFrame:
-    """Return speeds on sensors whose activities were moved into bursts: the setting of the generator."""
-    made = bursts((1, 3), seed=seed)
-    return made.assign(stream=BURSTS, pattern="SEQ", threads=CORES)
-
-
 def _by_data(
     of_workloads: Callable[[Sequence[Workload]], pd.DataFrame], seeds: Iterable[int], progress: Callable
 ) -> pd.DataFrame:
@@ -158,11 +151,6 @@ def _fusion(seeds, progress) -> pd.DataFrame:
     return _by_data(fusions, seeds, progress)[[*columns, "events_per_ms_fused", "gain"]]
 
 
-def _bursts(seeds, progress) -> pd.DataFrame:
-    made = pd.concat([speeds_in_bursts(seed).assign(data=f"seed {seed}") for seed in seeds])
-    return made[["data", "stream", "n_bursts", "system", "speedup", "busiest_share", "matches"]]
-
-
 def _never_pruned(seeds, progress) -> pd.DataFrame:
     rows = []
     for seed in seeds:
@@ -190,7 +178,6 @@ TABLES: Mapping[str, Callable] = {
     "speed": _speed,
     "pace": _pace,
     "fusion": _fusion,
-    "bursts": _bursts,
     "never_pruned": _never_pruned,
     "model": _model,
     "limits": _limits,

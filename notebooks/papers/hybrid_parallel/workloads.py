@@ -113,17 +113,13 @@ MORNING = ("Sleep", "Wake_Up", "Other_Activity", "Morning_Meds", "Cook_Breakfast
 _WAKE_UP = 1
 
 
-def sensors(
-    *, n_days: int = 10, seed: int = 7, burst_share: float = 0.0, n_bursts: int = 3, burst_gap_s: float = 2.0
-) -> Workload:
+def sensors(*, n_days: int = 10, seed: int = 7) -> Workload:
     """Return a workload of the sensors of a home. Types are the activities of a morning."""
     # Source: HYPERSONIC, section VII: conditions compare changes of the activity level, and patterns help to
     # predict the next activity of a person. So the six activities are those that most often follow each
     # other. `MORNING` is the sequence of six different activities that occurs within an hour in most homes:
     # in all of the seeds 20 to 39. The paper does not print its activities.
-    burst = {"burst_activities": MORNING, "burst_share": burst_share} if burst_share else {}
-    parameters = HomeParameters(n_days=n_days, n_bursts=n_bursts, burst_gap_s=burst_gap_s, **burst)
-    return _of_sensors(smart_home(parameters, seed=seed))
+    return _of_sensors(smart_home(HomeParameters(n_days=n_days), seed=seed))
 
 
 def _of_sensors(events: pd.DataFrame) -> Workload:

@@ -38,8 +38,8 @@ from papers.match_regex.topologies import topologies
 from papers.recorded import has_recorded
 from papers.tables import keep_table, kept_table
 
-FINANCE = tuple(name for name, benchmark in BENCHMARKS.items() if benchmark.data == "trades")
-TWITTER = tuple(name for name, benchmark in BENCHMARKS.items() if benchmark.data == "tweets")
+FINANCE = [name for name, benchmark in BENCHMARKS.items() if benchmark.data == "trades"]
+TWITTER = [name for name in BENCHMARKS if name not in FINANCE]
 WITH_PATTERN = tuple(name for name, benchmark in BENCHMARKS.items() if benchmark.pattern)
 MODULE = "papers.match_regex.over_seeds"
 
