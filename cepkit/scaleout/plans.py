@@ -282,11 +282,8 @@ Formulas = tuple[tuple[str, str], tuple[str, str], tuple[str, str]]  # printed a
 
 
 def node_loads(plan: ScatterPlan) -> pd.DataFrame:
-    """Return bandwidth, memory and work of a node of each stage, as printed and as corrected.
-
-    Source: Suhothayan, 2019, section 3.1 and table 3.1. `cepkit.scaleout.nodes` has these formulas as
-    functions, and `ScatterPlan.bandwidth` has numbers for given rates.
-    """
+    """Return bandwidth, memory and work of a node of each stage, as printed and as corrected."""
+    # Source: Suhothayan, 2019, section 3.1 and table 3.1. `ScatterPlan.bandwidth` has numbers.
     rows = []
     for k, stage in enumerate(plan.stages):
         formulas = _formulas(plan, stage, is_first=k == 0)
@@ -411,12 +408,10 @@ def check_window_aggregates(window: Window) -> None:
 
 
 def window_plan(nodes: int, *, title: str = "window", functions: Iterable[str] = ()) -> ScatterPlan:
-    """Return the plan of a window with running aggregates.
-
-    Source: Suhothayan, 2019, 3.1.1.
-    Differs: a heartbeat has number and time of every event, so each partial result is as of the event that
-    the output is for. With the thesis' rules, a node expires events only by its own ones.
-    """
+    """Return the plan of a window with running aggregates."""
+    # Source: Suhothayan, 2019, 3.1.1. Differs: a heartbeat has number and time of every event, so each
+    # partial result is as of the event that the output is for. With the thesis' rules, a node expires events
+    # only by its own ones.
     whole_number("nodes", nodes, 1)
     check_mergeable(functions)
     feed = Feed("events", in_turn(nodes), heartbeat=nodes > 1)
@@ -444,10 +439,8 @@ class PatternState:
 
 
 def grid_of(nodes: int, groups: int | None = None) -> tuple[int, int]:
-    """Return the numbers of groups and of members per group, as square as possible, with more members.
-
-    A node holds the partial matches of its member's turns, so more members are less memory per node.
-    """
+    """Return the numbers of groups and of members per group, as square as possible, with more members."""
+    # A node holds the partial matches of its member's turns, so more members are less memory per node.
     if groups is not None:
         whole_number("groups", groups, 1)
         if nodes % groups:
@@ -487,11 +480,9 @@ def pattern_plan(
     printed: bool = False,
     title: str = "pattern",
 ) -> ScatterPlan:
-    """Return the plan of a pattern.
-
-    Source: Suhothayan, 2019, 3.1.2, figures 3.3 to 3.5.
-    Differs: a partial match goes to one member of every group, so that every pair meets once.
-    """
+    """Return the plan of a pattern."""
+    # Source: Suhothayan, 2019, 3.1.2, figures 3.3 to 3.5. Differs: a partial match goes to one member of
+    # every group, so that every pair meets once.
     whole_number("nodes", nodes, 1, MOST_NODES)
     check_layout(layout)
     if not states:
@@ -546,11 +537,9 @@ def join_plan(
     nodes: int, layout: str = "replicated", *, groups: int | None = None, small: str = "right",
     left: str = "left", right: str = "right", title: str = "join",
 ) -> ScatterPlan:  # fmt: skip
-    """Return the plan of a join of two windows.
-
-    Source: Suhothayan, 2019, 3.1.3, figures 3.6 and 3.7.
-    Differs: any number of nodes forms a grid, and heartbeats say which events are in the windows.
-    """
+    """Return the plan of a join of two windows."""
+    # Source: Suhothayan, 2019, 3.1.3, figures 3.6 and 3.7. Differs: any number of nodes forms a grid, and
+    # heartbeats say which events are in the windows.
     whole_number("nodes", nodes, 1)
     if layout == "states":
         raise CepError("layout 'states' is for patterns. Give 'replicated' or 'grouped' for a join")

@@ -15,8 +15,9 @@ import pandas as pd
 
 from cepkit.datasets.constant_rate import stock_ticks
 from cepkit.scaleout.k_slack import order_metrics
-from cepkit.scaleout.nodes import ClusterSetting, NodeKind, NodeLink, ServiceCosts, capacity_for
-from cepkit.scaleout.simulated import (
+from papers.recorded import recorded
+from papers.scatter_gather.nodes import ClusterSetting, NodeKind, NodeLink, ServiceCosts, capacity_for
+from papers.scatter_gather.simulated import (
     ArrivingPartials,
     accuracy,
     card_stream,
@@ -30,7 +31,6 @@ from cepkit.scaleout.simulated import (
     slack_order,
     window_partials,
 )
-from papers.recorded import recorded
 
 # --- The numbers that the text of the thesis prints for figures 5.1 to 5.20, and tables 5.1 and 5.2.
 

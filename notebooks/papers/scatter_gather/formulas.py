@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError
-from cepkit.scaleout.nodes import (
+from papers.scatter_gather.nodes import (
     MEASURES,
     grid_join_node,
     grid_node,

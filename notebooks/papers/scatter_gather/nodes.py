@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import exp, isqrt
 
@@ -244,10 +244,6 @@ class ClusterSetting:
         """Return this setting with other hardware."""
         return replace(self, node=replace(self.node, **changes))
 
-    def with_costs(self, **changes: float) -> ClusterSetting:
-        """Return this setting with other costs."""
-        return replace(self, costs=replace(self.costs, **changes))
-
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
@@ -397,18 +393,9 @@ class SimulatedRun:
                     "out_hz": np.mean([node.out_hz for node in stage_nodes]),
                     "utilisation": np.mean([node.run.utilisation[last:].mean() for node in stage_nodes]),
                     "held": np.mean([node.run.held[last:].mean() for node in stage_nodes]),
-                    "most_held": max(int(node.run.held.max()) for node in stage_nodes),
                 }
             )
         return pd.DataFrame(rows)
-
-    def summary(self) -> Mapping[str, float]:
-        """Return throughput, latency and moment of failure, by name."""
-        return {
-            "throughput_hz": self.throughput_hz,
-            "latency_ms": self.mean_latency_ms,
-            "failed_at_s": self.failed_at_s,
-        }
 
 
 def greatest_that_works(works: Callable[[int], bool], guess: int, most: int = 1_000_000) -> int:

@@ -10,7 +10,16 @@ import pandas as pd
 from cepkit.datasets.constant_rate import LARGE_ABOVE, SMALL_BELOW, WORST, card_transactions
 from cepkit.errors import CepError
 from cepkit.scaleout.k_slack import SlackBuffer, order_metrics
-from cepkit.scaleout.nodes import (
+from cepkit.scaleout.plans import (
+    Deliveries,
+    Routing,
+    Traffic,
+    in_turn,
+    join_plan,
+    state_routings,
+    window_plan,
+)
+from papers.scatter_gather.nodes import (
     ClusterSetting,
     Jobs,
     SimulatedNode,
@@ -23,15 +32,6 @@ from cepkit.scaleout.nodes import (
     longest_of_two_windows,
     run_node,
     square_grid,
-)
-from cepkit.scaleout.plans import (
-    Deliveries,
-    Routing,
-    Traffic,
-    in_turn,
-    join_plan,
-    state_routings,
-    window_plan,
 )
 
 # Joins of two length windows over nodes in virtual time. All events match, as in the thesis.

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.scaleout import nodes as formulas
 from cepkit.scaleout.plans import Traffic, join_plan, state_routings
+from papers.scatter_gather import nodes as formulas
 
 
 def test_garbage_takes_room_while_a_node_is_busy():

@@ -1,14 +1,15 @@
 """Simulated nodes against a loop over an event queue, and runs against the formulas."""
 
 import heapq
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.scaleout import simulated
-from cepkit.scaleout import simulated as accuracy
-from cepkit.scaleout.nodes import (
+from papers.scatter_gather import simulated
+from papers.scatter_gather.formulas import naive_sums
+from papers.scatter_gather.nodes import (
     ClusterSetting,
     Jobs,
     NodeKind,
@@ -18,7 +19,6 @@ from cepkit.scaleout.nodes import (
     longest_interval,
     run_node,
 )
-from papers.scatter_gather.formulas import naive_sums
 from tests.support.sizes import seeds
 
 SEEDS = range(5)
@@ -108,7 +108,7 @@ def test_the_longest_window_is_that_of_the_formula(n, garbage):
 
 
 def test_a_node_with_more_work_than_time_fails():
-    slow = SHORT.with_costs(arrival_us=600.0)
+    slow = replace(SHORT, costs=ServiceCosts(arrival_us=600.0))
     run = simulated.simulate_window(1, slow, interval_s=1.0)
     assert run.failed_at_s == 0 and run.stages().loc[0, "utilisation"] > 1
     assert simulated.simulate_window(2, slow, interval_s=1.0).works
@@ -179,7 +179,7 @@ def small_windows(n: int, seed: int, link: NodeLink, *, interval_s: float = 2.0,
     rng = np.random.default_rng(seed)
     weight = rng.integers(1, 100, 10_000).astype(float)
     group = rng.integers(0, n_groups, 10_000)
-    return accuracy.window_partials(n, setting, interval_s, weight, group), setting, weight
+    return simulated.window_partials(n, setting, interval_s, weight, group), setting, weight
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -190,7 +190,7 @@ def test_the_naive_gather_is_that_of_the_gather_room(seed):
     order = partials.event
     expected = naive_sums(weight, 3, window=2000, time=moments, order=order)
     found = np.empty(len(weight))
-    found[order] = accuracy.naive_gather(partials)
+    found[order] = simulated.naive_gather(partials)
     assert np.allclose(found, expected) and not np.array_equal(order, np.arange(len(order)))
     assert exact[5000] == weight[3001:5001].sum()
 
@@ -199,24 +199,24 @@ def test_the_naive_gather_is_that_of_the_gather_room(seed):
 def test_late_results_make_errors_and_slack_takes_them_away(seed):
     link = NodeLink(pause_share=0.005, pause_mean_ms=20.0)
     (partials, exact), setting, _ = small_windows(4, seed, link)
-    plain = accuracy.accuracy(partials, exact, setting, from_s=2.5)
-    slack = accuracy.accuracy(partials, exact, setting, from_s=2.5, slack=True)
+    plain = simulated.accuracy(partials, exact, setting, from_s=2.5)
+    slack = simulated.accuracy(partials, exact, setting, from_s=2.5, slack=True)
     assert plain["wrong_share"] > slack["wrong_share"] and plain["out_of_order"] > slack["out_of_order"]
     assert slack["latency_ms"] > plain["latency_ms"] + 5
     (in_order, exact), setting, _ = small_windows(4, seed, NodeLink(sigma=0.0))
-    assert accuracy.accuracy(in_order, exact, setting, from_s=2.5)["wrong_share"] == 0
+    assert simulated.accuracy(in_order, exact, setting, from_s=2.5)["wrong_share"] == 0
 
 
 def test_groups_have_errors_even_in_order():
     (partials, exact), setting, _ = small_windows(4, 1, NodeLink(sigma=0.0), n_groups=20)
-    assert accuracy.accuracy(partials, exact, setting, from_s=2.5)["wrong_share"] > 0.5
+    assert simulated.accuracy(partials, exact, setting, from_s=2.5)["wrong_share"] > 0.5
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_sums_of_joins_are_those_of_a_plain_loop(seed):
     rng = np.random.default_rng(seed)
     weight = rng.integers(1, 9, 60).astype(float)
-    found = accuracy._join_sum(np.arange(60), weight, 7)
+    found = simulated._join_sum(np.arange(60), weight, 7)
     for event in range(60):
         left, right = ([e for e in range(event + 1) if e % 2 == side][-7:] for side in (0, 1))
         assert found[event] == sum(weight[a] for a in left for _ in right)
