@@ -170,11 +170,9 @@ def bus_positions(
 
 
 def distance_m(lon: np.ndarray, lat: np.ndarray) -> np.ndarray:
-    """Return the distances in metres from the centre of Dublin, on the WGS84 ellipsoid.
-
-    Source: 47 CFR 73.208: degrees of the mean latitude in kilometres. Within 50 km of the centre the error is
-    below 2 m.
-    """
+    """Return the distances in metres from the centre of Dublin, on the WGS84 ellipsoid."""
+    # Source: 47 CFR 73.208: degrees of the mean latitude in kilometres. Within 50 km of the centre the error
+    # is below 2 m.
     middle = np.radians((lat + CENTER[1]) / 2)
     km_lat = 111.13209 - 0.56605 * np.cos(2 * middle) + 0.00120 * np.cos(4 * middle)
     km_lon = 111.41513 * np.cos(middle) - 0.09455 * np.cos(3 * middle) + 0.00012 * np.cos(5 * middle)
@@ -205,11 +203,9 @@ def _stops(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
 def _distances(
     rng: np.random.Generator, line_of_vehicle: np.ndarray, gap_s: np.ndarray, at_stop: np.ndarray
 ) -> np.ndarray:
-    """Return the distance of every report: a way to the end of the line and back, which stops interrupt.
-
-    The way u goes from 0 to 1 and back with constant speed. The distance is far * u^k. So mean and deviation
-    of the distances are those of the line if k^2 / (2 k + 1) is the square of their ratio.
-    """
+    """Return the distance of every report: a way to the end of the line and back, which stops interrupt."""
+    # The way u goes from 0 to 1 and back with constant speed. The distance is far * u^k. So mean and
+    # deviation of the distances are those of the line if k^2 / (2 k + 1) is the square of their ratio.
     mean, sd = (np.array([getattr(line, name) for line in LINES.values()])[line_of_vehicle]
                 for name in ("dist_mean", "dist_sd"))  # fmt: skip
     square = (sd / mean) ** 2

@@ -275,10 +275,8 @@ def steady(rng: np.random.Generator, shape: tuple[int, int], persistence: float)
 def bar_prices(
     rng: np.random.Generator, opening: np.ndarray, closing: np.ndarray, variance: np.ndarray, ticks: int
 ) -> dict[str, np.ndarray]:
-    """Return open, high, low and close in dollars of paths between logarithms of prices.
-
-    The paths are Brownian, with a variance for each; a dollar has ``ticks``.
-    """
+    """Return open, high, low and close in dollars of paths between logarithms of prices."""
+    # The paths are Brownian, with a variance for each; a dollar has ``ticks``.
     moved = (closing - opening) ** 2
     up, down = (np.sqrt(moved - 2 * variance * np.log(1 - rng.random(moved.shape))) / 2 for _ in range(2))
     middle = (opening + closing) / 2

@@ -226,10 +226,8 @@ class PatternNodes:
     def _extend(
         self, frontier: Partials, c: int, rows: np.ndarray, *, begins: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pairs of a partial match and an event of component c that meet at a node and fit.
-
-        The first array has rows of ``frontier``, the second has places. Pairs are sorted by both.
-        """
+        """Return the pairs of a partial match and an event of component c that meet at a node and fit."""
+        # The first array has rows of ``frontier``, the second has places. Pairs are sorted by both.
         if not len(rows):
             return np.empty(0, np.int64), np.empty(0, np.int64)
         component, stage = self.bound.branch.components[c], self.plan.stages[c]
@@ -413,11 +411,9 @@ def _sum_of_integers(values: np.ndarray, share: NodeShare) -> np.ndarray:
 def merge_sums(
     values: np.ndarray, present: np.ndarray, shares: Sequence[NodeShare], count: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the exact sums of numbers in each window, rounded once, float64, (n_outputs,).
-
-    With ``count``, the number of present values in each window, return the standard deviations.
-    Nodes send the digits of their sums, and the gather adds up the digits.
-    """
+    """Return the exact sums of numbers in each window, rounded once, float64, (n_outputs,)."""
+    # With ``count``, the number of present values in each window, return the standard deviations. Nodes send
+    # the digits of their sums, and the gather adds up the digits.
     infinite = np.zeros(len(shares[0].start))
     if values.dtype.kind == "f":
         infinite = exact.with_infinities(infinite, values, present, lambda part: merge_counts(part, shares))

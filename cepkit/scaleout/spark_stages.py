@@ -99,10 +99,8 @@ class ScatteredOnSpark(SparkFound):
         return numbered.mapInArrow(_mark(work), f"{types}, marks bigint")
 
     def _range_of(self, events: Frame, clock: str) -> str:
-        """Return the number of an event's range of time, as an expression: one task numbers a range.
-
-        Events of one time are in one range, and the ranges are in the order of time.
-        """
+        """Return the number of an event's range of time, as an expression: one task numbers a range."""
+        # Events of one time are in one range, and the ranges are in the order of time.
         kind = events.schema[clock].dataType.typeName()
         if kind in ("string", "binary"):
             return "0"

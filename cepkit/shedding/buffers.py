@@ -20,10 +20,8 @@ SPLITS = (DARLING, BY_RATE)
 
 
 def queue_limit(latency_bound_s: float, mean_service_s: float) -> float:
-    """Return N_in: how many events may wait so that the last one is processed within the bound.
-
-    Source: DARLING, section 4.2.1.
-    """
+    """Return N_in: how many events may wait so that the last one is processed within the bound."""
+    # Source: DARLING, section 4.2.1.
     _positive("latency_bound_s", latency_bound_s)
     _positive("mean_service_s", mean_service_s)
     return latency_bound_s / mean_service_s
@@ -38,12 +36,10 @@ def buffer_limits(
     split: str = DARLING,
     weights: Mapping[str, float] | None = None,
 ) -> dict[str, int]:
-    """Return N_T: how many events of each type may wait.
-
-    Source: DARLING, section 4.2.2.
-    Differs: the paper says that the limits add up to N_in. With its factor beta they add up to beta N_in.
-    Full buffers of the paper's split can take longer than the bound; see `drain_time`.
-    """
+    """Return N_T: how many events of each type may wait."""
+    # Source: DARLING, section 4.2.2. Differs: the paper says that the limits add up to N_in. With its factor
+    # beta they add up to beta N_in. Full buffers of the paper's split can take longer than the bound; see
+    # `drain_time`.
     _positive("n_in", n_in)
     if not 0 < safety <= 1:
         raise CepError(f"safety={safety}: expected a share above 0 and at most 1")
@@ -76,13 +72,10 @@ def drain_time(limits: Mapping[str, int], event_cost_s: Mapping[str, float]) -> 
 
 
 def array_threshold(limit: int, n_conditions: int, evaluate_s: float, event_cost_s: float) -> int:
-    """Return gamma_T: the size of a buffer at which its utility arrays are built.
-
-    Building takes the time of ceil(N_T alpha_T / Z(T)) events, and it must be ready when the buffer is
-    full.
-
-    Source: DARLING, section 4.4. Differs: never below 0.
-    """
+    """Return gamma_T: the size of a buffer at which its utility arrays are built."""
+    # Building takes the time of ceil(N_T alpha_T / Z(T)) events, and it must be ready when the buffer is
+    # full.
+    # Source: DARLING, section 4.4. Differs: never below 0.
     _positive("event_cost_s", event_cost_s)
     return max(0, limit - ceil(round(limit * n_conditions * evaluate_s / event_cost_s, 9)))
 

@@ -48,12 +48,10 @@ class Utilities(NamedTuple):
 
 
 def utilities(frame: pd.DataFrame) -> Utilities:
-    """Return a frame of utilities as a table for plots, with positions in bins.
-
-    Source: these papers define such tables. eSPICE: UT(T, P), with ``event_type, position``. hSPICE:
-    UT(T, P, s), with all three columns. pSPICE: the utility of a partial match by the rest of its window,
-    with ``state, position``.
-    """
+    """Return a frame of utilities as a table for plots, with positions in bins."""
+    # Source: these papers define such tables. eSPICE: UT(T, P), with ``event_type, position``. hSPICE: UT(T,
+    # P, s), with all three columns. pSPICE: the utility of a partial match by the rest of its window, with
+    # ``state, position``.
     if not isinstance(frame, pd.DataFrame):
         raise CepError(
             f"utilities: got {type(frame).__name__}. Give a pandas DataFrame with the columns {_CONTRACT}"
@@ -162,10 +160,8 @@ def _position_edges(position: np.ndarray) -> np.ndarray:
 
 
 def share_up_to(made: Utilities, threshold: float) -> float:
-    """Return the share of events or partial matches with a utility up to a threshold.
-
-    The bin that contains the threshold counts in proportion to its part below the threshold.
-    """
+    """Return the share of events or partial matches with a utility up to a threshold."""
+    # The bin that contains the threshold counts in proportion to its part below the threshold.
     n = made.n_of_utility.sum(axis=0)
     low, high = made.utility_edges[:-1], made.utility_edges[1:]
     part = np.clip((threshold - low) / np.maximum(high - low, 1e-300), 0.0, 1.0)
@@ -309,10 +305,8 @@ class LoadBins(NamedTuple):
 def load_in_bins(
     history: LoadHistory, low: float | None = None, high: float | None = None, n_bins: int = BINS
 ) -> LoadBins:
-    """Return a part of a history in bins; None: from the start, to the end.
-
-    Backlogs keep their last value in bins without a reading. Latencies have gaps there.
-    """
+    """Return a part of a history in bins; None: from the start, to the end."""
+    # Backlogs keep their last value in bins without a reading. Latencies have gaps there.
     whole_number("load_in_bins: n_bins", n_bins, 1)
     low = history.extent[0] if low is None else low
     high = history.extent[1] if high is None else high

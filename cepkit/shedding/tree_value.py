@@ -25,15 +25,12 @@ _MEASURED = 20_000  # first events whose rates and selectivities count
 
 
 def order_of_least_cost(program: SequenceProgram, events: Events) -> tuple[str, ...]:
-    """Return the variables of a query in the order in which its trees should join them.
-
-    The first 20,000 events give the rates, and samples of them the selectivities. Alternatives share one
-    order: that of the largest tree comes first.
-
-    Source: ZStream (Mei and Madden, SIGMOD 2009) reorders a plan by its cost. The search is that of
-    Kolchinsky and Schuster, PVLDB 11(11), 2018. Differs: ZStream also builds bushy trees; here all trees are
-    left-deep.
-    """
+    """Return the variables of a query in the order in which its trees should join them."""
+    # The first 20,000 events give the rates, and samples of them the selectivities. Alternatives share one
+    # order: that of the largest tree comes first.
+    # Source: ZStream (Mei and Madden, SIGMOD 2009) reorders a plan by its cost. The search is that of
+    # Kolchinsky and Schuster, PVLDB 11(11), 2018. Differs: ZStream also builds bushy trees; here all trees
+    # are left-deep.
     tree = TreeProgram.of(program, order=program.query.variables)
     assert isinstance(tree, TreeProgram)
     stream = StreamColumns(tree, events.between(0, min(events.n_events, _MEASURED)))

@@ -84,12 +84,10 @@ class LiveWarmUp(Shedder):
     def training(
         self, events: Events, machine: TreeMachine, bound: float, weights: Mapping[str, float], seed: int
     ) -> Training:
-        """Return what the warm-up measured.
-
-        The first events load the kernels, so their times are replaced. The mean service time is that of the
-        second half, when the windows are full. Rates are at most those that the warm-up was processed at,
-        since a batch may bring all of it at once.
-        """
+        """Return what the warm-up measured."""
+        # The first events load the kernels, so their times are replaced. The mean service time is that of the
+        # second half, when the windows are full. Rates are at most those that the warm-up was processed at,
+        # since a batch may bring all of it at once.
         seconds, types = np.array(self._seconds), np.array(self._types, np.int64)
         n, n_first = len(seconds), -(-len(seconds) // _FIRST)
         seconds[:n_first] = np.median(seconds)

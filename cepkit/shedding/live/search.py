@@ -151,10 +151,8 @@ class LiveSearch(Search):
         return self._ready()
 
     def _offers(self, n: int) -> np.ndarray:
-        """Return when the events of a batch were offered, in seconds, (n,).
-
-        A producer that waited for the call before has offered them since that call began, one by one.
-        """
+        """Return when the events of a batch were offered, in seconds, (n,)."""
+        # A producer that waited for the call before has offered them since that call began, one by one.
         now, busy = self._called_at, self._called_until - self._called_before
         waited = now - self._called_before if now - self._called_until < busy else 0.0
         return now - waited + waited * np.arange(1, n + 1) / max(1, n)

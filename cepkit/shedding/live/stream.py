@@ -318,11 +318,9 @@ class BucketSearch(LiveSearch):
         return self._totals()
 
     def counts(self, before: Mapping[str, float]) -> dict[str, float]:
-        """Return what happened since `begin_counts`, and the estimate of recall since the stream began.
-
-        Recall is ``recall_found / recall_wanted``; NaN when the strategy drops partial matches or skips
-        pairs. ``learns`` is 1 while the strategy learns.
-        """
+        """Return what happened since `begin_counts`, and the estimate of recall since the stream began."""
+        # Recall is ``recall_found / recall_wanted``; NaN when the strategy drops partial matches or skips
+        # pairs. ``learns`` is 1 while the strategy learns.
         latencies = self._latencies
         self._earlier.add_all(latencies)
         self._latencies = self._earlier

@@ -154,10 +154,8 @@ class SeenValues:
 
 
 def correlation_time(values: np.ndarray) -> float:
-    """Return how many values in a row are worth one independent value, at least 1.
-
-    Source: Geyer, "Practical Markov Chain Monte Carlo", 1992: the initial positive sequence, here of ranks.
-    """
+    """Return how many values in a row are worth one independent value, at least 1."""
+    # Source: Geyer, "Practical Markov Chain Monte Carlo", 1992: the initial positive sequence, here of ranks.
     ranks = np.unique(values, return_inverse=True)[1].astype(np.float64)
     spread, n = ranks - ranks.mean(), len(ranks)
     if not spread.any():
@@ -193,15 +191,12 @@ class PassShare:
 def condition_share(
     condition: LeafCondition, leaf: int, samples: Mapping[int, Columns], known: Known
 ) -> PassShare | None:
-    """Return phi: the probability that a condition holds for events of a leaf's type.
-
-    A comparison whose sides add up values of single events is ranked: its sum over the other events is
-    sorted once. The same holds for the absolute value of such a sum next to a constant. Any other condition
-    is tried with each item of the samples. Events of different leaves are independent of one another, and
-    the attributes of one event are not. An event that can have two roles in a closure has the mean of both.
-
-    Source: DARLING, section 4.3. Differs: any condition and any number of attributes.
-    """
+    """Return phi: the probability that a condition holds for events of a leaf's type."""
+    # A comparison whose sides add up values of single events is ranked: its sum over the other events is
+    # sorted once. The same holds for the absolute value of such a sum next to a constant. Any other condition
+    # is tried with each item of the samples. Events of different leaves are independent of one another, and
+    # the attributes of one event are not. An event that can have two roles in a closure has the mean of both.
+    # Source: DARLING, section 4.3. Differs: any condition and any number of attributes.
     roles = [role for role in condition.roles if role[0] == leaf]
     if not roles or condition.reason_unknown is not None:
         return None

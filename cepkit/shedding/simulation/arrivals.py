@@ -214,10 +214,8 @@ def check_order(seconds: np.ndarray) -> np.ndarray:
 
 
 def schedule(arrivals: Arrivals, n_warm: int, n: int, service: float, seed: int) -> np.ndarray:
-    """Return when the events of the warm-up and the ``n`` events after it arrive, float64, (n_warm + n,).
-
-    The warm-up has the regular load. Given times include it.
-    """
+    """Return when the events of the warm-up and the ``n`` events after it arrive, float64, (n_warm + n,)."""
+    # The warm-up has the regular load. Given times include it.
     if isinstance(arrivals, GivenArrivals):
         return check_order(arrivals.times(n_warm + n, service, seed))
     warm = np.arange(1, n_warm + 1) * (service / REGULAR_LOAD)

@@ -263,10 +263,8 @@ def _warm_up(scene: Scene, p: int, seed: int) -> WarmUp:
 
 
 def choose_bins(tree: TreeProgram, events: Events, n: int) -> tuple[int, int]:
-    """Return the number of bins of positions in a window, and events per bin, for the first ``n`` events.
-
-    Bins cover the window of most events in the middle of these events, with a quarter to spare.
-    """
+    """Return the number of bins of positions in a window, and events per bin, for the first ``n`` events."""
+    # Bins cover the window of most events in the middle of these events, with a quarter to spare.
     window = tree.program.window
     size = n if window.within_events is None else window.within_events
     if window.within is not None and n and (clock := tree.program.clock) in events.columns:
@@ -325,10 +323,8 @@ def _serve(arrivals: np.ndarray, seconds: np.ndarray, admit: float, clock: Virtu
 def _serve_freely(
     server: Server, clock: VirtualClock, positions: np.ndarray, arrival_of_event: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Admit and serve all events for a shedder that decides nothing, as `_serve_all` would.
-
-    The tree processes all events in one call, because none of them can be dropped.
-    """
+    """Admit and serve all events for a shedder that decides nothing, as `_serve_all` would."""
+    # The tree processes all events in one call, because none of them can be dropped.
     (lane,) = server.lanes
     work = feed_many(server.prices, lane.machine, positions, is_shown=True)
     served = _serve(arrival_of_event[positions], work.seconds, server.prices.admit, clock)

@@ -203,10 +203,9 @@ class Server:
         )
 
     def admit(self, position: int, seen: float | None = None) -> Sequence[int]:
-        """Take in an event that arrives, and return the positions of the events that are dropped for it.
-
-        ``seen`` is the time that counts for rates, by default the arrival: events of a batch arrive together.
-        """
+        """Take in an event that arrives, and return the positions of the events that are dropped for it."""
+        # ``seen`` is the time that counts for rates, by default the arrival: events of a batch arrive
+        # together.
         number = self._type[position]
         arrival = self._arrival[position] if seen is None else seen
         if self._last_arrival == self._last_arrival:  # not the first

@@ -66,18 +66,14 @@ def members(lineage: Ancestry, n_leaves: int) -> np.ndarray:
 
 
 def contributions(lineage: Ancestry) -> np.ndarray:
-    """Return Gamma+: how many matches each partial match led to, itself included, int64, (n,).
-
-    Source: Zhao, Hung, Weidlich, ICDE 2020.
-    """
+    """Return Gamma+: how many matches each partial match led to, itself included, int64, (n,)."""
+    # Source: Zhao, Hung, Weidlich, ICDE 2020.
     return _sum_of_descendants(lineage, lineage.is_match.astype(np.int64)) + lineage.is_match
 
 
 def consumptions(lineage: Ancestry) -> np.ndarray:
-    """Return Gamma-: the cost of what came from each partial match, weighted by length, float64, (n,).
-
-    Source: Zhao, Hung, Weidlich, ICDE 2020.
-    """
+    """Return Gamma-: the cost of what came from each partial match, weighted by length, float64, (n,)."""
+    # Source: Zhao, Hung, Weidlich, ICDE 2020.
     return _sum_of_descendants(lineage, lineage.cost * lengths(lineage))
 
 
@@ -328,11 +324,9 @@ def to_features(columns: list[np.ndarray]) -> np.ndarray:
 
 
 def cluster(points: np.ndarray, n_clusters: int | str, seed: int) -> np.ndarray:
-    """Return the cluster of each point by k-means, numbered by first appearance.
-
-    Source: Tibshirani, Walther, Hastie, "Estimating the number of clusters in a data set via the gap
-    statistic", JRSS B 63(2), 2001: the least k with Gap(k) >= Gap(k + 1) - s(k + 1).
-    """
+    """Return the cluster of each point by k-means, numbered by first appearance."""
+    # Source: Tibshirani, Walther, Hastie, "Estimating the number of clusters in a data set via the gap
+    # statistic", JRSS B 63(2), 2001: the least k with Gap(k) >= Gap(k + 1) - s(k + 1).
     spread = points.std(axis=0)
     scaled = points / np.where(spread > 0, spread, 1.0)
     n_distinct = len(np.unique(scaled, axis=0))

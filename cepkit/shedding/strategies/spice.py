@@ -50,10 +50,9 @@ def to_utilities(values: np.ndarray) -> np.ndarray:
 
 
 def occurrences(utility: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Return O(u): how many events or pairs of each utility a window has, float64, (101,).
-
-    Source: Slo, Bhowmik, Rothermel, "eSPICE", Middleware 2019, as section 3.5 of the specification gives it.
-    """
+    """Return O(u): how many events or pairs of each utility a window has, float64, (101,)."""
+    # Source: Slo, Bhowmik, Rothermel, "eSPICE", Middleware 2019, as section 3.5 of the specification gives
+    # it.
     return np.bincount(utility.ravel(), expected.ravel(), minlength=GREATEST + 1)
 
 
@@ -73,10 +72,8 @@ def share_to_drop(arrival_rate_hz: float, capacity_hz: float) -> float:
 
 
 def parts_of_bins(n_bins: int, bin_size: float, part_size: float) -> np.ndarray:
-    """Return the part of the window that each bin of positions belongs to, int64, (n_bins,).
-
-    A part has at least one bin. The middle of a bin decides.
-    """
+    """Return the part of the window that each bin of positions belongs to, int64, (n_bins,)."""
+    # A part has at least one bin. The middle of a bin decides.
     middle = (np.arange(n_bins) + 0.5) * bin_size
     return (middle // max(part_size, bin_size)).astype(np.int64)
 
@@ -256,11 +253,9 @@ class ESpice(SkippingSettings):
 
 
 def event_utilities(training: Training, safety: float) -> UtilityTable:
-    """Return UT(T, P) and S(T, P) of a warm-up, with the parts of a window.
-
-    A part has (1 - f) q_max events: what the queue can take in until it is full. The bins of positions are
-    those of the machine.
-    """
+    """Return UT(T, P) and S(T, P) of a warm-up, with the parts of a window."""
+    # A part has (1 - f) q_max events: what the queue can take in until it is full. The bins of positions are
+    # those of the machine.
     machine, n_types = training.machine, len(training.program.types)
     windows, types, partition = read_windows(training)
     bins, bin_size = machine.considered.shape[1], machine.bin_size
@@ -304,10 +299,8 @@ class HSpice(SkippingSettings):
 
 
 def pair_utilities(training: Training) -> UtilityTable:
-    """Return UT(T, P, s) of a warm-up, and the expected number of pairs of a window in each cell.
-
-    The bins of positions are those of the machine.
-    """
+    """Return UT(T, P, s) of a warm-up, and the expected number of pairs of a window in each cell."""
+    # The bins of positions are those of the machine.
     machine, windows = training.machine, read_windows(training)[0]
     lineage = machine.ancestry
     useful = completed(lineage)
@@ -344,12 +337,9 @@ class _SkippedPairs(SkippingShedder):
 
 
 def transition_matrix(moves: np.ndarray, observed: np.ndarray) -> np.ndarray:
-    """Return the transition matrix of one event: rows are states now, columns are states after the event.
-
-    Source: Slo, Bhowmik, Rothermel, "pSPICE", IEEE BigData 2019 (T_q).
-    Differs: with skip-till-any-match, a partial match also stays as it is when an event extends it. The chain
-    follows the extended one.
-    """
+    """Return the transition matrix of one event: rows are states now, columns are states after the event."""
+    # Source: Slo, Bhowmik, Rothermel, "pSPICE", IEEE BigData 2019 (T_q). Differs: with skip-till-any-match, a
+    # partial match also stays as it is when an event extends it. The chain follows the extended one.
     matrix = np.zeros(moves.shape)
     left = moves.copy()
     np.fill_diagonal(left, 0.0)
@@ -363,10 +353,8 @@ def transition_matrix(moves: np.ndarray, observed: np.ndarray) -> np.ndarray:
 
 
 def completion_chances(matrix: np.ndarray, bin_size: int, n_bins: int) -> np.ndarray:
-    """Return the probability that a partial match completes before its window ends.
-
-    Source: pSPICE.
-    """
+    """Return the probability that a partial match completes before its window ends."""
+    # Source: pSPICE.
     step = np.linalg.matrix_power(matrix, bin_size)
     chances = np.zeros((n_bins, len(matrix)))
     now = np.zeros(len(matrix))
@@ -378,10 +366,8 @@ def completion_chances(matrix: np.ndarray, bin_size: int, n_bins: int) -> np.nda
 
 
 def remaining_times(matrix: np.ndarray, reward: np.ndarray, bin_size: int, n_bins: int) -> np.ndarray:
-    """Return the expected seconds of work on a partial match until its window ends.
-
-    Source: pSPICE.
-    """
+    """Return the expected seconds of work on a partial match until its window ends."""
+    # Source: pSPICE.
     now_only = (matrix * reward).sum(axis=1)
     times = np.zeros((n_bins, len(matrix)))
     value = np.zeros(len(matrix))
@@ -393,10 +379,8 @@ def remaining_times(matrix: np.ndarray, reward: np.ndarray, bin_size: int, n_bin
 
 
 def utilities_of_states(chances: np.ndarray, times: np.ndarray, weight: float = 1.0) -> np.ndarray:
-    """Return U = w P / tau, float64, (n_bins, n_states): chance of completion for a second of work.
-
-    Without a chance the utility is 0. Without work it is infinite.
-    """
+    """Return U = w P / tau, float64, (n_bins, n_states): chance of completion for a second of work."""
+    # Without a chance the utility is 0. Without work it is infinite.
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(chances > 0, weight * chances / times, 0.0)
 
@@ -443,10 +427,8 @@ class StateUtilities(NamedTuple):
 
 
 def state_utilities(training: Training, bins: int) -> StateUtilities:
-    """Return the utilities of partial matches from a warm-up.
-
-    An event counts as a pair with every partial match that is kept and whose window contains it.
-    """
+    """Return the utilities of partial matches from a warm-up."""
+    # An event counts as a pair with every partial match that is kept and whose window contains it.
     windows, types, _ = read_windows(training)
     size = windows.mean_size
     lineage = training.machine.ancestry
@@ -485,10 +467,8 @@ def count_moves(
 def work_of_moves(
     lineage: Ancestry, moves: np.ndarray, observed: np.ndarray, prices: Mapping[str, float]
 ) -> np.ndarray:
-    """Return r(s, s'): seconds of work per event on a partial match, float64, shape of ``moves``.
-
-    Every event spends the mean cost of the conditions. A move also creates a partial match.
-    """
+    """Return r(s, s'): seconds of work per event on a partial match, float64, shape of ``moves``."""
+    # Every event spends the mean cost of the conditions. A move also creates a partial match.
     # The cost of a pair that failed is on the older side; that of a pair that held is on the new one.
     older = np.where(lineage.left >= 0, lineage.left, lineage.right)
     position = np.append(lineage.position, -1)

@@ -22,12 +22,9 @@ UNITS = 100  # consumption in hundredths
 
 
 def cheapest_cover(loss: np.ndarray, gain: np.ndarray, needed: float) -> np.ndarray:
-    """Return the set of classes with the least loss that gains more than what is needed.
-
-    Among sets of equal loss, the first one found.
-
-    Source: Zhao, Hung, Weidlich, "Load Shedding for Complex Event Processing", ICDE 2020: a 0/1 knapsack.
-    """
+    """Return the set of classes with the least loss that gains more than what is needed."""
+    # Among sets of equal loss, the first one found.
+    # Source: Zhao, Hung, Weidlich, "Load Shedding for Complex Event Processing", ICDE 2020: a 0/1 knapsack.
     chosen = np.zeros(len(loss), bool)
     if needed < 0 or not len(loss):
         return chosen
@@ -53,10 +50,8 @@ def cheapest_cover(loss: np.ndarray, gain: np.ndarray, needed: float) -> np.ndar
 
 
 def greedy_cover(loss: np.ndarray, gain: np.ndarray, needed: float) -> np.ndarray:
-    """Return the share of each class to shed: classes by ascending loss per gain, the last one in part.
-
-    Source: AthenaCEP, the code of the ICDE 2020 paper (``approximate_BKP_PMshedding``).
-    """
+    """Return the share of each class to shed: classes by ascending loss per gain, the last one in part."""
+    # Source: AthenaCEP, the code of the ICDE 2020 paper (``approximate_BKP_PMshedding``).
     share = np.zeros(len(loss))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(gain > 0, loss / gain, np.inf)

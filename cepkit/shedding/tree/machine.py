@@ -364,10 +364,8 @@ class TreeMachine:
         return self._stream.base
 
     def extend(self, events: Events, *, keep_all: bool = False) -> None:
-        """Add later events of the stream; their positions continue. It takes O(new events) on average.
-
-        Old events may leave, unless ``keep_all`` is true.
-        """
+        """Add later events of the stream; their positions continue. It takes O(new events) on average."""
+        # Old events may leave, unless ``keep_all`` is true.
         info = self._info
         self._stream.extend(events, 0 if keep_all else int(min(info[kernel.SWEEP], info[kernel.AT])))
         self._room()
@@ -386,10 +384,8 @@ class TreeMachine:
         return self._stream.partition[positions - self._stream.base]
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
-        """Return the values that conditions compare at positions of the stream, float64, (n, n_values).
-
-        Tests of single events are not among them.
-        """
+        """Return the values that conditions compare at positions of the stream, float64, (n, n_values)."""
+        # Tests of single events are not among them.
         at = positions - self._stream.base
         return np.concatenate([self._stream.floats[:, at], self._stream.integers[:, at]]).T
 
