@@ -229,7 +229,7 @@ CLAIMS: tuple[Claim, ...] = (
           _compare("table 5.2", f"error, {RANDOM}", _less, 100), "1.00", "with random weights"),
     Claim("table 5.2", "with K-Slack, at most 1 % of the results are wrong", "wrong last results, %",
           _compare("table 5.2", f"wrong_at_last, {RANDOM}", lambda b, a: a <= 0.01, 100), "1.00",
-          "two nodes report each event, and the second report completes the result. Of all reports, 25 % are "
+          "two nodes report each event, and the second report completes the result; of all reports, 25 % are "
           "wrong", outside=_compare("table 5.2", f"wrong_share, {RANDOM}", lambda b, a: a <= 0.01, 100)),
     Claim("table 5.2", "K-Slack adds hundreds of milliseconds", "latency with K-Slack, ms",
           _compare("table 5.2", f"latency_ms, {EQUAL}", lambda b, a: a - b >= 100), "261.06",
