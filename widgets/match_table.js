@@ -300,7 +300,9 @@ function render({ model, el }) {
     outdated.textContent = outdated.title = model.get("outdated");
     outdated.hidden = !outdated.textContent;
     const without = model.get("busy") ? "Running …" : "Not run yet.";
-    const empty = n === "0" ? "No match." : n === "" ? without : "";
+    const none = model.get("outdated") ? "No match." : "No match. Click an event on the timeline to ask why.";
+    const empty = n === "0" ? none : n === "" ? without : "";
+    frame.classList.toggle("bare", n === "0" && !Object.keys(model.get("filters")).length);
     const hint = filtered && n !== "0" ? "No match passes the filters. Change or clear them." : empty;
     frame.lastChild.textContent = model.get("rows").length ? "" : hint;
     const ending = last();
@@ -338,7 +340,7 @@ function render({ model, el }) {
     hidden: soon(drawAll),
     sortable: soon(drawHead),
     order: soon(drawHead),
-    filters: soon(drawHead),
+    filters: () => (soon(drawHead)(), soon(drawFoot)()),
     mistakes: () => (soon(drawHead)(), soon(drawFoot)()),
     can_filter: soon(drawHead),
     heads: soon(drawHead),

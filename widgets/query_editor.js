@@ -191,10 +191,8 @@ function render({ model, el }) {
       .map(({ name, dtype, note }) => chooser(name, () => insert(quoted(name)), dtype ?? "", note ?? ""));
     columns.replaceChildren(...(rows.length ? rows : [node("p", "hint", "No columns yet.")]));
     if (rows.length) rows[0].tabIndex = 0;
-    const { name } = model.get("columns").find(({ dtype }) => /^(float|integer)/.test(dtype)) ?? {
-      name: "x",
-    };
-    const x = quoted(name);
+    const ofType = (type) => model.get("columns").find(({ dtype }) => dtype.startsWith(type))?.name;
+    const x = quoted(ofType("float") ?? ofType("integer") ?? "x"); // integers may be identifiers
     area.placeholder = `. up+ down\nup: ${x} > prev(${x})\ndown: ${x} < prev(${x})\n\nor: PATTERN SEQ(A a, B b) WHERE b.${x} > a.${x} WITHIN 5 min\n\nor paste SQL: SELECT … FROM … MATCH_RECOGNIZE ( … )`;
     paint();
   };
@@ -213,12 +211,14 @@ function render({ model, el }) {
     const [mark, word] = STATES[now] ?? STATES.idle;
     const percent = now === "running" && share != null ? ` ${Math.floor(100 * share)} %` : "";
     began = now === "running" ? (began ?? performance.now()) : null;
-    const first = now === "done" ? model.get("status").message.split("; ")[0] : "";
+    const hasMistake = now === "failed" && model.get("errors").length;
+    const first = now === "done" ? model.get("status").message.split("; ")[0] : hasMistake ? "Mistake" : "";
     state.replaceChildren(
       node("i", `mark ${now}`, mark),
-      first || `${word}${percent}`,
+      node("span", "word", first || `${word}${percent}`),
       node("span", "seconds"),
     );
+    state.title = first;
     drawSeconds();
     cancel.classList.toggle("hidden", now !== "running");
     progress.className = `progress ${now} ${share == null ? "unknown" : ""}`;

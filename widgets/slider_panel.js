@@ -72,6 +72,7 @@ function render({ model, el }) {
     const { slider, input, field, unit } = row;
     row.value = value;
     if (!row.isTyped) field.value = shown(slider, value);
+    field.style.minWidth = `${field.value.length + 3}ch`;
     field.classList.toggle("wrong", false);
     unit.textContent = slider.unit ?? "";
     const place = placeOf(slider, value);

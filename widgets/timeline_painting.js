@@ -151,7 +151,10 @@ function paintPoints(pen, box, points, ink, paper, places) {
   for (const { x, y, label: name } of points) {
     const level = levelOf(box, y);
     const bases = level > TOP + 21 ? [level - 11, level + 21] : [level + 21];
-    if (name) paintLabel(pen, name, [box.toX(x)], bases, ink, paper, places);
+    // The events of a lane are beside each other, and those of the next lane below: the name is right of its event.
+    const beside = r + 4 + pen.measureText(name).width / 2;
+    const middles = box.lanes ? [box.toX(x) + beside, box.toX(x) - beside] : [box.toX(x)];
+    if (name) paintLabel(pen, name, middles, box.lanes ? [level + 4] : bases, ink, paper, places);
   }
 }
 

@@ -34,8 +34,6 @@ from cepkit.widgets.panels import (
 from cepkit.widgets.scene_view import MatchTable
 from cepkit.widgets.timeline_view import TimelineView
 
-# The layout of the explorer's widgets, and the calls that their changes trigger.
-
 
 class Board:
     """The widgets of an explorer; traits that Python sets through it trigger no calls."""
@@ -112,14 +110,9 @@ class Board:
                 setattr(widget, name, value)
 
     def say(
-        self,
-        state: str,
-        message: str,
-        *,
-        progress: float | None = None,
-        version: int | None = None,
+        self, state: str, message: str, *, progress: float | None = None, version: int | None = None,
         errors: list[dict] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Show the state of the newest run, the edit ``version`` it belongs to, and mistakes in the text."""
         traits: dict[str, Any] = {} if version is None else {"version": version}
         if errors is not None:
@@ -164,12 +157,8 @@ class Data:
 
     def columns(self, kinds: tuple[str, ...]) -> list[str]:
         """Return the columns of some kinds, the first kind first."""
-        return [
-            name
-            for kind in kinds
-            for name, column_type in self.schema.items()
-            if column_type.kind == kind and name not in self.duplicates
-        ]
+        names = [name for name in self.schema if name not in self.duplicates]
+        return [name for kind in kinds for name in names if self.schema[name].kind == kind]
 
 
 def language_of(text: str) -> str:
@@ -187,13 +176,9 @@ def lacks_event_type(text: str, call: Mapping[str, Any], mistakes: Iterable[str]
 
 
 def fields_of(
-    data: Data,
-    call: Mapping[str, Any],
-    text: str,
-    query: RegexQuery | SequenceQuery | RowsQuery | None,
-    drawn: tuple[list[str], str],
-    needs_event_type: bool = False,
-) -> list[dict[str, Any]]:
+    data: Data, call: Mapping[str, Any], text: str, query: RegexQuery | SequenceQuery | RowsQuery | None,
+    drawn: tuple[list[str], str], needs_event_type: bool = False,
+) -> list[dict[str, Any]]:  # fmt: skip
     if is_rows(text):
         return _fields_of_rows(query, drawn)
     settings, is_sequence = settings_in(text), is_sase(text)
@@ -203,6 +188,7 @@ def fields_of(
     strategies = [{"value": name, "note": note} for name, note in STRATEGIES.items()]
     only = "" if is_sequence or not text.strip() else "only for PATTERN queries"
     strategy = settings.strategy or call.get("strategy") or "any"
+    chosen_measures = measures_of_default(query) if call.get("measures") is None else call["measures"]
     return [
         {
             **_field("partition_by", "Key columns", keys, settings.partition_by or call.get("partition_by")),
@@ -222,9 +208,9 @@ def fields_of(
             "empty": "contiguous",
             "locked": only or ("the query names it in WHERE" if settings.strategy else ""),
         },
-        {**_field(DRAWN, "Drawn", [{"value": name, "note": ""} for name in drawn[0]], drawn[1] or None)},
+        _field_of_drawn(drawn),
         {
-            **_field("measures", "Measures", _measures(data, call, query), _chosen_measures(call, query)),
+            **_field("measures", "Measures", _measures(data, call, query), chosen_measures),
             "many": True, "empty": "default", "takes_text": True,
         },
     ]  # fmt: skip
@@ -249,8 +235,11 @@ def _fields_of_rows(query: Any, drawn: tuple[list[str], str]) -> list[dict[str, 
         }
         for name, (label, chosen, clause) in roles.items()
     ]  # fmt: skip
-    choices = [{"value": name, "note": ""} for name in drawn[0]]
-    return [*fields[:4], _field(DRAWN, "Drawn", choices, drawn[1] or None), fields[4]]
+    return [*fields[:4], _field_of_drawn(drawn), fields[4]]
+
+
+def _field_of_drawn(drawn: tuple[list[str], str]) -> dict[str, Any]:
+    return _field(DRAWN, "Drawn", [{"value": name, "note": ""} for name in drawn[0]], drawn[1] or None)
 
 
 def _field(name: str, label: str, choices: list[dict[str, str]], chosen: Any) -> dict[str, Any]:
@@ -307,18 +296,8 @@ def _measures(
     data: Data, call: Mapping[str, Any], query: RegexQuery | SequenceQuery | RowsQuery | None
 ) -> list[dict[str, str]]:
     measures = {name: _as_text(value) for name, value in (call.get("measures") or {}).items()}
-    offered = {
-        **measures,
-        **{name: text for name, text in measures_offered(data, query).items() if name not in measures},
-    }
+    offered = measures | measures_offered(data, query) | measures
     return [{"value": name, "note": text} for name, text in offered.items()]
-
-
-def _chosen_measures(
-    call: Mapping[str, Any], query: RegexQuery | SequenceQuery | RowsQuery | None
-) -> list[str]:
-    measures = call.get("measures")
-    return list(measures_of_default(query) if measures is None else measures)
 
 
 def _as_text(value: Any) -> str:
@@ -326,11 +305,9 @@ def _as_text(value: Any) -> str:
 
 
 def choose_measures(
-    data: Data,
-    call: Mapping[str, Any],
-    query: RegexQuery | SequenceQuery | RowsQuery | None,
+    data: Data, call: Mapping[str, Any], query: RegexQuery | SequenceQuery | RowsQuery | None,
     names: Iterable[str],
-) -> dict[str, Any] | None:
+) -> dict[str, Any] | None:  # fmt: skip
     """Return the measures with these names or texts ``name = expression``; None for the default ones."""
     measures = {**measures_offered(data, query), **(call.get("measures") or {})}
     chosen: dict[str, Any] = {}
@@ -346,7 +323,5 @@ def choose_measures(
             raise CepError(f"measures: {label!r} is no name; write 'name = expression', as in rows = count()")
         parse_expression(expression, role=f"measure {label!r}")
         chosen[label] = expression
-    is_default = [(name, _as_text(value)) for name, value in chosen.items()] == list(
-        measures_of_default(query).items()
-    )
-    return None if not chosen or is_default else chosen
+    texts = [(name, _as_text(value)) for name, value in chosen.items()]
+    return None if texts in ([], list(measures_of_default(query).items())) else chosen

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from cepkit.explorer.running.result import Result
 
 
-# Kept cases: rows that must match or must not match, and their check against the matches of a query.
-
 MATCH, RANGE, ROWS = "match", "range", "rows"
 KINDS = (MATCH, RANGE, ROWS)
 MOST_ROWS = 100_000  # rows of a case
@@ -137,11 +135,7 @@ def holds(case: Case, matches: Iterable[Iterable[int]]) -> bool:
 
 
 def judge(case: Case, result: Result, position_of_row: np.ndarray) -> Verdict:
-    """Return whether a case holds for the counted matches of a result.
-
-    Only matches that can decide the case are built: those of its keys that end late enough, and, with a
-    window, early enough.
-    """
+    """Return whether a case holds for the counted matches of a result."""
     if case.rows[-1] >= len(position_of_row):
         return Verdict(None, "The frame does not have all rows of this case.")
     positions = np.sort(position_of_row[np.array(case.rows, np.int64)])
@@ -253,12 +247,7 @@ class CaseQuery:
 
 
 def write_tests(cases: Sequence[tuple[Case, bool | None]], tested: CaseQuery) -> str:
-    """Return a `pytest` module with a test of each case.
-
-    A test writes out the rows that its case needs: the smallest part of its keys in which the case holds, or
-    fails, as in the whole frame. Where no match is found, the rows around the case are included. If these
-    are more than `MOST_LITERAL` rows, the test reads the file of the frame.
-    """
+    """Return a `pytest` module with a test of each case, which writes out the rows that the case needs."""
     used: set[str] = set()
     tests = [_test(case, is_held, tested, used) for case, is_held in cases]
     call = {name: value for name, value in tested.call.items() if name not in ("measures", "engine")}
@@ -328,10 +317,7 @@ def _columns_to_read(program: BoundQuery) -> list[str]:
 def _smallest(
     case: Case, is_held: bool | None, tested: CaseQuery, names: Sequence[str]
 ) -> tuple[list[int], str] | None:
-    """Return the rows and the columns, as text, of the smallest frame that shows the case as it is.
-
-    None: the frame has to be read from the file.
-    """
+    """Return the rows and columns, as text, of the smallest frame that shows the case; None: none does."""
     result, tried = tested.result, set()
     query = replace(result.program.query, measures=None)
     if is_held is None:

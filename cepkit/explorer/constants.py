@@ -33,8 +33,6 @@ from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.sequences.parsing import clauses, parse_sase
 from cepkit.language.sequences.patterns import EventPattern, Loop, SequenceQuery
 
-# The numbers of rounds in a query's text, such as the 3 of ``drop{3,}``: their places and their limits.
-
 _BRACES = re.compile(
     r"""'[^'\n]*'|"[^"\n]*"|`[^`\n]*`"""  # names and texts may contain braces
     r"|\{\s*(?P<low>[0-9]+)?\s*(?P<comma>,)?\s*(?P<high>[0-9]+)?\s*\}"
@@ -59,10 +57,7 @@ class Repetition:
 
 
 def repetitions_in(reading: TextReading) -> Iterator[Repetition]:
-    r"""Yield the numbers of rounds of a text without mistakes, in the order of the text.
-
-    The least number of rounds is 1, or 0 if the text says 0.
-    """
+    r"""Yield the numbers of rounds of a text without mistakes, in the order of the text."""
     text = reading.text
     several = 2 if is_sase(text) else 1  # a sequence calls only several events a repetition
     for begin, stop in _patterns(reading):
@@ -111,8 +106,6 @@ def _repeated(before: str) -> str:
             return group if len(group) <= _LEAST_ROOM * 2 else "(…)"
     return ""
 
-
-# Sliders for the constants in a query's text: their places, their ranges, and the changed text.
 
 # Sliders for the constants in a query's text: their places, their ranges, and the changed text.
 
@@ -177,9 +170,7 @@ class Slider:
 
 
 def sliders_of(
-    reading: TextReading,
-    schema: Mapping[str, ColumnType] | None = None,
-    rows: SampledRows | None = None,
+    reading: TextReading, schema: Mapping[str, ColumnType] | None = None, rows: SampledRows | None = None
 ) -> tuple[Slider, ...]:
     r"""Return the sliders of a text without mistakes."""
     query = reading.query
@@ -200,10 +191,7 @@ def move_slider(text: str, slider: Slider, value: float) -> str:
 
 
 def shape_of(text: str, sliders: Sequence[Slider]) -> tuple:
-    """Return a value that is equal for texts with the same automaton and the same conditions.
-
-    They have the same layout and the same numbers of rounds.
-    """
+    """Return a value that is equal for texts with the same automaton and the same conditions."""
     rounds = (slider.value for slider in sliders if slider.kind in (_ROUNDS, _FEWEST_ROUNDS))
     return (layout_of(text, sliders), *rounds)
 
@@ -219,10 +207,7 @@ def layout_of(text: str, sliders: Sequence[Slider]) -> tuple:
 
 
 def with_ranges_of(sliders: Sequence[Slider], before: Sequence[Slider]) -> tuple[Slider, ...]:
-    """Return the sliders with the ends and steps of their predecessors, so that no handle jumps.
-
-    A value beyond the ends moves an end.
-    """
+    """Return the sliders with the ends and steps of their predecessors, so that no handle jumps."""
     old_sliders = {(slider.id, slider.kind): slider for slider in before}
     kept = []
     for slider in sliders:

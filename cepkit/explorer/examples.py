@@ -34,8 +34,6 @@ from cepkit.language.expressions.durations import NANOSECONDS
 from cepkit.language.expressions.printing import quoted_name
 from cepkit.language.sequences.printing import type_text
 
-# Examples of queries, made from the columns of a frame. Each one can be read and bound to the columns.
-
 MOST_EXAMPLES = 5
 _ROWS = 20_000  # the first rows say what the columns are like
 _WINDOWS = (
@@ -62,10 +60,8 @@ class _Parts:
 
     def __init__(self, data: SearchedFrame, call: Mapping[str, Any]):
         self.data = data
-        self.keys, self.clock = (
-            _names(call.get("partition_by")),
-            next(iter(_names(call.get("order_by"))), None),
-        )
+        self.keys = _names(call.get("partition_by"))
+        self.clock = next(iter(_names(call.get("order_by"))), None)
         self.event_type = call.get("event_type")
         group, times = np.zeros(data.source.n_rows, np.int64), []
         for name in self.keys:
@@ -223,10 +219,8 @@ def _window_after(parts: _Parts, first: int, second: int) -> str | None:
     """Return a window in which events of a type usually follow those of another one in their key."""
     if parts.clock is None or parts.data.schema[parts.clock].kind not in (TIME, INTEGER):
         return None
-    values, time = (
-        parts.data.source.column(parts.event_type or "").values[parts.rows],
-        parts.values(parts.clock),
-    )
+    values = parts.data.source.column(parts.event_type or "").values[parts.rows]
+    time = parts.values(parts.clock)
     where = np.flatnonzero(values == second)
     asked = np.flatnonzero(values == first)
     after = np.searchsorted(where, asked, side="right")
@@ -323,8 +317,6 @@ def _nanoseconds(window: str) -> int:
     number, unit = window.split()
     return int(number) * NANOSECONDS[unit]
 
-
-# The cheat sheet for a frame: its entries name columns that the frame has.
 
 # The columns that the entries use, with the kinds of columns that can take their places.
 _KINDS_OF_COLUMN = {

@@ -55,7 +55,7 @@ from cepkit.widgets.base import counted, show_with_still
 RUN_S = 0.5  # how long the still of a board waits for the first run
 
 
-class _Told(traitlets.TraitType):
+class _BoardTrait(traitlets.TraitType):
     """A trait whose value the board has; the explorer says when it changes."""
 
     def __init__(self, read: Callable[[Any], Any], write: Callable[[Any, Any], object] | None, help: str):
@@ -176,7 +176,7 @@ class Explorer(traitlets.HasTraits):
 
     def _matches(self) -> Matches | None:
         shown = self._present.shown
-        return shown.matches if shown.all is not None or shown.result is None else shown.result.told_matches
+        return shown.matches if shown.all is not None or shown.result is None else shown.result.user_matches
 
     @property
     def code(self) -> str:
@@ -613,26 +613,26 @@ class Explorer(traitlets.HasTraits):
 
     # --- traits
 
-    text: Any = _Told(
-        lambda own: own.board.editor.text,
+    text: Any = _BoardTrait(
+        lambda explorer: explorer.board.editor.text,
         _set_text,
         "The text in the editor; assign to it to edit the query.",
     )
-    matches: Any = _Told(
+    matches: Any = _BoardTrait(
         _matches, None, "The shown result, as ``df.cep.match`` returns it; None before the first result."
     )
-    selected: Any = _Told(_selected, select, "The number of the selected match, or None.")
-    key: Any = _Told(_key, show_key, "The values of the shown key as text; None without keys.")
+    selected: Any = _BoardTrait(_selected, select, "The number of the selected match, or None.")
+    key: Any = _BoardTrait(_key, show_key, "The values of the shown key as text; None without keys.")
 
     def _tell_changes(self) -> None:
         """Tell observers of a trait when the board shows another value."""
-        board, told = self.board, {"text": self.text, "selected": None, "key": None, "matches": None}
+        board, old_values = self.board, {"text": self.text, "selected": None, "key": None, "matches": None}
 
         def tell(name: str) -> None:
             if not self._trait_notifiers.get(name) and not self._trait_notifiers.get(traitlets.All):
                 return
-            old, new = told[name], getattr(self, name)
-            told[name] = new
+            old, new = old_values[name], getattr(self, name)
+            old_values[name] = new
             if new is not old and (name == "matches" or new != old):
                 change = {"name": name, "old": old, "new": new, "owner": self, "type": "change"}
                 self.notify_change(traitlets.Bunch(change))
@@ -659,8 +659,7 @@ class Explorer(traitlets.HasTraits):
 
 
 def _integer(what: str, number: Any) -> int:
-    """Return an integer; numbers that mean nothing are refused where they are read."""
-    return whole_number(what, number, -(2**63))
+    return whole_number(what, number, -(2**63))  # numbers that mean nothing are refused where they are read
 
 
 def _columns_of(frame: Frame | None) -> list[str] | None:

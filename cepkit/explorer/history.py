@@ -24,8 +24,6 @@ from cepkit.planning.queries import NAMES
 from cepkit.streaming.saved import duration_as_json, param_as_json, param_of_json
 from cepkit.widgets.base import counted
 
-# The queries that ran to the end in an explorer, with the numbers of their matches.
-
 MOST_RUNS = 50
 _WORDS = {
     "partition_by": "by", "order_by": "ordered by", "event_type": "types in", "strategy": "strategy",
@@ -69,11 +67,9 @@ def _value_text(value: Any) -> str:
 
 
 class QueryLog:
-    """The runs of an explorer, the newest first. Threads may call it.
+    """The runs of an explorer, the newest first. Threads may call it."""
 
-    A run of the same undo step replaces the run before it: a dragged slider leaves one entry. A query that
-    runs again moves to the front.
-    """
+    # A dragged slider leaves one entry, and a query that runs again moves to the front.
 
     def __init__(self) -> None:
         self.runs: tuple[PastRun, ...] = ()

@@ -178,10 +178,8 @@ class CaseKeeper:
             checkpoint()
 
         def show() -> None:
-            self._verdicts = {
-                **(self._verdicts if self._present.shown.result is not result else {}),
-                **verdicts,
-            }
+            is_shown = self._present.shown.result is result
+            self._verdicts = verdicts if is_shown else self._verdicts | verdicts
             self._show()
             self._board.set(self._view, {"stale": False})
 
@@ -228,9 +226,8 @@ class CaseKeeper:
 
     def _of_match(self, result: Result, number: int, must: bool) -> Case:
         positions = np.array(result.choose(number).positions, np.int64)
-        return Case(
-            MATCH, must, tuple(result.events.rows(positions).tolist()), self._label(result, positions)
-        )
+        rows = tuple(result.events.rows(positions).tolist())
+        return Case(MATCH, must, rows, self._label(result, positions))
 
     def _of_rows(self, result: Result, rows: Sequence[int], must: bool) -> Case:
         n = result.data.source.n_rows

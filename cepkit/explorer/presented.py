@@ -21,8 +21,6 @@ from cepkit.progress import checkpoint
 from cepkit.results.matches import Matches, SparkMatches
 from cepkit.widgets.panels import NEXT_MATCH
 
-# What a board shows now, and the kinds of jobs that change it.
-
 # Jobs of the thread, the most urgent first. The last five give way to the others; the last four begin late.
 KINDS = (
     "run", "select", "page", "window", "keys", "mark", "reasons", "cases", "step", "list", "funnel", "notes",
@@ -157,10 +155,7 @@ class AnswerPresenter:
         self._shown.worker.submit(REASONS, lambda turn: self._explain(turn, result, asked))
 
     def click(self, x: float | str) -> None:
-        """Explain the event nearest to ``x`` with those clicked before; a second click removes it.
-
-        For ``x`` see `Series.nearest`.
-        """
+        """Explain the event nearest to ``x`` with those clicked before; a second click removes it."""
         result = self._shown.result
         if result is None:
             self._board.give_reasons("", note="write a query first")
@@ -241,11 +236,6 @@ def _has_same_order(before: Result | None, after: Result) -> bool:
     return before.program.query.order_by == after.program.query.order_by
 
 
-# The timeline on a board: events, bands of matches, marks of a state, and the shown key.
-
-# The keys on a board: which key the user chose, its trait, and the list of keys.
-
-
 class KeyPresenter:
     """Knows the keys of the frame and the one that the user chose, and shows pages of their list."""
 
@@ -285,10 +275,7 @@ class KeyPresenter:
         return partition if keys is None else keys.partition_of(name)
 
     def choose(self, partition: int | None, step: int, name: str | None) -> int:
-        """Keep a key as the user's choice and return it.
-
-        The user gives its number, its name, or its distance ``step`` to the shown key.
-        """
+        """Keep a key as the user's choice and return it."""
         program = self._shown.program
         keys = None if program is None else self.of(program, self._shown.data.events(program))
         if keys is None:
@@ -347,9 +334,6 @@ class KeyPresenter:
         turn.deliver(lambda: board.set(board.bar, {"found": page_of_keys}))
 
 
-# The timeline on a board: events, bands of matches, marks of a state, and the shown key.
-
-
 @dataclass(frozen=True)
 class DrawnKey:
     """A drawn key of a result: the traits of the timeline, of its marks, and of the key."""
@@ -395,10 +379,7 @@ class TimelinePresenter:
         self, partition: int | None = None, step: int = 0, name: str | None = None,
         window: list[float] | None = None,
     ) -> None:  # fmt: skip
-        """Show another key: by its number or its values as text, or the neighbour ``step`` keys away.
-
-        ``window`` is the shown time; None for all.
-        """
+        """Show another key: by its number or its values as text, or the neighbour ``step`` keys away."""
         self._submit(lambda turn: self._show_key(turn, partition, step, name, window))
 
     def show_kept_key(self) -> None:
@@ -461,10 +442,7 @@ class TimelinePresenter:
         self._show_marks(drawn.marks)
 
     def _partition_for(self, result: Result) -> int | None:
-        """Return the key that the user chose.
-
-        Without one, it is the shown key if it still has a match, otherwise the key of the first match.
-        """
+        """Return the user's key, else the shown key if it has a match, else the key of the first match."""
         if (kept := self._keys.kept_partition(result.program, result.events)) is not None:
             return kept
         partition = self._shown.partition

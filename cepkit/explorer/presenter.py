@@ -45,8 +45,6 @@ from cepkit.progress import ShareDone, checkpoint
 from cepkit.results.spark.tasks import stoppable
 from cepkit.widgets.base import counted
 
-# The runs of an explorer, and the pages of the table.
-
 
 def first_look(result: Result) -> dict[str, Any] | None:
     """Return a table of matches that are cheap to find, or None if these are all matches."""
@@ -58,8 +56,8 @@ def first_look(result: Result) -> dict[str, Any] | None:
         return None
     frame = as_pandas(result.matches._found.frame_of(whole.glance(PAGE)))
     return {
-        **columns_and_rows(frame), "numbers": [""] * len(frame), "page": 1, "n_pages": "1",
-        "can_filter": True, "filtered": "",
+        **columns_and_rows(frame, result.program.query.partition_by),
+        "numbers": [""] * len(frame), "page": 1, "n_pages": "1", "can_filter": True, "filtered": "",
         "total": f"≥ {max(n, len(frame)):,}", "order": "canonical", "sortable": [], "busy": True,
         "limit_note": "some matches; numbers and order follow when all are counted",
     }  # fmt: skip
@@ -129,10 +127,7 @@ class TablePresenter:
         return result.pages.is_quick(result.pages.order_or_canonical(self.order), self.filters)
 
     def first_page(self, result: Result) -> dict[str, Any]:
-        """Return the first page with the user's order and filters, as far as the result has their columns.
-
-        If that takes long, it is a page of the first matches; `finish` shows the page with order and filters.
-        """
+        """Return the first page with the user's order and filters, or, if that takes long, without them."""
         if not self.is_quick(result):
             return result.pages.quick_traits(self.filters)
         return result.pages.traits(1, result.pages.order_or_canonical(self.order), self.filters)
@@ -173,10 +168,6 @@ class TablePresenter:
         """List the matches, which makes orders and filters quick, and draw the histograms."""
         heads = result.pages.heads(self.filters)
         turn.deliver(lambda: self._board.set(self._board.table, heads))
-
-    def drop_heads(self) -> None:
-        """Show the heads without histograms."""
-        self._board.set(self._board.table, {"heads": {}, "heads_busy": False})
 
 
 # The runs of an explorer: they find the matches of a query, and show some of many before the count.
@@ -257,12 +248,8 @@ class RunPresenter:
                 turn.deliver(lambda: self._board.say("running", "searching", progress=done))
 
         progress = ShareDone(events.n_events, report)
-        result = Result(
-            shown.data,
-            asked.program,
-            lambda: shown.data.run(asked.program, self.engine, progress),
-            asked.automaton,
-        )
+        find = lambda: shown.data.run(asked.program, self.engine, progress)  # noqa: E731
+        result = Result(shown.data, asked.program, find, asked.automaton)
         result.value = shown.value
         if shown.result is not None:
             result.take_series(shown.result)
@@ -281,9 +268,8 @@ class RunPresenter:
             checkpoint()
             frame = matches.head(PAGE)
         table = {
-            **columns_and_rows(frame),
-            "numbers": [""] * len(frame),
-            "page": 1, "n_pages": "1", "total": f"{n:,}", "order": CANONICAL, "sortable": [], "busy": False,
+            **columns_and_rows(frame), "numbers": [""] * len(frame), "page": 1,
+            "n_pages": "1", "total": f"{n:,}", "order": CANONICAL, "sortable": [], "busy": False,
             "limit_note": f"the first {len(frame)} matches in all rows; {NO_FILTERS_ON_ALL}",
             "selected": None, "can_filter": False, "filtered": "", "heads": {}, "heads_busy": False,
         }  # fmt: skip
@@ -356,8 +342,6 @@ def is_in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-# `Presenter` fills a board in the background, with one presenter for each of its parts.
-
 # The selected match of a board: in the table, on the timeline, in the automaton and in the stepper.
 
 
@@ -416,8 +400,6 @@ class MatchPresenter:
         turn.deliver(show)
 
 
-# `Presenter`: fills a board in the background, with one presenter for each of its parts.
-
 OLD_RESULT = "the last result is still shown"
 
 
@@ -471,7 +453,7 @@ class Presenter:
             board.say("failed", f"{type(error).__name__}: {error}"[:2000])
             self.shown.renew_stills()
         elif turn.kind == LIST:
-            self.table.drop_heads()
+            board.set(board.table, {"heads": {}, "heads_busy": False})
         elif turn.kind == FUNNEL:
             board.funnel.stages = [
                 {"label": f"no funnel: {error}", "n": "", "share": 0.0, "kept": None, "note": ""}

@@ -71,12 +71,9 @@ class Variables:
 
 
 def thresholds_of(
-    comparison: ex.Comparison,
-    constant: ex.Expression,
-    rows: SampledRows,
-    variables: Variables,
+    comparison: ex.Comparison, constant: ex.Expression, rows: SampledRows, variables: Variables,
     own: str | None = None,
-) -> np.ndarray | None:
+) -> np.ndarray | None:  # fmt: skip
     """Return the values of a constant at which the sides of a comparison are equal, one per row."""
     named = {node.variable for node in comparison.walk() if isinstance(node, ex.Reference)}
     anchor = own if own in variables.types else None
@@ -284,10 +281,7 @@ def around(value: float) -> Range:
 
 
 def range_of(known: np.ndarray, value: float) -> Range:
-    """Return the range of a constant from the values that it competes with; it includes ``value``.
-
-    Outliers do not count: the range ends one width of the other values beyond them, or earlier.
-    """
+    """Return the range of a constant from the values that it competes with, without outliers."""
     used = known
     low, high = np.quantile(used, [_TAIL, 1 - _TAIL])
     if low == high:  # most values are equal; the others are of interest

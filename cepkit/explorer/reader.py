@@ -35,7 +35,6 @@ from cepkit.explorer.running.data import BY_NAME, AnyProgram, SearchedFrame
 from cepkit.explorer.running.series import drawable, first_drawn
 from cepkit.explorer.taking import code_of
 from cepkit.explorer.text import (
-    TextMistake,
     TextReading,
     applicable,
     collect_warnings,
@@ -50,10 +49,6 @@ from cepkit.planning.plans import check_columns
 from cepkit.planning.queries import check_keywords
 from cepkit.results.spark.tasks import part_of
 from cepkit.widgets.panels import KEYWORDS, KEYWORDS_OF_SQL
-
-# The reader of an explorer's query: it checks arguments, runs right texts, and shows mistakes.
-
-# The reader of an explorer's query: it runs a text without mistakes, and shows the mistakes of others.
 
 LOCKED = "The query has mistakes. Its sliders can be moved after they are corrected."
 
@@ -162,8 +157,11 @@ class QueryReader:
         board.set(board.sliders, {"locked": LOCKED if program is None else ""})
         if program is None:
             present.stop()
-            errors = [_as_trait(mistake, text) for mistake in self.reading.mistakes]
-            head = self.reading.mistakes[0].message.split("\n")[0]
+            mistakes = self.reading.mistakes
+            errors = [
+                {"start": m.start, "end": m.end, "line": m.line(text), "message": m.message} for m in mistakes
+            ]
+            head = mistakes[0].message.split("\n")[0]
             kept = "" if present.shown.matches is None else f"; {OLD_RESULT}"
             board.say("failed", f"{head}{kept}", version=version, errors=errors)
             self._say_outdated()
@@ -265,11 +263,6 @@ class QueryReader:
         return Data(self._data.schema, self._data.source.duplicates)
 
 
-def _as_trait(mistake: TextMistake, text: str) -> dict[str, Any]:
-    place = {"start": mistake.start, "end": mistake.end, "line": mistake.line(text)}
-    return {**place, "message": mistake.message}
-
-
 # Checks of the arguments of an explorer, and the explored part of a Spark frame.
 
 
@@ -345,8 +338,6 @@ def check_extent(window: Any) -> list[float]:
         raise CepError(f"zoom: window={short_text(repr(window))}: give [first, last], or [] for all")
     return bounds
 
-
-# The changes that a user makes in an explorer, with steps back and forth, and what a click calls.
 
 # The names of choices on the buttons that take them back.
 LABELS = {

@@ -34,10 +34,6 @@ from cepkit.plots import theme
 from cepkit.plots.drawing import Picture, png, size_of, without_controls
 from cepkit.widgets.base import counted
 
-# The Python call and the command line that find the matches of an explorer.
-
-# The command line that finds the matches of an explorer: ``cepkit match FILE PATTERN …``.
-
 _NAME = re.compile(r"[^\W\d]\w*")
 _LISTS = ("partition_by", "order_by", "evaluation_order")
 _WORDS = ("event_type", "strategy", "scope", "after_match", "keep")
@@ -53,13 +49,9 @@ class Commanded:
 
 
 def command_or_reason(
-    reading: TextReading | None,
-    call: Mapping[str, Any],
-    file: tuple[str, bool],
-    schema: Mapping[str, ColumnType],
-    *,
-    is_spark: bool = False,
-) -> Commanded:
+    reading: TextReading | None, call: Mapping[str, Any], file: tuple[str, bool],
+    schema: Mapping[str, ColumnType], *, is_spark: bool = False,
+) -> Commanded:  # fmt: skip
     """Return the command line of a query, or the reason why it has none; ``file`` is of `file_of_frame`."""
     if reading is None or reading.query is None:
         return Commanded("", "write a query without mistakes first")
@@ -73,10 +65,7 @@ def command_or_reason(
 
 
 def command_of(
-    reading: TextReading,
-    call: Mapping[str, Any],
-    file: str,
-    schema: Mapping[str, ColumnType] | None = None,
+    reading: TextReading, call: Mapping[str, Any], file: str, schema: Mapping[str, ColumnType] | None = None
 ) -> str:
     r"""Return the command line that runs the query of a text on a file."""
     words = ["cepkit", "match", file, *_query_words(reading, dict(call), schema or {})]
@@ -180,14 +169,8 @@ _IN_PLACE = {"insert", "pop", "update"}  # methods that change the frame
 
 
 def file_of_frame(frame: Any, name: str) -> tuple[str, bool]:
-    """Return the file of a frame, and whether it is known; otherwise the file is a placeholder.
-
-    A notebook knows the file when the last cell that assigned ``name`` read it without further steps, as in
-    ``df = pd.read_parquet("trades.parquet")``.
-    """
-    shell = sys.modules.get("IPython")
-    interpreter = shell.get_ipython() if shell is not None else None
-    space = getattr(interpreter, "user_ns", {})
+    """Return the file of a frame, and whether it is known; otherwise the file is a placeholder."""
+    space = _names_of_user()
     read = file_in_cells(space.get("In", []), name) if space.get(name) is frame else None
     return (f"{name}.parquet", False) if read is None else (read, True)
 
@@ -287,13 +270,14 @@ def _spell(value: Any) -> str:
 
 def name_of_frame(frame: Any) -> str:
     """Return the name of a frame in the notebook, or ``df`` if it has none."""
+    names = _names_of_user().items()
+    return next((name for name, value in names if value is frame and not name.startswith("_")), "df")
+
+
+def _names_of_user() -> dict[str, Any]:
     shell = sys.modules.get("IPython")
-    interpreter = shell.get_ipython() if shell is not None else None
-    names = getattr(interpreter, "user_ns", {})
-    return next((name for name, value in names.items() if value is frame and not name.startswith("_")), "df")
+    return getattr(shell and shell.get_ipython(), "user_ns", {})
 
-
-# What a user takes out of an explorer: files, pictures, a stand-alone page, a cell, a command line.
 
 # A stand-alone page of an explorer: one HTML file with its style and pictures in it.
 
@@ -330,10 +314,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 def page_html(
     sentence: str, facts: Sequence[str], pictures: Sequence[str], sections: Mapping[str, str]
 ) -> str:
-    """Return the text of a page that opens without a network and without scripts.
-
-    The pictures are SVG texts, and the sections HTML by title; empty ones are left out.
-    """
+    """Return the text of a page that opens without a network and without scripts."""
     body = [
         f"<h1>{_escape(sentence[:1].upper() + sentence[1:])}</h1>",
         f'<p class="soft">{_escape(" · ".join(filter(None, facts)))}</p>',
@@ -551,12 +532,9 @@ def _found_text(n: int) -> str:
 
 
 def _limit_note(n: int) -> str:
-    whole = (
-        "explorer.matches.to_frame(limit=None)" if n <= 10**8 else "for part in explorer.matches.chunks(): …"
-    )
-    return (
-        f"The file has the first {MOST_ROWS:,} of {count_text(n)} matches. In Python, {whole} has all of them"
-    )
+    whole = "to_frame(limit=None)" if n <= 10**8 else "chunks()"
+    part = f"The file has the first {MOST_ROWS:,} of {count_text(n)} matches"
+    return f"{part}. In Python, explorer.matches.{whole} has all of them"
 
 
 def write_file(path: str | Path, content: str | bytes) -> Path:

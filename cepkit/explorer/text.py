@@ -32,7 +32,7 @@ from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import print_expression
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, SelectedRows, refuse_windows
-from cepkit.language.query_parts import is_match_recognize
+from cepkit.language.query_parts import is_match_recognize as is_rows
 from cepkit.language.regex.query import RegexQuery, parse_pattern
 from cepkit.language.row_patterns import Pattern, print_pattern
 from cepkit.language.sequences.parsing import is_sase as begins_with_pattern
@@ -46,11 +46,6 @@ EXCLUSIVE = re.compile(r"\s*,\s*(?ai:exclusive)\s*$")
 _CARETS = re.compile(r"\n  (?P<line>.*)\n  (?P<pad> *)(?P<carets>\^+)$")
 _ROLE = re.compile(r"(?:predicate|define:?) '(?P<name>\w+)'|(?P<within>within)\b")
 _QUOTED = re.compile(r"'(?P<name>[^']+)'")
-
-
-def is_rows(text: str) -> bool:
-    """Return whether a text is SQL's MATCH_RECOGNIZE, its clauses alone, or a SELECT around it."""
-    return is_match_recognize(text)
 
 
 def is_sase(text: str) -> bool:
@@ -119,19 +114,11 @@ def pieces_of(text: str) -> tuple[Piece, ...]:
 
 
 def read_text(text: str, call: Mapping[str, Any]) -> TextReading:
-    r"""Return the query of a text with the keywords of a call, or all mistakes in the text.
-
-    Every predicate of a regex is read separately, so one mistake does not hide another.
-    """
-    if is_rows(text):
-        try:
-            return TextReading(text, _rows_query(text, call))
-        except CepError as error:
-            return TextReading(text, None, (mistake_of(error, text),))
-    if is_sase(text):
+    r"""Return the query of a text with the keywords of a call, or all mistakes in the text."""
+    if is_rows(text) or is_sase(text):
         try:
             with collect_warnings() as notes:
-                query = as_query(text, Arguments(**call))
+                query = _rows_query(text, call) if is_rows(text) else as_query(text, Arguments(**call))
             return TextReading(text, query, notes=tuple(notes))
         except CepError as error:
             return TextReading(text, None, (mistake_of(error, text),))
@@ -181,11 +168,8 @@ _FOR_SEQUENCES = frozenset(
 
 
 def applicable(text: str, call: Mapping[str, Any]) -> dict[str, Any]:
-    r"""Return the keywords that apply to the kind of query in a text, and the parameters that it names.
-
-    An edit may turn a regex into a sequence, or name the keys and the strategy in the text. It cannot change
-    the keywords.
-    """
+    r"""Return the keywords that apply to the kind of query in a text, and the parameters that it names."""
+    # An edit may turn a regex into a sequence, or name the keys in the text; it cannot change the keywords.
     if is_rows(text):
         call = {name: value for name, value in call.items() if name == "params"}
     dropped = {"define", "keep"} if is_sase(text) else _FOR_SEQUENCES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -42,12 +42,6 @@ from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.match_recognize.printing import print_sql, sql_variable
 from cepkit.language.sequences.printing import duration_text
 
-if TYPE_CHECKING:
-    pass
-
-
-# A moment of a stream as traits of the stepper: the event, live partial matches, completed matches.
-
 
 def moment_traits(result: Result, stepping: Stepping, position: int, sampled: str) -> dict[str, Any]:
     """Return the traits of the stepper's widget for the moment after ``position`` events."""
@@ -80,11 +74,8 @@ _TALLIED = 20_000  # events tested one by one
 
 
 def funnels(result: Result) -> Iterator[tuple[list[dict[str, Any]], bool]]:
-    """Yield the steps of a result's funnel, and whether they are final.
-
-    The first funnel of a sequence takes a few tenths of a second; its numbers may be lower bounds. If they
-    are, a second funnel follows, which looks at more events.
-    """
+    """Yield the steps of a result's funnel, and whether they are final."""
+    # The first funnel of a sequence is quick; if its numbers are lower bounds, a second one looks at more.
     if not result.is_sequence:
         yield _of_rows(result) if result.is_rows else _of_regex(result), True
         return
@@ -164,11 +155,7 @@ _RIVALS = ("preference", "after_match")
 def _of_clicked_rows(
     result: Result, source: Any, positions: Sequence[int]
 ) -> tuple[dict[str, Any], list[PartialBar]]:
-    """Return the traits for clicked rows, and their bar on the timeline.
-
-    Several rows mean the match from the first to the last of them. One row is read as the first row of the
-    longest partial match that begins there.
-    """
+    """Return the traits for clicked rows, and their bar; one row is read as the first of a partial match."""
     searched = result.data.searched(result.program)
     ordered = np.array(sorted(set(positions)), np.int64)
     partition_of_row = searched.events.partition_of_event[ordered]
@@ -207,10 +194,7 @@ def _reading_of_row(result: Result, answer: WhyNot, reader: RowReader, k: int) -
 
 
 def _longest(reader: RowReader, k: int) -> int:
-    """Return the row where the longest partial match from row ``k`` ends or fails.
-
-    A match that the search would find ends it earlier.
-    """
+    """Return the row where the longest partial match from row ``k`` ends or fails."""
     ways, row = reader.beginning(), k
     whole = None
     while row < reader.part.n_rows and row < k + MOST_ROWS:
@@ -243,10 +227,7 @@ class _WithoutLabels:
 
 
 def reason_traits(result: Result, positions: Sequence[int]) -> dict[str, Any]:
-    """Return the traits for events that a person expects in one match; a regex uses the last one.
-
-    The result keeps the bars of the partial matches for the timeline.
-    """
+    """Return the traits for events that a person expects in one match; a regex uses the last one."""
     source = result.data.source if result.names.has_labels else _WithoutLabels(result.data.source)
     if result.is_sequence:
         traits, bars = _of_sequence(result, source, positions)

@@ -29,12 +29,7 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What follows ``n`` tested partial matches.
-
-    A candidate is an event that fulfils the next component's conditions on a single event. For ``n_late``
-    partial matches the first candidate is outside the window or gap; for ``n_never`` no candidate follows.
-
-    """
+    """What follows ``n`` tested partial matches: for some a candidate comes too late, for some never."""
 
     n: int = 0
     n_late: int = 0
@@ -57,11 +52,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class ConditionCount:
-    """How often a condition was tested, and how often it held; ``conjunct`` is its number in the query.
-
-    Both numbers are None for a condition of a regex that reads the rows matched earlier.
-
-    """
+    """How often a condition was tested and held; None if it reads the rows matched earlier."""
 
     conjunct: int
     text: str
@@ -96,11 +87,7 @@ class StepCount:
 
 @dataclass(frozen=True, slots=True)
 class BranchFunnel:
-    """The steps of a branch; ``reported`` is None if there are too many matches for the after-match policy.
-
-    ``share`` is the share of possible first events with all extensions tested.
-
-    """
+    """The steps of a branch; ``share`` is that of the possible first events with all extensions tested."""
 
     steps: tuple[StepCount, ...]
     complete: Count
@@ -181,9 +168,7 @@ class UserCounts:
         for group, rows in self._groups(found):
             values = {name: rows[name].astype("float64") for name in TIMES}
             if unit is not None:
-                values = {
-                    name: pd.to_timedelta(np.asarray(ticks), unit=unit) for name, ticks in values.items()
-                }
+                values = {name: pd.to_timedelta(np.asarray(n), unit=unit) for name, n in values.items()}
             steps = {"number": rows["step"], "step": [self.steps[i] for i in rows["step"]]}
             named = {**self._named(group), **steps, "quantile": rows["quantile"].astype("float64")}
             parts.append(pd.DataFrame({**named, **values}))
@@ -480,16 +465,13 @@ class FunnelResult:
         if self.users is not None:
             return self.users.shown()
         frame = self.to_frame()
-        counts = [
-            count
-            for branch in self.branches
-            for count in (*(step.partial for step in branch.steps), branch.complete, branch.reported)
-        ]
         from cepkit.plots.charts import percents
 
+        counts: list[Count | None] = []
         of_first = []
         for branch in self.branches:
             partial = [step.partial for step in branch.steps]
+            counts += [*partial, branch.complete, branch.reported]
             is_exact = all(count.exact for count in partial)
             shares = percents([count.n for count in partial]) if is_exact else [""] * len(partial)
             of_first += [*shares, "", ""]
@@ -518,10 +500,7 @@ class FunnelResult:
 
 
 def beginnings(pattern: pt.Pattern, most: int | None = None) -> list[tuple[pt.Pattern, pt.Pattern]]:
-    """Return the beginnings of a pattern that need a row, the shortest first, each with its newest parts.
-
-    ``most`` limits their number; the shortest ones and the whole pattern remain.
-    """
+    """Return the beginnings of a pattern that need a row, the shortest first, each with its newest parts."""
     parts = pattern.parts if isinstance(pattern, pt.Sequence) else (pattern,)
     ends = [i for i in range(1, len(parts)) if not pt.is_nullable(pt.seq(*parts[:i]))]
     ends = [*(ends if most is None else ends[: most - 1]), len(parts)]
@@ -532,15 +511,10 @@ def beginnings(pattern: pt.Pattern, most: int | None = None) -> list[tuple[pt.Pa
 
 
 def funnel_of_rows(
-    n_rows: int,
-    steps: Iterable[tuple[str, int, int | None, tuple[ConditionCount, ...]]],
+    n_rows: int, steps: Iterable[tuple[str, int, int | None, tuple[ConditionCount, ...]]],
     reported: int | None = None,
-) -> tuple[BranchFunnel, ...]:
-    """Return the funnel of a pattern of contiguous rows.
-
-    A step has its text, the number of matches of the pattern cut off after it, the number of rows that it
-    takes alone, and its conditions.
-    """
+) -> tuple[BranchFunnel, ...]:  # fmt: skip
+    """Return the funnel of contiguous rows; a step has its text, matches, rows alone and conditions."""
     counts: list[StepCount] = []
     n_before = n_rows
     for text, n, n_alone, conditions in steps:
@@ -553,17 +527,11 @@ def funnel_of_rows(
 
 def _row(b: int, step: StepCount) -> dict:
     return {
-        "branch": b,
-        "step": step.variable,
-        "event_type": step.event_type,
-        "events": step.n_of_type,
-        "passing": step.n_alone,
-        **_number(step.partial),
-        "tried": step.looked_at,
-        "passed": step.passed,
+        "branch": b, "step": step.variable, "event_type": step.event_type, "events": step.n_of_type,
+        "passing": step.n_alone, **_number(step.partial), "tried": step.looked_at, "passed": step.passed,
         "selectivity": _share(step.passed, step.looked_at),
         "absent": None if step.absent is None else step.absent.n,
-    }
+    }  # fmt: skip
 
 
 def _number(count: Count | None) -> dict:
@@ -588,11 +556,8 @@ def _matches(count: Count, noun: str = "match") -> str:
 
 
 def _losses(branch: BranchFunnel, limits: str) -> Iterator[tuple[float, str]]:
-    """Yield (share that remains, sentence) for each cause that stops partial matches.
-
-    Conditions on a single event select events; they stop partial matches only if no event remains.
-
-    """
+    """Yield (share that remains, sentence) for each cause that stops partial matches."""
+    # Conditions on a single event select events; they stop partial matches only if no event remains.
     before: StepCount | None = None
     for step in branch.steps:
         if step.n_of_type == 0:

@@ -37,8 +37,6 @@ from cepkit.language.row_patterns import AnyEvent, Pattern, Repeat, Variable, va
 from cepkit.language.sequences.branches import Condition
 from cepkit.progress import checkpoint
 
-# Count how often events and conditions of a branch are tested, by a search in plain Python.
-
 MOST_TALLIED = 50_000  # events tested
 
 
@@ -51,11 +49,8 @@ def outputs_of(places: Places, bound: BoundBranch) -> list[np.ndarray]:
 def _plain_search(
     places: Places, accept: np.ndarray, bound: BoundBranch
 ) -> tuple[dict[str, Any], list, list]:
-    """Return the names of the search as plain Python, its arguments and its scratch arrays.
-
-    Plain Python reads lists and memory faster than arrays. What conditions compute with stays in arrays.
-
-    """
+    """Return the names of the search as plain Python, its arguments and its scratch arrays."""
+    # Plain Python reads lists and memory faster than arrays. What conditions compute with stays in arrays.
     text, arguments, (path, component, first, *states) = search_of(places, accept, bound)
     names = plain_module(places.program, text)
     names |= {name: value.tolist() for name, value in names.items() if isinstance(value, np.ndarray)}
@@ -65,11 +60,7 @@ def _plain_search(
 
 
 class Tally:
-    """Counts of the events tried as each component of a branch, and of the conditions they passed.
-
-    First events come in random order, until ``most`` events were tested; None means ``MOST_TALLIED``.
-
-    """
+    """Counts of events tried as each component and of passed conditions; first events in random order."""
 
     def __init__(
         self, places: Places, accept: np.ndarray, bound: BoundBranch, seed: int, most: int | None = None
@@ -102,11 +93,9 @@ class Tally:
 
     def _decider(self, bound: BoundBranch, names: dict[str, Any], each: bool) -> Callable[..., bool]:
         tests_of_component: dict[int, list[tuple[int, Callable]]] = {}
-        for i, bound_condition in enumerate(bound.conditions):
-            if bound_condition.condition.absence is None and bound_condition.condition.each == each:
-                tests_of_component.setdefault(bound_condition.condition.decided_at, []).append(
-                    (i, names[f"holds{i}"])
-                )
+        for i, condition in enumerate(bound_condition.condition for bound_condition in bound.conditions):
+            if condition.absence is None and condition.each == each:
+                tests_of_component.setdefault(condition.decided_at, []).append((i, names[f"holds{i}"]))
 
         def decide(c: int, *path: Any) -> bool:
             passed = True
@@ -145,28 +134,16 @@ def _next_accepted(accept: np.ndarray) -> memoryview:
     return memoryview(np.minimum.accumulate(at[::-1])[::-1])
 
 
-# The funnels of regexes and of sequences: how many events and partial matches reach each step.
-
 # The funnel of a regex: count the matches of longer and longer beginnings of its pattern.
 
 _FEW_ROWS = 5_000  # events that plain Python reads faster than a kernel compiles
 
 
 def count_regex_funnel(
-    program: Program,
-    events: Events,
-    n_matches: int | None = None,
-    most_steps: int | None = None,
-    *,
+    program: Program, events: Events, n_matches: int | None = None, most_steps: int | None = None, *,
     with_conditions: bool = True,
-) -> tuple[BranchFunnel, ...]:
-    """Count the matches of every beginning of a regex, at most ``most_steps`` beginnings.
-
-    ``n_matches`` is the number of matches of the whole pattern, if known. With ``with_conditions=False``,
-    neither ``n_alone`` nor the conditions are counted.
-
-    The regex engine runs once for each step, and once for each condition that reads no matched rows.
-    """
+) -> tuple[BranchFunnel, ...]:  # fmt: skip
+    """Count the matches of every beginning of a regex, by a run of the engine for each step and condition."""
     steps = []
     for part, last_part in beginnings(program.query.pattern, most_steps):
         is_known = part == program.query.pattern and n_matches is not None
@@ -261,19 +238,11 @@ Counter = Callable[[Places, np.ndarray, BoundBranch], Count]
 
 
 def count_funnel(
-    program: SequenceProgram,
-    events: Events,
-    run: Callable[[SequenceProgram, Events], SequenceSet],
-    *,
-    count: Counter | None = None,
-    n_matches: int | None = None,
-    most_tallied: int | None = None,
+    program: SequenceProgram, events: Events, run: Callable[[SequenceProgram, Events], SequenceSet], *,
+    count: Counter | None = None, n_matches: int | None = None, most_tallied: int | None = None,
     seed: int = 0,
-) -> tuple[BranchFunnel, ...]:
-    """Count the steps of every branch of a sequence, in the order of the branches.
-
-    Each component needs one count, and a second one if it decides an absence.
-    """
+) -> tuple[BranchFunnel, ...]:  # fmt: skip
+    """Count the steps of every branch of a sequence, in the order of the branches."""
     count = count or exact_count
     if len(program.branches) > MOST_BRANCHES:
         raise UnsupportedQueryError(
@@ -316,12 +285,10 @@ def _step(places, accept, bound: BoundBranch, c: int, partial: Count, tally: Tal
         )
         for condition, mask in zip(conditions_alone(bound, c), alone[typed:], strict=True)
     ]
-    for i, bound_condition in enumerate(bound.conditions):
-        if bound_condition.condition.absence is None and bound_condition.condition.decided_at == c:
-            text = str(bound_condition.condition.expression)
-            conditions.append(
-                ConditionCount(bound_condition.condition.conjunct, text, False, *tally.of_condition[i])
-            )
+    for each, tested in zip(bound.conditions, tally.of_condition, strict=True):
+        condition = each.condition
+        if condition.absence is None and condition.decided_at == c:
+            conditions.append(ConditionCount(condition.conjunct, str(condition.expression), False, *tested))
     before, after = _absences(bound, c), _absences(bound, c + 1)
     absent = None
     if len(after) > len(before):
@@ -371,11 +338,7 @@ def _accept(places: Places) -> np.ndarray:
 
 
 def cut_off(bound: BoundBranch, n: int, *, absences: tuple[int, ...] | None = None) -> BoundBranch:
-    """Return the first ``n`` components of a branch with all conditions that they decide.
-
-    ``absences`` are the absences to keep; None for those that these components decide.
-
-    """
+    """Return the first ``n`` components of a branch with the conditions, and absences, that they decide."""
     branch = bound.branch
     absences = _absences(bound, n) if absences is None else absences
     number = {a: i for i, a in enumerate(absences)}
@@ -383,9 +346,8 @@ def cut_off(bound: BoundBranch, n: int, *, absences: tuple[int, ...] | None = No
     for bound_condition in bound.conditions:
         condition = bound_condition.condition
         if condition.absence in number:
-            conditions.append(
-                replace(bound_condition, condition=replace(condition, absence=number[condition.absence]))
-            )
+            renumbered = replace(condition, absence=number[condition.absence])
+            conditions.append(replace(bound_condition, condition=renumbered))
         elif condition.absence is None and condition.decided_at < n:
             conditions.append(bound_condition)
     return BoundBranch(
@@ -407,11 +369,8 @@ def _absences(bound: BoundBranch, n: int) -> tuple[int, ...]:
     whole = len(bound.branch.components)
     decided = []
     for a, absence in enumerate(bound.branch.absences):
-        named = [
-            bound_condition.condition.decided_at
-            for bound_condition in bound.conditions
-            if bound_condition.condition.absence == a
-        ]
+        conditions = (bound_condition.condition for bound_condition in bound.conditions)
+        named = [condition.decided_at for condition in conditions if condition.absence == a]
         is_edge = absence.after < 0 or absence.before >= whole
         if n == whole or (n > 0 and not is_edge and max(absence.before, *named, -1) < n):
             decided.append(a)
@@ -424,11 +383,8 @@ def _absences(bound: BoundBranch, n: int) -> tuple[int, ...]:
 def exact_count(
     places: Places, accept: np.ndarray, bound: BoundBranch, *, most_work: int = MOST_WORK
 ) -> Count:
-    """Count the matches of a branch without enumeration if possible, otherwise by `searched_count`.
-
-    Plain Python searches few events in any case, since compiling takes longer.
-
-    """
+    """Count the matches of a branch without enumeration if possible, otherwise by `searched_count`."""
+    # Plain Python searches few events in any case, since compiling takes longer.
     if places.program.window.is_empty:
         return Count(0)
     if _is_single_event(bound):
@@ -460,14 +416,9 @@ def _has_few_beginnings(places: Places, accept: np.ndarray, bound: BoundBranch) 
 def searched_count(
     places: Places, accept: np.ndarray, bound: BoundBranch, *, most_work: int = MOST_WORK
 ) -> Count:
-    """Count the matches of a branch by a search through its partial matches.
-
-    ``accept``, uint8 of shape (n_tests, n_places), says which events pass which conditions on single events.
-    After ``most_work`` tested events, the number found so far is returned as a lower bound. New queries are
-    interpreted. If that is impossible and matches begin at few events, plain Python tests them before the
-    search is compiled, which takes longer.
-
-    """
+    """Count the matches of a branch by a search; a lower bound after ``most_work`` tested events."""
+    # New queries are interpreted. If that is impossible and matches begin at few events, plain Python tests
+    # them before the search is compiled, which takes longer.
     program, branch = places.program, BranchSearch(places, accept, bound, 0)
     text = branch.text
     most_work = most_work if program.compiled else min(most_work, _MOST_PLAIN)

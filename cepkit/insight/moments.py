@@ -205,10 +205,7 @@ class Moment:
 def moments_of(
     program: Program | SequenceProgram, source: Source, events: Events, most_live: int = MOST_LIVE
 ) -> Iterator[Moment]:
-    """Iterate over the moments of all events of a frame, in stream order.
-
-    An event costs time O(live partial matches), in plain Python. No moment is kept.
-    """
+    """Iterate over the moments of all events of a frame, in stream order."""
     if isinstance(program, Program):
         trace: MatchTrace = RegexTrace(program, events)
     else:
@@ -289,10 +286,7 @@ class Snapshot:
 
 
 class Walk:
-    """Reads events from ``begin`` on, one at a time, and remembers the snapshot after each.
-
-    ``low`` is the first event of the trace. Snapshots are whole from the event ``whole_from`` on.
-    """
+    """Reads events one at a time and keeps the snapshots, which are whole from event ``whole_from`` on."""
 
     def __init__(
         self, stepping: Stepping, trace: MatchTrace, begin: int, stop: int, low: int, whole_from: int
@@ -352,20 +346,13 @@ class Walk:
 
 
 class Stepping:
-    """Steps through the events of a partition, or of the whole stream.
-
-    The program of MATCH_RECOGNIZE is its searched rows. ``states`` are the drawn states of its automaton.
-    """
+    """Steps through the events of a partition, or of the whole stream."""
 
     def __init__(
-        self,
-        program: Program | SequenceProgram | SearchedRows,
-        events: Events,
-        partition: int | None,
-        states: DrawnStates | Sequence[int] | None = None,
-        ends: np.ndarray | None = None,
+        self, program: Program | SequenceProgram | SearchedRows, events: Events, partition: int | None,
+        states: DrawnStates | Sequence[int] | None = None, ends: np.ndarray | None = None,
         name: Callable[[int], str] | None = None,
-    ):
+    ):  # fmt: skip
         self.program, self.events, self.states = program, events, states
         self._name, self.noun = name, "row" if isinstance(program, SearchedRows) else "event"
         self.positions: np.ndarray | None = None

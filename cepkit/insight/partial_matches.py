@@ -13,8 +13,6 @@ from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import PlainConditions
 from cepkit.progress import checkpoint
 
-# The code of the kernels decides this; it runs as Python on the events concerned.
-
 # The kinds of obstacles. ``condition`` and ``alone``: a condition is false or null. ``skipped``: an event may
 # not be skipped. ``missing``: a component has no event. ``variable``: the branch lacks the variable.
 KINDS = (
@@ -228,20 +226,16 @@ class Extender:
 
     def _range(self, absence, partial: Partial) -> range:
         def places_of(c: int) -> list[int]:
-            return [
-                place
-                for place, component in zip(partial.path, partial.components, strict=True)
-                if component == c
-            ]
+            pairs = zip(partial.path, partial.components, strict=True)
+            return [place for place, component in pairs if component == c]
 
         places = self.places
         if absence.spanning:
             return range(places_of(absence.after)[0] + 1, places_of(absence.before)[-1])
-        low = (
-            int(places.time_start[partial.path[-1]])
-            if absence.after < 0
-            else places_of(absence.after)[-1] + 1
-        )
+        if absence.after < 0:
+            low = int(places.time_start[partial.path[-1]])
+        else:
+            low = places_of(absence.after)[-1] + 1
         is_edge = absence.before >= self.n
         return range(low, int(places.time_end[partial.path[0]]) if is_edge else places_of(absence.before)[0])
 

@@ -65,14 +65,9 @@ class RowReader:
     """Reads partial matches of one partition."""
 
     def __init__(
-        self,
-        bound: BoundRowQuery,
-        part: RowPartition,
-        start: int,
-        number: int = 1,
-        *,
+        self, bound: BoundRowQuery, part: RowPartition, start: int, number: int = 1, *,
         every_way: bool = False,
-    ):
+    ):  # fmt: skip
         self.bound, self.part, self.start = bound, part, start
         program = bound.program
         if every_way:
@@ -219,12 +214,9 @@ def is_row_local(bound: BoundRowQuery, variable: str, condition: ex.Expression) 
 
 
 def count_row_funnel(
-    searched: SearchedRows,
-    n_matches: int | None = None,
-    most_steps: int | None = None,
-    *,
+    searched: SearchedRows, n_matches: int | None = None, most_steps: int | None = None, *,
     with_conditions: bool = True,
-) -> tuple[BranchFunnel, ...]:
+) -> tuple[BranchFunnel, ...]:  # fmt: skip
     """Count the rows from which each beginning of the pattern matches, at most ``most_steps`` beginnings."""
     steps = []
     for beginning, step in beginnings(searched.bound.query.pattern, most_steps):

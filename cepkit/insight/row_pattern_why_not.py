@@ -21,8 +21,6 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.printing import print_sql, sql_variable
 from cepkit.language.match_recognize.query import AFTER_MATCH, SelectedRows
 
-# Say which rows of a match the WHERE of the SELECT drops, and the values that its conditions read.
-
 
 @dataclass(frozen=True, slots=True)
 class DroppedRow:
@@ -40,11 +38,7 @@ class _ResultRow:
 def dropped_rows(
     searched: SearchedRows, source: Source, part: RowPartition, match: RowMatch, most: int
 ) -> tuple[list[DroppedRow], int]:
-    """Return the rows of a match that WHERE drops, and the number of its rows before WHERE.
-
-    The first ``most`` of them have their conditions.
-
-    """
+    """Return the rows of a match that WHERE drops, ``most`` with conditions, and the number before WHERE."""
     bound = searched.bound
     query, whole = bound.query, bound.query.whole
     clause = query.rows
@@ -105,12 +99,8 @@ MOST_NAMED = 8  # rows with variables that a line names
 
 
 def explain_row_match(searched: SearchedRows, source: Source, rows: Any) -> WhyNot:
-    """Return why the rows are not a match; ``rows`` and errors are as for `named_positions`.
-
-    The rows are read in every way at once, with the functions that the search uses. The partition of the
-    rows is searched once.
-
-    """
+    """Return why the rows are not a match; ``rows`` and errors are as for `named_positions`."""
+    # The rows are read in every way at once, with the functions that the search uses.
     names = list(searched.bound.members)
     if isinstance(rows, Mapping):  # SQL reads names without quotes in upper case
         rows = {name if name in names else str(name).upper(): labels for name, labels in rows.items()}

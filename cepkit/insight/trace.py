@@ -61,11 +61,9 @@ class Change:
 
 
 class MatchTrace(ABC):
-    """The live partial matches of a query, event by event in the order of a stream.
+    """The live partial matches of a query, event by event in the order of a stream."""
 
-    A partial match is live while its pattern, its window, its strategy and the events read so far allow a
-    later event to extend it. Conditions on later events are not tested.
-    """
+    # A partial match is live while its pattern, window and strategy allow a later event to extend it.
 
     most_live: int  # partial matches that are followed at once; a regex has no limit
     n_left_out = 0  # partial matches that were live, and too many to follow
@@ -408,12 +406,10 @@ def _next_components(extender: Extender, partial: Partial) -> list[int]:
 
 
 class RowTrace(MatchTrace):
-    """The partial matches of MATCH_RECOGNIZE in a partition that begin at row ``begin`` or later.
+    """The partial matches of MATCH_RECOGNIZE in a partition that begin at row ``begin`` or later."""
 
-    A partial match is live after a row if some way to read its rows lets the pattern take a further row. Rows
-    that AFTER MATCH skips begin none. A match is completed at its last row, and the partial matches that
-    begin before the search continues end with it. Positions count the rows of the partition.
-    """
+    # Rows that AFTER MATCH skips begin none. A match is completed at its last row, and the partial matches
+    # that begin before the search continues end with it. Positions count the rows of the partition.
 
     left_out = "newest"
 

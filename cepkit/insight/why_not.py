@@ -139,11 +139,7 @@ def reading_table(
 def named_positions(
     source: Source, events: Events, rows: Any, variables: Sequence[str], absent: Iterable[str] = ()
 ) -> dict[int, str | None]:
-    """Return the positions of the named rows in the stream, with the variable of each or None.
-
-    ``rows`` are index labels of a pandas frame or row numbers of a table, by variable or in any order.
-    ``absent`` are the variables of events that must be absent.
-    """
+    """Return the positions of the named rows, each with its variable or None."""
     index = _index(source)
     if isinstance(rows, Mapping):
         for name in rows:

@@ -23,19 +23,11 @@ from cepkit.language.regex.query import parse_pattern
 from cepkit.language.row_patterns import Variable, variables
 from cepkit.language.sequences.printing import duration_text
 
-# The conditions that fail when a partial match of a regex reads a row, and the values they compare.
-
 
 def failing_conditions(
     program: Program, source: Source, stepping: Stepping, names: tuple[str, ...], start: int, k: int
 ) -> list[tuple[str, str]]:
-    """Return the conditions that row ``k`` fails as the next row of a partial match: (predicate, condition).
-
-    The partial match has the rows from ``start`` to ``k - 1`` of the partition in ``stepping``, and may take
-    one of the predicates ``names`` next. Each condition runs as a query of its own on these rows, in time
-    O(conditions x (k - start)).
-
-    """
+    """Return the conditions that row ``k`` fails as the next row of a partial match from ``start``."""
     defined = dict(program.query.define)
     failing = []
     for name in dict.fromkeys(names):
@@ -130,12 +122,8 @@ MOST_PARTIALS = 4  # partial matches that are described for a row
 def explain_regex_rows(
     program: Program, source: Source, events: Events, find: Callable[[], MatchSet], rows: Any
 ) -> WhyNot:
-    """Return why the rows are not a match of a regex; ``rows`` and errors are as for `named_positions`.
-
-    ``find`` returns the matches of the program in the events. The kernel runs once over the rows as Python,
-    in time O(rows squared). Each condition that may have failed runs as a query of its own.
-
-    """
+    """Return why the rows are not a match of a regex; ``rows`` and errors are as for `named_positions`."""
+    # The kernel runs once over the rows as Python; each condition that may have failed is a query of its own.
     program.query.refuse_skips("why_not")
     names = tuple(dict.fromkeys(variable.name for variable in variables(program.query.pattern)))
     named = named_positions(source, events, rows, names)
@@ -346,18 +334,10 @@ def _masks(walk: Walk) -> dict[int, int]:
 
 
 def fate_text(
-    names: tuple[str, ...],
-    fate: Fate,
-    k: int,
-    name: Callable[[int], str],
+    names: tuple[str, ...], fate: Fate, k: int, name: Callable[[int], str],
     name_with_time: Callable[[int], str],
-) -> str:
-    """Return the fate of a partial match in words: ``needs up or top here, and ends``.
-
-    ``names`` are the predicates of the automaton's positions. Event ``k`` is called "here"; ``name`` and
-    ``name_with_time`` return the names of other events.
-
-    """
+) -> str:  # fmt: skip
+    """Return the fate of a partial match in words, seen from event ``k``: ``needs up here, and ends``."""
     takes = f"takes it as {names_of_mask(names, fate.taken)}" if fate.taken else ""
     if fate.wanted is None and fate.rival is None:
         return f"{takes}, and continues"

@@ -44,12 +44,7 @@ class EventReading:
 def read_events(
     places: Places, wanted: Sequence[int], variable_of: dict[int, str] | None = None
 ) -> EventReading:
-    """Return the reading that gets furthest of the events at the distinct places ``wanted``.
-
-    ``variable_of`` has the required variable of some events; other events may have any variable.
-    Time O(readings x events between them), at most ``MOST_STEPS`` partial readings per branch.
-
-    """
+    """Return the reading that gets furthest; ``variable_of`` has the required variables of places."""
     position = places.position_of_place
     ordered = sorted(wanted, key=lambda place: int(position[place]))
     best: EventReading | None = None
@@ -93,22 +88,14 @@ class _Reader:
             is_gap = any(obstacle.kind in ("alone", "missing") for obstacle in reading.obstacles)
             return (self._with_gap(fits) if is_gap else None) or reading
         kept, component_of = self._longest(fits)
-        obstacles = [
-            self._misfit(i, fits, kept, component_of)
-            for i in range(len(self.wanted))
-            if i not in component_of
-        ]
+        misfits = [i for i in range(len(self.wanted)) if i not in component_of]
+        obstacles = tuple(self._misfit(i, fits, kept, component_of) for i in misfits)
         components = [component_of.get(i) for i in range(len(self.wanted))]
-        for i, obstacle in zip(
-            (i for i in range(len(self.wanted)) if i not in component_of), obstacles, strict=True
-        ):
+        for i, obstacle in zip(misfits, obstacles, strict=True):
             if obstacle.kind not in ("type", "variable"):
                 components[i] = obstacle.component
-        reached = self._reach([(self.wanted[i], component_of[i]) for i in kept])
-        first_misfit = min(i for i in range(len(self.wanted)) if i not in component_of)
-        return EventReading(
-            self.number, tuple(self.wanted), tuple(components), min(reached, first_misfit), tuple(obstacles)
-        )
+        reached = min(self._reach([(self.wanted[i], component_of[i]) for i in kept]), misfits[0])
+        return EventReading(self.number, tuple(self.wanted), tuple(components), reached, obstacles)
 
     def _strays(self) -> list[int]:
         """Return the events outside the partition that has the most events (for a tie, the first one)."""
@@ -153,11 +140,7 @@ class _Reader:
         return wanted in (None, self.components[c].variable) and self.extender.conditions.has_type(c, place)
 
     def _next(self, end: tuple[int, int], c: int) -> tuple[int, int] | None:
-        """Return the end of a partial match after one more event as component ``c``; None if it cannot be.
-
-        The end is the last component and the number of its events.
-
-        """
+        """Return the end, a component and its size, after one more event as ``c``; None if it cannot be."""
         last, size = end
         if c > last:
             return c, 1
@@ -303,18 +286,11 @@ class Outcome:
 
 
 def outcome_of(
-    program: SequenceProgram,
-    found: SequenceSet,
-    reading: EventReading,
-    places: Places,
+    program: SequenceProgram, found: SequenceSet, reading: EventReading, places: Places,
     variable_of: Mapping[int, str],
-) -> Outcome:
-    """Return the number of the match ``reading``, or the match that leaves it out.
-
-    ``found`` are all matches, before the after-match policy. A reported match may divide the events among
-    the variables in another way, if it gives the events of ``variable_of`` their variables.
-
-    """
+) -> Outcome:  # fmt: skip
+    """Return the number of the match ``reading``, or the match that leaves it out."""
+    # A reported match may divide the events among the variables in another way, if ``variable_of`` fits.
     position = places.position_of_place[list(reading.places)]
     reported = report_matches(program, found)
     n_before, block = _numbered(reported, int(position[-1]))

@@ -20,13 +20,7 @@ from cepkit.events import TIME, Events, Source
 from cepkit.insight.funnels import conditions_alone
 from cepkit.insight.partial_matches import Extender, Obstacle, Partial
 from cepkit.insight.why_not import WhyNot, named_positions, reading_table, row_text
-from cepkit.insight.why_not_sequences import (
-    MOST_FILLERS,
-    EventReading,
-    Outcome,
-    outcome_of,
-    read_events,
-)
+from cepkit.insight.why_not_sequences import MOST_FILLERS, EventReading, Outcome, outcome_of, read_events
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import format_duration
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
@@ -41,13 +35,9 @@ class Words:
     """Describes what stops a reading."""
 
     def __init__(
-        self,
-        program: SequenceProgram,
-        source: Source,
-        places: Places,
-        reading: EventReading,
+        self, program: SequenceProgram, source: Source, places: Places, reading: EventReading,
         variable_of: Mapping[int, str],
-    ):
+    ):  # fmt: skip
         self.program, self.query, self.source, self.places = program, program.query, source, places
         self.read, self.given = reading, variable_of
         self.bound = program.branches[reading.branch]
@@ -124,12 +114,10 @@ class Words:
         """Return the events of each variable: ``o = row 1, r = row 3``."""
         parts: dict[Any, list[str]] = {}
         for place, c in zip(self.read.places, self.read.components, strict=True):
-            parts.setdefault((c,) if c is not None else (None, place), []).append(self.row(place))
-        phrases = []
-        for key, labels in parts.items():
-            name = "?" if key[0] is None else self.components[key[0]].variable
-            phrases.append(f"{name} = {', '.join(labels)}")
-        return ", ".join(phrases)
+            parts.setdefault(("?", place) if c is None else (self.components[c].variable, c), []).append(
+                self.row(place)
+            )
+        return ", ".join(f"{name} = {', '.join(labels)}" for (name, _), labels in parts.items())
 
     def table(self, reasons: Sequence[str]) -> pd.DataFrame:
         """Return a row per event; the row of the stopped event, or the last row, has the reasons."""
@@ -377,24 +365,16 @@ def _n_given(n: int) -> str:
 
 
 def explain_sequence_rows(
-    program: SequenceProgram,
-    source: Source,
-    events: Events,
-    run: Callable[[SequenceProgram, Events], SequenceSet],
-    rows: Any,
-) -> WhyNot:
-    """Return why the rows are not a match of a sequence; ``rows`` and errors are as for `named_positions`.
-
-    ``run`` is the function of an engine that finds the matches.
-
-    """
+    program: SequenceProgram, source: Source, events: Events,
+    run: Callable[[SequenceProgram, Events], SequenceSet], rows: Any,
+) -> WhyNot:  # fmt: skip
+    """Return why the rows are not a match of a sequence; ``rows`` and errors are as for `named_positions`."""
     query = program.query
     named = named_positions(source, events, rows, query.variables, query.absent_variables)
     places = Places(program, events)
     wanted = places.place_of_position[list(named)].tolist()
-    variable_of = {
-        place: name for place, name in zip(wanted, named.values(), strict=True) if name is not None
-    }
+    pairs = zip(wanted, named.values(), strict=True)
+    variable_of = {place: name for place, name in pairs if name is not None}
     reading = read_events(places, wanted, variable_of)
     if not reading.obstacles:
         outcome = outcome_of(program, run(program, events), reading, places, variable_of)

@@ -35,13 +35,9 @@ _ROOT_CLASS = re.compile(r"\.cepkit-widget\b")  # in common.css
 
 
 def browser_half(stem: str, *modules: str) -> tuple[str, str]:
-    """Return the ES module and the stylesheet of a widget, as texts for ``_esm`` and ``_css``.
-
-    ``stem`` is the name of its two files; its root element has the class ``cepkit-<stem>``. ``modules`` are
-    further files with JavaScript or styles. A widget's ES module imports nothing, so that a notebook needs no
-    server for it. Its text begins with the shared functions: first ``drawing.js``, then ``modules``. The
-    stylesheet begins with the rules of ``common.css``, which apply to this widget only.
-    """
+    """Return the ES module and the stylesheet of a widget, as texts for ``_esm`` and ``_css``."""
+    # The module imports nothing, so a notebook needs no server. It begins with drawing.js and ``modules``,
+    # and the stylesheet with the rules of common.css, for this widget only.
     scripts = [name for name in modules if name.endswith(".js")]
     styles = [name for name in modules if name.endswith(".css")]
     esm = "\n".join(_read(name) for name in ("drawing.js", *scripts, f"{stem}.js"))
@@ -129,18 +125,11 @@ class View(anywidget.AnyWidget):
 
 
 def show_with_still(alive: Any, draw: Callable[[], str], describe: Callable[[], str]) -> Callable[[], None]:
-    """Show a widget in a notebook as three outputs: rules for a page, its still, and the widget itself.
-
-    Return a function that draws the still again, in any thread.
-
-    A saved notebook has no widget, and JupyterLab draws a widget's output in no other way. So the still is an
-    output of its own. The live widget hides it by a rule of ``common.css``. In a saved notebook, the rules of
-    ``QUIET`` hide what JupyterLab says in place of the widget.
-
-    A still takes longer to draw than a widget. An empty picture keeps its place until the widget is shown. It
-    has the same text, because tools that compare notebooks may not follow an update. ``alive`` is the
-    widget's bundle of MIME types, perhaps with metadata, and ``describe`` returns a text for terminals.
-    """
+    """Show a widget and its still; return a function that draws the still again."""
+    # A saved notebook has no widget, and JupyterLab draws a widget's output in no other way. So the still is
+    # an output of its own. The live widget hides it by a rule of common.css; in a saved notebook, ``QUIET``
+    # hides what JupyterLab says instead of the widget. A still takes longer to draw, so an empty picture
+    # keeps its place. It has the same text, because tools that compare notebooks may not follow an update.
     from IPython.display import display
 
     bundle = alive[0] if isinstance(alive, tuple) else alive

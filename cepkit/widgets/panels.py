@@ -15,19 +15,13 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
-# Small widgets of the explorer: cases, reasons, the funnel, sliders, the stepper, buttons to take.
-
-# The kept cases of an explorer, each with a tick or a cross.
-
 _MARKS = {True: "✓", False: "✗", None: "?"}
 
 
 class CaseView(View):
-    """Kept cases: rows that must match or must not match.
+    """Kept cases: rows that must match or must not match."""
 
-    Python answers a wish by a message with its ``by`` and ``n``: ``text`` is the text of a test, ``error`` a
-    sentence on what is wrong.
-    """
+    # Python answers a wish by a message with its ``by`` and ``n``: the ``text`` of a test, or an ``error``.
 
     _esm, _css = browser_half("case_view", "copying.js")
 
@@ -58,9 +52,6 @@ def _wish(must: bool) -> str:
     return "must match" if must else "must not match"
 
 
-# Why an event is in no match: the conditions that it meets, and the others.
-
-
 class ReasonView(View):
     """Reasons, one per line. Each condition is met or not met."""
 
@@ -82,9 +73,6 @@ class ReasonView(View):
         marks = {True: "✓ ", False: "✗ ", None: "  "}
         lines = [f"{marks[line.get('is_met')]}{line['text']}" for line in self.lines]
         return lines_svg([*lines, *filter(None, [self.note])], title=self.title)
-
-
-# The number of partial matches that reach each step of a query.
 
 
 class FunnelView(View):
@@ -119,9 +107,6 @@ class FunnelView(View):
         ]
         header = ("step", "partial matches", "of first", "of before", "note")
         return table_svg(header, rows, right=(1, 2, 3))
-
-
-# Sliders for the constants of a query.
 
 
 class SliderPanel(View):
@@ -209,15 +194,11 @@ class Stepper(View):
         return stacked(parts, place)
 
 
-# Buttons that take matches, pictures and code out of an explorer.
-
-
 class TakeBar(View):
-    """Buttons that download matches and pictures, and copy code.
+    """Buttons that download matches and pictures, and copy code."""
 
-    Python answers a wish by a message with its ``by`` and ``n``: ``file`` and ``mime`` of the buffer that
-    comes with it, and a ``note``; or ``error``, a sentence on what is wrong.
-    """
+    # Python answers a wish by a message with its ``by`` and ``n``: ``file``, ``mime`` and ``note`` of the
+    # buffer that comes with it, or an ``error``.
 
     _esm, _css = browser_half("take_bar", "copying.js")
 
@@ -237,8 +218,6 @@ class TakeBar(View):
     def _still(self) -> str:
         return lines_svg([f"Take away: {self._summary()}"])
 
-
-# The editor of a query's text with its errors, and the head of the explorer with its selectors.
 
 # An editor for the text of a query, with highlighting, completions, errors and the state of the run.
 
@@ -316,9 +295,6 @@ class QueryEditor(View):
         return lines_svg([*self.text.split("\n"), *messages], is_code=True)
 
 
-# The head of the explorer: selectors for columns, strategy and measures, and the shown key.
-
-
 class DataBar(View):
     """Selectors for the columns of a query, and a control that picks and searches the shown key."""
 
@@ -393,9 +369,6 @@ def key_text(key: dict[str, Any]) -> str:
         return ""
     noun = "key" if key["n"] == 1 else "keys"
     return f"{key['text']}, {key['place']:,} of {key['n']:,} {noun}"
-
-
-# The automaton of a query, with its live partial matches and the path of the selected match.
 
 
 class NfaView(View):

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
-# The Python half of views that draw a scene: it makes the scene, zooms, and says what is selected.
-
-
 class SceneView(View):
     """A view that draws a scene. ``selected`` is None or a dict that says which mark is selected."""
 
@@ -112,11 +109,6 @@ class SceneView(View):
 
     def _still(self) -> str:
         return self.svg()
-
-
-# Matches as a table page by page, and with their events and chains: the Python half.
-
-# A page of matches as a table. The number of matches may exceed 64 bits.
 
 
 class MatchTable(View):

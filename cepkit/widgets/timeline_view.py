@@ -14,8 +14,6 @@ from cepkit.plots.scene import Item, Look, PlotAxis, PlotPanel, PlotScene, lanes
 from cepkit.plots.timeline_axes import number_ticks
 from cepkit.widgets.base import Floats, Integers, View, browser_half, counted
 
-# The still picture of a timeline, for pages without a kernel: what the browser shows, as a scene.
-
 _HEIGHT, _STRIP = 190, 20  # px
 _LOOK_OF_OUTCOME = {"failed": Look(colour=4), "matched": Look(colour=2)}
 _BAND, _KEY = Look(colour=5), Look(colour=0)

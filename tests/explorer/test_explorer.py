@@ -248,17 +248,17 @@ def test_pages_are_the_rows_of_the_frame(name, request):
     matches = request.getfixturevalue(name).matches
     pages = Pages(matches, size=7)
     whole = as_pandas(matches.to_frame())
-    canonical = [number for page in range(1, pages.n_pages + 1) for number in pages.numbers(page)]
+    canonical = [number for page in range(1, pages.n_pages() + 1) for number in pages.numbers(page)]
     assert canonical == list(range(len(whole))) and len(whole) > 3
-    assert [n for p in range(1, pages.n_pages + 1) for n in pages.numbers(p, "reverse")] == canonical[::-1]
-    for page in (1, pages.n_pages, 10**30):
+    assert [n for p in range(1, pages.n_pages() + 1) for n in pages.numbers(p, "reverse")] == canonical[::-1]
+    for page in (1, pages.n_pages(), 10**30):
         for order in ("canonical", "reverse", f"{whole.columns[0]} up", f"{whole.columns[-1]} down"):
             traits = pages.traits(page, order)
             numbers = [int(number) for number in traits["numbers"]]
-            assert traits["rows"] == cells(whole.iloc[numbers])
+            assert traits["rows"] == cells(whole.iloc[numbers, pages.places])
             assert all(pages.page_of(number, order) == traits["page"] for number in numbers)
     for column in whole.columns:
-        numbers = [n for p in range(1, pages.n_pages + 1) for n in pages.numbers(p, f"{column} down")]
+        numbers = [n for p in range(1, pages.n_pages() + 1) for n in pages.numbers(p, f"{column} down")]
         ordered = whole.sort_values(column, ascending=False, kind="stable")
         assert numbers == ordered.index.to_list()
 

@@ -329,6 +329,23 @@ def test_cells_are_grouped_and_times_have_equal_digits():
     assert full[0][:3] == ["1234567", "1234.56789", "1234567.25"] and full[1][1] == "0.30000000000000004"
 
 
+def test_digits_of_identifiers_are_not_grouped():
+    n = 1_234_567
+    frame = pd.DataFrame(
+        {"user_id": [n], "order_no": [float(n)], "band": [n], "visits": [n], "amount": [n / 2]}
+    )
+    assert cells(frame, ["band"]) == [["1234567", "1234567", "1234567", "1,234,567", "617,284"]]
+    [head] = [head_of(ListedColumn.of(frame["user_id"])).trait(None)]
+    assert head["says"] == "1234567" and head["bars"][0]["label"] == "1234567"
+
+
+def test_the_table_begins_with_the_columns_that_differ():
+    call = {"define": {"up": "x > 0.4"}, "order_by": "t", "partition_by": ["desk", "key"]}
+    up = FRAME.assign(desk="NY").cep.match("up", **call)
+    names = ["key", "first_t", "last_t", "desk", "count"]
+    assert [column["name"] for column in Pages(up).traits(1)["columns"]] == names
+
+
 def test_small_numbers_have_six_digits():
     small = [0.012345678, 0.00123456789, 0.0005, 1e-4, 0.000123456789, 9.9e-5, -2.5e-7, 0.0]
     assert [row[0] for row in cells(pd.DataFrame({"x": small}))] == [

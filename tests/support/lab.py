@@ -85,6 +85,9 @@ def server(root: Path, own: Path):
     # The kernel is this Python: its `python3` specification stands beside it, and names no other path.
     variables = os.environ | {name: str(own / folder) for name, folder in folders.items()}
     variables |= {"JUPYTER_PREFER_ENV_PATH": "1"}
+    # At its start a kernel would write a warning of the debugger, the only text on its stderr. JupyterLab
+    # once got a part of that message alone, and said "Kernel message validation error" on the console.
+    variables |= {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}
     port, token = _free_port(), "cepkit-under-test"
     options = [
         "--no-browser",

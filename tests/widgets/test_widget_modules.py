@@ -484,7 +484,7 @@ def test_editor_does_not_say_failed_while_a_person_types(page, show):
         assert "7 matches" in root.locator(".state").inner_text()
         assert root.locator(".message.failing").count() == 0
     page.wait_for_selector(".message.failing")
-    assert "Failed" in root.locator(".state").inner_text()
+    assert "Mistake" in root.locator(".state").inner_text()
     assert root.locator(".message").inner_text() == "what is a?"
 
 
@@ -500,6 +500,21 @@ def test_automaton_says_what_choosing_a_state_does(page, show):
     right = root.bounding_box()["x"] + root.bounding_box()["width"]
     for item in root.locator(".legend .item").all():
         assert item.bounding_box()["x"] + item.bounding_box()["width"] <= right
+    page.set_viewport_size({"width": 1000, "height": 900})
+
+
+def test_a_wide_automaton_scrolls_before_its_text_is_too_small(page, show):
+    root = show("nfa_view")
+    narrow, wide = 700, 2400
+    for width, scrolls in ((narrow, False), (wide, True)):
+        receive(page, width=width)
+        page.set_viewport_size({"width": 600, "height": 900})
+        settle(page)
+        frame, svg = root.locator(".frame"), root.locator("svg").first
+        assert frame.evaluate("frame => frame.scrollWidth > frame.clientWidth") == scrolls
+        assert svg.bounding_box()["width"] / width >= 0.639
+    frame.evaluate("frame => frame.scrollTo(1e6, 0)")
+    assert frame.evaluate("frame => frame.scrollLeft + frame.clientWidth >= frame.scrollWidth - 2")
     page.set_viewport_size({"width": 1000, "height": 900})
 
 

@@ -134,11 +134,7 @@ def draw_automaton(automaton: Automaton) -> dict[str, Any]:
 def state_of_events(
     automaton: Automaton, variables: Sequence[str], components: Sequence[int] | None = None, branch: int = 0
 ) -> list[int]:
-    """Return the state that each event of a match leads to; empty if the branch is not drawn.
-
-    ``variables`` are those of the match's events, in stream order. Only for a sequence, ``components`` are
-    their components in ``branch``.
-    """
+    """Return the state that each event of a match leads to; empty if the branch is not drawn."""
     if components is not None:
         if branch >= len(automaton.state_of_component):
             return []

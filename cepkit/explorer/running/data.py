@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -24,13 +24,11 @@ from cepkit.insight.why_not import cell
 from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
-from cepkit.planning.planner import Engine, EngineValue, choose_engine
+from cepkit.planning.planner import EngineValue, choose_engine
 from cepkit.planning.plans import compile_checked
-from cepkit.results.match_recognize.memory import ROWS_ENGINE, find_rows
+from cepkit.results.match_recognize.memory import find_rows
 from cepkit.results.matches import Matches
 from cepkit.widgets.base import counted
-
-# A sample of a frame for the ranges of sliders: rows that follow each other within a key.
 
 MOST_ROWS = 10_000  # of a sample
 _MOST_READ = 100_000  # about this many rows of some keys are sorted
@@ -41,10 +39,7 @@ _FEWEST_KEYS, _MOST_KEYS = 16, 2000
 def sample_rows(
     source: Source, keys: tuple[str, ...], clocks: tuple[str, ...], event_type: str | None = None
 ) -> SampledRows:
-    """Return a sample of rows, in the order of the clocks within each key.
-
-    Only some keys are sorted.
-    """
+    """Return a sample of rows of some keys, in the order of the clocks within each key."""
     rows, key = _rows_of_some_keys(source, keys)
     rows, key = _in_order(source, rows, key, clocks)
     begins = np.append(True, key[1:] != key[:-1]) if len(key) else np.empty(0, bool)
@@ -200,23 +195,16 @@ class SearchedFrame:
             self._rows = key, self._rows[1].asked(bound)
         return self._rows[1]
 
-    def engine_for(self, program: AnyProgram, engine: str | EngineValue) -> Engine:
-        if not isinstance(program, BoundRowQuery):
-            return choose_engine(program, engine)
-        if engine != "auto":
-            raise UnsupportedQueryError(f"engine={engine!r}: MATCH_RECOGNIZE has an engine of its own")
-        return ROWS_ENGINE
-
     def run(
-        self,
-        program: AnyProgram,
-        engine: str | EngineValue = "auto",
+        self, program: AnyProgram, engine: str | EngineValue = "auto",
         progress: Callable[[int], None] | None = None,
-    ) -> Matches:
+    ) -> Matches:  # fmt: skip
         """Return the matches; a sequence finds them on demand."""
-        chosen = self.engine_for(program, engine)
         if isinstance(program, BoundRowQuery):
+            if engine != "auto":
+                raise UnsupportedQueryError(f"engine={engine!r}: MATCH_RECOGNIZE has an engine of its own")
             return Matches(find_rows(self.searched(program), self.source, self.native))
+        chosen = choose_engine(program, engine)
         return match_events(program, self.source, self.events(program), self.native, chosen, progress)
 
     # --- columns and their values
@@ -234,10 +222,7 @@ class SearchedFrame:
         return self.source.column(name).take(slice(None, None, step))
 
     def columns(self, has_notes: bool = True) -> list[dict[str, str]]:
-        """Return the ``name``, the ``dtype`` and a ``note`` on the values of every column.
-
-        Notes read the columns of texts; without them, the schema is enough.
-        """
+        """Return the ``name``, the ``dtype`` and a ``note`` on the values of every column."""
         described = []
         for name, column_type in self.schema.items():
             note = "several columns of this name" if name in self.source.duplicates else ""
@@ -262,10 +247,7 @@ BY_NAME, MOST, FEWEST = "name", "most", "fewest"
 
 
 class Keys:
-    """The keys of a frame that have events, sorted by their values.
-
-    The number of a key is its partition in `Events`.
-    """
+    """The keys of a frame that have events, sorted by values; a key has the number of its partition."""
 
     def __init__(self, source: Source, events: Events, by: tuple[str, ...]):
         self.by, self._source = by, source
@@ -302,11 +284,7 @@ class Keys:
     @cached_property
     def names(self) -> list[str]:
         """The values of every key in the order of `partitions`, as text."""
-        rows = self._row_of_partition[self.partitions]
-        columns = [
-            [cell(key) or "null" for key in self._source.arrow(name, rows).to_pylist()] for name in self.by
-        ]
-        return [", ".join(values) for values in zip(*columns, strict=True)]
+        return [", ".join(values) for values in self._values_of(self.partitions)]
 
     @cached_property
     def _folded(self) -> list[str]:
@@ -314,8 +292,7 @@ class Keys:
 
     def text_of(self, partition: int) -> str:
         """Return a key in words, such as ``symbol = AAA``."""
-        row = self._row_of_partition[[partition]]
-        values = (cell(self._source.arrow(name, row).to_pylist()[0]) or "null" for name in self.by)
+        [values] = self._values_of([partition])
         return ", ".join(f"{name} = {value}" for name, value in zip(self.by, values, strict=True))
 
     def describe(self, partition: int, counts: np.ndarray | None = None) -> dict[str, Any]:
@@ -327,8 +304,12 @@ class Keys:
 
     def name_of(self, partition: int) -> str:
         """Return the values of a key as text, as in `names`."""
-        row = self._row_of_partition[[partition]]
-        return ", ".join(cell(self._source.arrow(name, row).to_pylist()[0]) or "null" for name in self.by)
+        return ", ".join(next(self._values_of([partition])))
+
+    def _values_of(self, partitions: Any) -> Iterator[tuple[str, ...]]:
+        rows = self._row_of_partition[partitions]
+        columns = (self._source.arrow(name, rows).to_pylist() for name in self.by)
+        return zip(*([cell(value) or "null" for value in column] for column in columns), strict=True)
 
     def neighbour(self, partition: int | None, step: int) -> int:
         """Return the key before (-1) or after (1) a key; the last key comes before the first one."""
@@ -337,12 +318,11 @@ class Keys:
 
     def partition_of(self, name: str) -> int | None:
         """Return the number of a key by its values as text, or None."""
-        place = self._place_of_name.get(name)
-        return None if place is None else int(self.partitions[place])
+        return self._partition_of_name.get(name)
 
     @cached_property
-    def _place_of_name(self) -> dict[str, int]:
-        return {name: place for place, name in reversed(list(enumerate(self.names)))}
+    def _partition_of_name(self) -> dict[str, int]:
+        return dict(reversed(list(zip(self.names, self.partitions.tolist(), strict=True))))
 
     def find(
         self, search: str, order: str, page: int, shown: int | None, counts: np.ndarray | None = None
@@ -357,22 +337,22 @@ class Keys:
             places = places[np.argsort(place_counts if order == FEWEST else -place_counts, kind="stable")]
         n_pages = max(1, -(-len(places) // KEYS_PER_PAGE))
         page = min(max(page, 1), n_pages)
-        partitions = self.partitions[places[(page - 1) * KEYS_PER_PAGE : page * KEYS_PER_PAGE]].tolist()
-        here = places[(page - 1) * KEYS_PER_PAGE : page * KEYS_PER_PAGE].tolist()
+        here = places[(page - 1) * KEYS_PER_PAGE : page * KEYS_PER_PAGE]
+        partitions = self.partitions[here].tolist()
         rows = [
             {
                 "id": partition, "text": self.names[place],
                 "matches": "" if counts is None else f"{int(counts[partition]):,}",
             }
-            for partition, place in zip(partitions, here, strict=True)
+            for partition, place in zip(partitions, here.tolist(), strict=True)
         ]  # fmt: skip
         return {
             "search": search, "order": order, "page": page, "n_pages": n_pages, "rows": rows, "shown": shown,
-            "told": _told(len(places), len(self), bool(text), counts),
+            "told": _count_of_keys(len(places), len(self), bool(text), counts),
         }  # fmt: skip
 
 
-def _told(n: int, n_keys: int, is_search: bool, counts: np.ndarray | None) -> str:
+def _count_of_keys(n: int, n_keys: int, is_search: bool, counts: np.ndarray | None) -> str:
     noun = "key" if n_keys == 1 else "keys"
     if is_search:
         return f"{n:,} of {n_keys:,} {noun}" if n else f"none of {n_keys:,} {noun} contains this text"

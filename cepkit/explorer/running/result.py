@@ -30,10 +30,6 @@ from cepkit.plots.automata import shown_states
 from cepkit.results.found import no_such_match
 from cepkit.results.matches import Matches
 
-# Partial matches as bars on the timeline.
-
-# Partial matches as bars on the timeline, each up to the event where it ended, and their fates in words.
-
 MOST_BARS = 3
 MOST_ROWS_NAMED = 3
 FAILED, MATCHED, REPLACED, OPEN = "failed", "matched", "replaced", "open"
@@ -80,13 +76,9 @@ def group_fates(fates: Sequence[Fate]) -> list[FateGroup]:
 
 
 def describe_group(
-    names: tuple[str, ...],
-    group: FateGroup,
-    k: int,
-    row: Callable[[int], str],
-    at: Callable[[int], str],
+    names: tuple[str, ...], group: FateGroup, k: int, row: Callable[[int], str], at: Callable[[int], str],
     late: str = "",
-) -> str:
+) -> str:  # fmt: skip
     """Return what happened to partial matches, in one or two sentences."""
     fate, n = group.fate, len(group.starts)
     is_one = n == 1
@@ -145,11 +137,9 @@ class Chosen:
 
 
 class RowNames:
-    """The names of events, as everywhere in the board.
+    """The names of events, as everywhere in the board."""
 
-    It does not know a result. A result that referred to itself would keep its memory until the garbage
-    collection.
-    """
+    # It does not know a result, which would keep its own memory until the garbage collection.
 
     def __init__(self, source: Source, events: Events):
         self.source, self.events = source, events
@@ -174,16 +164,13 @@ class Result:
     """A result of one run and everything that the explorer shows of it; ``find`` returns its matches."""
 
     def __init__(
-        self,
-        data: SearchedFrame,
-        program: AnyProgram,
-        find: Callable[[], Matches],
-        automaton: Automaton,
+        self, data: SearchedFrame, program: AnyProgram, find: Callable[[], Matches], automaton: Automaton
     ):
         self.data, self._find = data, find
         self.program: Any = program
         self.events = data.events(program)
-        self.names = RowNames(data.source, self.events)
+        self.names = names = RowNames(data.source, self.events)
+        self.label_of, self.row_of = names.label_of, names.row_of
         self.automaton = automaton
         self.is_sequence = isinstance(program, SequenceProgram)
         self.is_rows = isinstance(program, BoundRowQuery)  # a query of MATCH_RECOGNIZE
@@ -198,7 +185,7 @@ class Result:
         self.bars: tuple[int, Sequence[PartialBar]] = (-1, ())
 
     @cached_property
-    def told_matches(self) -> Any:
+    def user_matches(self) -> Any:
         """The matches as ``df.cep.match`` returns them; those of MATCH_RECOGNIZE have the columns of SQL."""
         if not self.is_rows:
             return self.matches
@@ -383,14 +370,6 @@ class Result:
             name = self.names.row_of
             self._steppings = {partition: Stepping(program, self.events, partition, states, self.ends, name)}
         return self._steppings[partition]
-
-    def label_of(self, position: int) -> Any:
-        """Return the index label of an event, or the number of its row."""
-        return self.names.label_of(position)
-
-    def row_of(self, position: int) -> str:
-        """Return an event in words, as everywhere in the board: ``row 17``."""
-        return self.names.row_of(position)
 
     def event(self, position: int) -> list[list[str]]:
         """Return names and values of an event; the columns of the query come first."""

@@ -32,8 +32,6 @@ from cepkit.language.sequences.patterns import event_patterns
 from cepkit.language.sequences.printing import type_text
 from cepkit.plots.theme import variables_of
 
-# The local time of a time zone, as differences from UTC that a browser can add.
-
 _HOUR = 3_600_000  # ms
 _MOST_STEPS = 10_000  # moments at which the difference is looked up, at most
 
@@ -157,11 +155,7 @@ class Series:
 def series_of(
     program: BoundQuery, source: Source, events: Events, partition: int | None, value: str | None = None
 ) -> Series:
-    """Return the events of a partition (None: of all) with the column ``value``, one of `drawable`.
-
-    With ``value=None``, a sequence with a column of types has a lane per type of the pattern. Other queries
-    show the first numeric column that they read, otherwise the first numeric column, otherwise one lane.
-    """
+    """Return the events of a partition (None: of all) with the column ``value``, one of `drawable`."""
     query = program.query
     positions = None
     if partition is not None and events.n_partitions > 1:
@@ -220,10 +214,7 @@ def _type_column(program: BoundQuery) -> str | None:
 
 
 def drawable(program: BoundQuery, source: Source) -> list[str]:
-    """Return the columns that a timeline can show, best first: types in lanes, then numbers as a line.
-
-    Numbers that the query reads come before others; its keys and its clock are left out.
-    """
+    """Return the columns that a timeline can show, best first: types in lanes, then numbers as a line."""
     query, types = program.query, _type_column(program)
     other = {*query.partition_by, *query.order_by, *source.duplicates, types}
     names = [name for name in dict.fromkeys((*program.columns, *source.schema)) if name in source.schema]
@@ -296,12 +287,7 @@ def describe(series: Series, window: list[float] | None = None) -> dict[str, Any
 
 
 def draw_series(series: Series, window: list[float] | None = None, buckets: int = BUCKETS) -> dict[str, Any]:
-    """Return the drawn points of a window: ``x``, ``y`` (float64), ``ticks``, and a note, ``sampled``.
-
-    ``window`` has the first and the last time of the axis; None or empty for all. In each of ``buckets``
-    parts of it, a line has the least and the greatest value, a lane one event. Time O(events in the window),
-    memory O(buckets) if no value is missing.
-    """
+    """Return the points of a window, the extremes (or an event per lane) of each of its parts, and a note."""
     low, high = series.events_in(window)
     high = max(low, high)
     n = high - low
@@ -323,29 +309,18 @@ def _thin_line(series: Series, low: int, high: int, buckets: int) -> np.ndarray:
     size = -(-(high - low) // buckets)
     buckets = (high - low) // size
     whole = low + size * buckets
-    values = series.value[low:whole].reshape(buckets, size)
     start = low + size * np.arange(buckets)
-    if values.dtype.kind == "f":
-        missing = np.isnan(values)
-        least = np.where(missing, np.inf, values).argmin(axis=1) if missing.any() else values.argmin(axis=1)
-        most = np.where(missing, -np.inf, values).argmax(axis=1) if missing.any() else values.argmax(axis=1)
-    else:
-        least, most = values.argmin(axis=1), values.argmax(axis=1)
-    places = [start + least, start + most, [low, high - 1]]
+    places = [start + place for place in _extremes(series.value[low:whole].reshape(buckets, size))]
     if whole < high:  # a last run of fewer than `size` events
-        places.append(_extremes(series.value, whole, high))
-    return np.unique(np.concatenate(places))
+        places.append(whole + np.array(_extremes(series.value[whole:high])))
+    return np.unique(np.concatenate([*places, [low, high - 1]]))
 
 
-def _extremes(values: np.ndarray, low: int, high: int) -> list[int]:
-    window = values[low:high]
-    if window.dtype.kind == "f":
-        present = ~np.isnan(window)
-        if not present.any():
-            return [low]
-        least, most = np.where(present, window, np.inf), np.where(present, window, -np.inf)
-        return [low + int(least.argmin()), low + int(most.argmax())]
-    return [low + int(window.argmin()), low + int(window.argmax())]
+def _extremes(values: np.ndarray) -> tuple[Any, Any]:
+    """Return the places of the least and the greatest value along the last axis; NaN is neither."""
+    if values.dtype.kind == "f" and (missing := np.isnan(values)).any():
+        return np.where(missing, np.inf, values).argmin(-1), np.where(missing, -np.inf, values).argmax(-1)
+    return values.argmin(-1), values.argmax(-1)
 
 
 def _thin_lanes(series: Series, low: int, high: int, buckets: int) -> np.ndarray:

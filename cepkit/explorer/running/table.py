@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -27,6 +27,7 @@ from cepkit.explorer.running.texts import (
     columns_and_rows,
     duration_text,
     full_text,
+    is_code,
     kind_of,
     number_text,
     quote_text,
@@ -37,10 +38,6 @@ from cepkit.language.expressions.durations import count_text
 from cepkit.progress import checkpoint
 from cepkit.results.matches import Matches
 from cepkit.widgets.base import counted
-
-# The listed matches of a result, their orders, and histograms in the heads of the table.
-
-# The listed matches of a result: their values by column, their orders, and those that pass filters.
 
 LISTED = 1_000_000  # matches that are listed; filters and histograms leave out the others
 _BLOCK = 65_536  # matches that are built at once
@@ -59,12 +56,13 @@ class ListedColumn:
     is_missing: np.ndarray | None  # which values are missing; None if none is
     ns_per_tick: int = 1  # length of a tick of times and durations
     texts: tuple[str, ...] = ()  # the different texts in their order; numbers from 0 refer to them
+    is_code: bool = False  # whether numbers name things, so that their digits are not grouped
 
     def __len__(self) -> int:
         return len(self.values)
 
     @classmethod
-    def of(cls, series: pd.Series) -> ListedColumn:
+    def of(cls, series: pd.Series, keys: Collection[str] = ()) -> ListedColumn:
         """Return a column of values for comparisons."""
         kind = kind_of(series.dtype)
         is_missing = series.isna().to_numpy(bool)
@@ -72,7 +70,7 @@ class ListedColumn:
         if kind == NUMBER:
             is_whole = pd.api.types.is_integer_dtype(series.dtype) and missing is None
             values = series.to_numpy() if is_whole else series.to_numpy(np.float64, na_value=np.nan)
-            return cls(kind, values, values, missing)
+            return cls(kind, values, values, missing, is_code=is_code(series.name, keys))
         if kind in (TIME, DURATION):
             if not isinstance(series.dtype, np.dtype | pd.DatetimeTZDtype):  # Arrow
                 series = series.astype(series.dt.as_unit("ns").array.dtype)
@@ -130,6 +128,7 @@ class Listing:
 
     def __init__(self, matches: Matches, n: int):
         self._matches, self.n_all, self.n = matches, n, min(n, LISTED)
+        self.keys = frozenset(getattr(matches.query, "partition_by", ()))
         self._parts: list[pd.DataFrame] = []
         self._blocks: Any = None
         self._n_built = 0
@@ -184,7 +183,7 @@ class Listing:
                 frame = self.frame
                 place = [str(label) for label in frame.columns].index(name)
                 checkpoint()
-                self._columns[name] = ListedColumn.of(frame.iloc[:, place])
+                self._columns[name] = ListedColumn.of(frame.iloc[:, place], self.keys)
             return self._columns[name]
 
     def order(self, column: str, direction: str) -> np.ndarray:
@@ -209,11 +208,8 @@ class Listing:
     def valid(self, filters: Mapping[str, str]) -> dict[str, str]:
         """Return the filters that count: of columns of the table, and without mistakes."""
         names, mistakes = set(map(str, self.empty.columns)), self.mistakes_in(filters)
-        return {
-            name: text
-            for name, text in filters.items()
-            if name in names and text.strip() and name not in mistakes
-        }
+        good = {name for name, text in filters.items() if text.strip()} & names - mistakes.keys()
+        return {name: text for name, text in filters.items() if name in good}
 
     def keep_first(self, filters: Mapping[str, str], n: int) -> list[int]:
         """Return the numbers of the first matches that pass all filters, among the first few thousand."""
@@ -304,17 +300,14 @@ def _missing_bar() -> dict[str, str]:
 def _bars_of(column: ListedColumn, own: np.ndarray, finite: np.ndarray) -> tuple[list[dict], np.ndarray, str]:
     """Return the bars of values, the bar of every value, and the word between the ends of a range."""
     if not len(finite):
-        return (
-            ([{"label": "not finite", "low": "", "high": ""}] if len(own) else []),
-            np.zeros(len(own), np.int64),
-            "..",
-        )
+        bars = [{"label": "not finite", "low": "", "high": ""}] if len(own) else []
+        return bars, np.zeros(len(own), np.int64), ".."
     least, most = finite.min(), finite.max()
     is_whole = column.kind == NUMBER and own.dtype.kind in "iu"
     if (is_whole and int(most) - int(least) < BARS + 2) or (least == most and column.kind == NUMBER):
         numbers = range(int(least), int(most) + 1) if is_whole else [float(least)]
         bars = [
-            {"label": number_text(value), "low": _typed(value), "high": _typed(value)} for value in numbers
+            {"label": _label(column, value), "low": _typed(value), "high": _typed(value)} for value in numbers
         ]
         places = (own - own.dtype.type(least)).astype(np.int64) if is_whole else np.zeros(len(own), np.int64)
         return bars, places, ".."
@@ -398,7 +391,8 @@ def _has_one_date(column: ListedColumn, least: Any, most: Any) -> bool:
 
 def _label(column: ListedColumn, value: Any, is_of_day: bool = False) -> str:
     if column.kind == NUMBER:
-        return number_text(value.item() if isinstance(value, np.generic) else value)
+        number = value.item() if isinstance(value, np.generic) else value
+        return number_text(number, is_grouped=not column.is_code)
     ns = int(value) * column.ns_per_tick
     return time_typed(ns, is_of_day) if column.kind == TIME else duration_text(ns)
 
@@ -420,15 +414,12 @@ def _head_of_texts(column: ListedColumn) -> Head:
     bar_of_code[most + 1] = np.arange(len(most))
     n_others = n_used - len(most)
     if n_others:
-        bars.append({"label": _others(n_others, not len(most)), "low": "", "high": ""})
+        label = f"{n_others:,} more" if len(most) else counted(n_others, "different value")
+        bars.append({"label": label, "low": "", "high": ""})
     if count[0]:
         bar_of_code[0] = len(bars)
         bars.append({**_missing_bar(), "high": ""})
     return Head(TEXT, bar_of_code[column.values + 1], bars, ",", counted(n_used, "value"))
-
-
-def _others(n: int, is_all: bool) -> str:
-    return f"{counted(n, 'different value')}" if is_all else f"{n:,} more"
 
 
 # Pages of the table of matches: only the rows of one page are computed, for results of any size.
@@ -437,13 +428,12 @@ PAGE = 15  # matches
 FEW = 20_000  # matches that are listed in a few hundredths of a second
 CANONICAL, REVERSE = "canonical", "reverse"
 NO_FILTERS: Mapping[str, str] = MappingProxyType({})
+_COMPARED = 16  # matches that say which columns differ
+_PART_NOTE = "filters and bars are of the first {:,} matches; sorting by columns needs a filter"
 
 
 class Pages:
-    """The pages of a result, ``size`` matches each; counting ``matches`` should be cheap.
-
-    Filters are texts by the name of their column, see `cepkit.explorer.running.texts`.
-    """
+    """The pages of a result, ``size`` matches each; counting ``matches`` should be cheap."""
 
     def __init__(self, matches: Any, size: int = PAGE):
         self.matches, self.size = matches, size
@@ -451,32 +441,24 @@ class Pages:
         self.listing = Listing(matches, self.n)
         self._heads: dict[str, Head] | None = None
 
-    @property
-    def n_pages(self) -> int:
-        """Number of pages without filters, at least 1."""
-        return self._n_pages(self.n)
+    def n_pages(self, n: int | None = None) -> int:
+        """Return the number of pages of ``n`` matches, by default of all, at least 1."""
+        return max(1, -(-(self.n if n is None else n) // self.size))
 
-    def _n_pages(self, n: int) -> int:
-        return max(1, -(-n // self.size))
-
-    @property
-    def is_sortable(self) -> bool:
-        """Whether the matches are few enough to be sorted by a column."""
-        return self.listing.is_whole
-
-    @property
-    def limit_note(self) -> str:
-        """A note on the available orders and filters."""
-        if self.is_sortable:
-            return ""
-        return f"filters and bars are of the first {LISTED:,} matches; sorting by columns needs a filter"
+    @cached_property
+    def places(self) -> list[int]:
+        """The places of the columns: those that differ come first, unless the user chose the measures."""
+        some = min(self.n, _COMPARED) if getattr(self.matches.query, "measures", ()) is None else 0
+        frame = as_pandas(self.matches.take([k * (self.n - 1) // max(1, some - 1) for k in range(some)]))
+        n_values = [len(set(map(full_text, frame.iloc[:, k]))) for k in range(frame.shape[1])]
+        return sorted(range(len(n_values)), key=lambda k: n_values[k] == 1)  # equal ones stay in order
 
     def numbers(
         self, page: int, order: str = CANONICAL, filters: Mapping[str, str] = NO_FILTERS
     ) -> list[int]:
         kept = self.listing.keep(filters)
         n = self.n if kept.numbers is None else len(kept.numbers)
-        page = min(max(page, 1), self._n_pages(n))
+        page = min(max(page, 1), self.n_pages(n))
         low, high = (page - 1) * self.size, min(page * self.size, n)
         if (ordered := self._ordered(order, kept)) is not None:
             return ordered[low:high].tolist()
@@ -487,7 +469,7 @@ class Pages:
         numbers = kept.numbers
         if order in (CANONICAL, REVERSE):
             return numbers if numbers is None or order == CANONICAL else numbers[::-1]
-        if numbers is None and not self.is_sortable:
+        if numbers is None and not self.listing.is_whole:
             return None
         column, _, direction = order.rpartition(" ")
         ordered = self.listing.order(column, direction)
@@ -496,7 +478,7 @@ class Pages:
     def order_or_canonical(self, order: str) -> str:
         """Return ``order`` if these matches have its column, otherwise the canonical order."""
         column, _, _ = order.rpartition(" ")
-        return order if not column or column in self.frame([]).columns else CANONICAL
+        return order if not column or column in self.listing.empty.columns else CANONICAL
 
     def page_of(
         self, number: int, order: str = CANONICAL, filters: Mapping[str, str] = NO_FILTERS
@@ -516,7 +498,7 @@ class Pages:
         """Return the measures of these matches, one row each."""
         place = {number: i for i, number in enumerate(sorted(numbers))}
         measures = as_pandas(self.matches.take(sorted(numbers)))
-        return measures.iloc[[place[number] for number in numbers]]
+        return measures.iloc[[place[number] for number in numbers], self.places]
 
     def traits(
         self, page: int, order: str = CANONICAL, filters: Mapping[str, str] = NO_FILTERS
@@ -530,10 +512,7 @@ class Pages:
         return not is_listed or self.listing.is_built or self.listing.n <= FEW
 
     def quick_traits(self, filters: Mapping[str, str] = NO_FILTERS) -> dict[str, Any]:
-        """Return the traits of the first page in canonical order, without a list of the matches.
-
-        With filters, the page has only matches that pass, perhaps fewer than there are.
-        """
+        """Return the first page in canonical order, without a list of the matches."""
         numbers = self.listing.keep_first(filters, self.size)
         mistakes, is_filtered = self.listing.mistakes_in(filters), bool(self.listing.valid(filters))
         traits = self.describe(self.frame(numbers), numbers, 1, CANONICAL)
@@ -542,27 +521,23 @@ class Pages:
         return {**traits, **more, "busy": True, "limit_note": note, "mistakes": mistakes}
 
     def describe(
-        self,
-        frame: pd.DataFrame,
-        numbers: Sequence[int],
-        page: int,
-        order: str,
+        self, frame: pd.DataFrame, numbers: Sequence[int], page: int, order: str,
         filters: Mapping[str, str] = NO_FILTERS,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any]:  # fmt: skip
         """Return the traits for a page with these rows."""
         kept = self.listing.keep(filters)
         n = self.n if kept.numbers is None else len(kept.numbers)
-        can_sort = n > 1 and (self.is_sortable or kept.numbers is not None)
+        can_sort = n > 1 and (self.listing.is_whole or kept.numbers is not None)
         heads = {} if self._heads is None else self.heads(filters)
         return {
-            **columns_and_rows(frame),
+            **columns_and_rows(frame, self.listing.keys),
             "numbers": [str(number) for number in numbers],
-            "page": min(max(page, 1), self._n_pages(n)),
-            "n_pages": str(self._n_pages(n)),
+            "page": min(max(page, 1), self.n_pages(n)),
+            "n_pages": str(self.n_pages(n)),
             "total": f"{self.n:,}",
             "order": order if can_sort or n < 2 or order in (CANONICAL, REVERSE) else CANONICAL,
             "sortable": [str(name) for name in frame.columns] if can_sort else [],
-            "limit_note": self.limit_note,
+            "limit_note": "" if self.listing.is_whole else _PART_NOTE.format(LISTED),
             "busy": False,
             "mistakes": kept.mistakes,
             "filtered": self._filtered(kept),

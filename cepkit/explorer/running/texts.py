@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,8 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError
+from cepkit.explorer.running.roles import is_identifier
 from cepkit.insight.why_not import cell
-
-# Values of a page of matches as texts: grouped numbers, times with equal digits, and the full values.
 
 NUMBER, TIME, DURATION, TEXT = "number", "time", "duration", "text"
 SHOWN_DIGITS = 6  # significant digits of a number that is no integer
@@ -45,14 +45,14 @@ def columns_of(frame: pd.DataFrame) -> list[dict[str, str]]:
     return columns
 
 
-def columns_and_rows(frame: pd.DataFrame) -> dict[str, Any]:
-    """Return a frame as traits of the table widget."""
-    return {"columns": columns_of(frame), "rows": cells(frame), "full": full_cells(frame)}
+def columns_and_rows(frame: pd.DataFrame, keys: Collection[str] = ()) -> dict[str, Any]:
+    """Return a frame as traits of the table widget; integers of the ``keys`` are not grouped."""
+    return {"columns": columns_of(frame), "rows": cells(frame, keys), "full": full_cells(frame)}
 
 
-def cells(frame: pd.DataFrame) -> list[list[str]]:
+def cells(frame: pd.DataFrame, keys: Collection[str] = ()) -> list[list[str]]:
     """Return the values of a frame as texts to show; missing values are empty."""
-    return _by_row([shown_texts(frame.iloc[:, k]) for k in range(frame.shape[1])])
+    return _by_row([shown_texts(frame.iloc[:, k], keys) for k in range(frame.shape[1])])
 
 
 def full_cells(frame: pd.DataFrame) -> list[list[str]]:
@@ -64,11 +64,17 @@ def _by_row(columns: list[list[str]]) -> list[list[str]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def shown_texts(values: pd.Series) -> list[str]:
+def is_code(name: Any, keys: Collection[str]) -> bool:
+    """Return whether the numbers of a column name things: a key, or an identifier such as ``order_no``."""
+    return str(name) in keys or is_identifier(str(name))
+
+
+def shown_texts(values: pd.Series, keys: Collection[str] = ()) -> list[str]:
     """Return the values of a column as texts to show."""
     kind = kind_of(values.dtype)
     if kind == NUMBER:
-        return [number_text(value) for value in values]
+        is_grouped = not is_code(values.name, keys)
+        return [number_text(value, is_grouped=is_grouped) for value in values]
     if kind == TIME:
         return _time_texts(values)
     if kind == DURATION:
@@ -85,8 +91,10 @@ def full_text(value: Any) -> str:
     return cell(value)
 
 
-def number_text(value: Any) -> str:
+def number_text(value: Any, *, is_grouped: bool = True) -> str:
     """Return a number with grouped digits; six significant digits if it is no integer."""
+    if not is_grouped and isinstance(value, int | float | np.number) and float(value).is_integer():
+        return str(int(value))
     if isinstance(value, int | np.integer):
         return f"{int(value):,}"
     if not isinstance(value, float | np.floating) or not math.isfinite(value):
@@ -128,6 +136,7 @@ def duration_text(ns: int) -> str:
 DAY_NS = 86_400 * 10**9
 NS_OF_UNIT = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
+_COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _SIZED = re.compile(r"(<=|>=|!=|<|>|=)\s*(.+)", re.S)
 _RANGE = re.compile(r"(.*?)\s*\.\.(<?)\s*(.*)", re.S)
 _AND = re.compile(r"\s+and\s+|\s*&\s*")
@@ -149,10 +158,7 @@ HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A typed value: it stands for all values from ``low`` to ``high`` (exclusive unless both are equal).
-
-    ``is_of_day`` says that a time has no date.
-    """
+    """A typed value: it stands for all values from ``low`` to ``high`` (exclusive unless both are equal)."""
 
     low: Any
     high: Any
@@ -161,10 +167,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class FilterPart:
-    """A comparison: ``<``, ``<=``, ``>``, ``>=``, ``=``, ``!=``, ``..`` or ``..<``, and its bounds.
-
-    A missing bound of a range is None. ``contains`` and ``is`` compare texts.
-    """
+    """A comparison: ``<``, ``<=``, ``>``, ``>=``, ``=``, ``!=``, ``..`` or ``..<``, and its bounds."""
 
     sign: str
     bounds: tuple[Any, ...]
@@ -348,7 +351,7 @@ def choose_numbers(filter: Filter, values: np.ndarray, is_missing: np.ndarray | 
         if part.sign.startswith(".."):
             high = None if part.bounds[1] is None else part.bounds[1].high
             return _within(values, low, high, part.sign == "..<")
-        return _compare(part.sign, values, low)
+        return _COMPARE[part.sign](values, low)
 
     return _choose(filter, fulfils, len(values), is_missing)
 
@@ -363,10 +366,7 @@ def _half_digit(value: float) -> float:
 def choose_times(
     filter: Filter, values: np.ndarray, ns_per_tick: int, is_missing: np.ndarray | None
 ) -> np.ndarray:
-    """Return which times or durations, in ticks, fulfil a filter.
-
-    Times are the local ones, from 1970 on. A bound without a date is compared with the time of day.
-    """
+    """Return which times or durations, in ticks, fulfil a filter."""
     of_day = None
     ticks_per_day = DAY_NS // ns_per_tick
 
@@ -413,14 +413,6 @@ def _within(values: np.ndarray, low: Any, high: Any, is_open: bool) -> np.ndarra
     if high is not None:
         is_within = is_within & (values < high if is_open else values <= high)
     return is_within
-
-
-def _compare(sign: str, values: np.ndarray, bound: Any) -> np.ndarray:
-    if sign == "<":
-        return values < bound
-    if sign == "<=":
-        return values <= bound
-    return values > bound if sign == ">" else values >= bound
 
 
 def _choose(

@@ -39,10 +39,7 @@ def timeline_traits(
 
 
 def strip_of(result: Result, partition: int | None) -> dict[str, Any]:
-    """Return the traits of the strip: the numbers of the matches of all keys and of a key over time.
-
-    Every match counts at its last event. No match is enumerated.
-    """
+    """Return the numbers of the matches of all keys and of a key over time; each counts at its last event."""
     n = result.events.n_events
     if not n:
         return {"strip_view": [], "strip_all": [], "strip_key": []}
@@ -61,10 +58,7 @@ def strip_of(result: Result, partition: int | None) -> dict[str, Any]:
 
 
 def crowd_of(result: Result, partition: int | None, window: Sequence[float] | None) -> dict[str, Any]:
-    """Return the traits that replace the bands of a key in a window, if there are too many; otherwise empty.
-
-    They are the numbers of matches of the key that end in equal parts of the window.
-    """
+    """Return the traits that replace the bands of a key in a window if there are too many, else empty."""
     series, ends = result.series(partition), result.ends_of(partition)
     view = list(window or series.extent)
     if view:
@@ -101,11 +95,7 @@ def spans_of(
 def _bands(
     result: Result, begin: int, stop: int, partition: int | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Return first, last and number of the matches from ``begin`` to ``stop``, and their total.
-
-    A match may begin before or end after them. At most ``MOST_BANDS`` are returned. If a sequence has
-    more, its total leaves out those that end after ``stop``.
-    """
+    """Return first, last and number of the first matches from ``begin`` to ``stop``, and their total."""
     ends = result.ends_of(partition)
     low, high = np.searchsorted(ends.position, [begin, stop + 1]).tolist()
     if result.is_rows:  # they may overlap
@@ -200,10 +190,7 @@ def events_in_state(
 
 
 def places_of_events(result: Result, positions: Sequence[int], partition: int | None) -> list[dict[str, Any]]:
-    """Return the clicked events on the timeline of a partition: ``x``, ``y`` and ``partials``.
-
-    ``partials`` are the bars of the partial matches at the event that was explained last.
-    """
+    """Return the clicked events on the timeline of a partition: ``x``, ``y`` and ``partials``."""
     of_event = result.events.partition_of_event
     shown_events = [event for event in positions if partition is None or of_event[event] == partition]
     explained, bars = result.bars

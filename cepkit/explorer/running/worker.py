@@ -80,11 +80,9 @@ class Worker:
         _workers.add(self)
 
     def submit(self, kind: str, job: Job, patience_s: float = 0.0) -> Turn:
-        """Run ``job(turn)`` as soon as no more urgent job waits.
-
-        A job of the first kind cancels a running job of that kind after ``patience_s`` seconds, so that some
-        jobs of a fast series finish. A job that submits another one is not cancelled by it.
-        """
+        """Run ``job(turn)`` as soon as no more urgent job waits."""
+        # A job of the first kind cancels a running one only after ``patience_s`` seconds, so that some of a
+        # fast series finish. A job that submits another one is not cancelled by it.
         turn = Turn(self, kind, job)
         with self.lock:
             is_first, running = kind == self.kinds[0], self._running
@@ -125,16 +123,17 @@ class Worker:
             return self._changed.wait_for(is_done, timeout)
 
     def _start_next(self) -> None:
-        kinds = self._urgent if self._left else self.kinds
-        kind = next((kind for kind in kinds if kind in self._waiting), None)
-        if kind in self._late and (left_s := self._begin_late - time.monotonic()) > 0:
-            _call_later(left_s, self._start_after_pause)
-            kind = None
-        if self._running is None and kind is not None:
-            turn = self._running = self._waiting.pop(kind)
-            turn.began = time.monotonic()
-            threading.Thread(target=self._run, args=(turn,), name="cepkit explorer", daemon=True).start()
-        self._changed.notify_all()
+        with self.lock:
+            kinds = self._urgent if self._left else self.kinds
+            kind = next((kind for kind in kinds if kind in self._waiting), None)
+            if kind in self._late and (left_s := self._begin_late - time.monotonic()) > 0:
+                _call_later(left_s, self._start_next)
+                kind = None
+            if self._running is None and kind is not None:
+                turn = self._running = self._waiting.pop(kind)
+                turn.began = time.monotonic()
+                threading.Thread(target=self._run, args=(turn,), name="cepkit explorer", daemon=True).start()
+            self._changed.notify_all()
 
     def _run(self, turn: Turn) -> None:
         turn.thread = threading.current_thread()
@@ -153,10 +152,6 @@ class Worker:
                 if turn.kind not in self._late:
                     self._begin_late = time.monotonic() + self._pause_s
                 self._start_next()
-
-    def _start_after_pause(self) -> None:
-        with self.lock:
-            self._start_next()
 
     def _cancel_waiting(self) -> None:
         for turn in self._waiting.values():
