@@ -11,7 +11,7 @@ import pytest
 import cepkit as cep
 from cepkit import datasets
 from cepkit.cache import shipped
-from cepkit.datasets import PAPER_TRADES, samples, trades, tweets
+from cepkit.datasets import PAPER_TRADES, trades, tweets
 from cepkit.datasets.trades import GAP_MEANS, GAP_PROBABILITY, symbol_names
 from cepkit.errors import ColumnNotFoundError
 from tests.support import raw_formats
@@ -311,7 +311,7 @@ def test_the_samples_are_what_their_code_writes(tmp_path):
 
 
 def test_the_samples_are_what_their_documented_calls_make():
-    documented = re.findall(r"^``(\w+)`` \(``[\w.]+``\)\n    ``(\w+\(.*\))``", samples.__doc__, re.MULTILINE)
+    documented = re.findall(r"^``(\w+)`` \(``[\w.]+``\)\n    ``(\w+\(.*\))``", datasets.__doc__, re.MULTILINE)
     made = {name: eval(call, vars(datasets) | vars(raw_formats)) for name, call in documented}
     tables = {name: own for name, own in made.items() if isinstance(own, pd.DataFrame)}
     assert list(tables) == ["trades", "tweets", "peaks"]
