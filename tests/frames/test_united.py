@@ -70,7 +70,7 @@ def rows_of(matches):
 @pytest.mark.parametrize(
     "convert", [lambda frame: frame, as_arrow, as_polars], ids=["pandas", "arrow", "polars"]
 )
-@pytest.mark.parametrize("seed", seeds(3, 200))
+@pytest.mark.parametrize("seed", seeds(6, 200))
 def test_pairs_of_two_frames(seed, convert):
     frames, pairs = random_frames(seed)
     matches = cep.match(
