@@ -178,7 +178,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
 
     # --- how many
 
-    def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int | CountEstimate:
+    def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> Any:
         if not isinstance(method, str) or method not in ("exact", "estimate"):
             raise CepError(f"method={short_text(repr(method))}: a count is 'exact' or an 'estimate'")
         return self.whole.count() if method == "exact" else self.estimate(samples, seed)

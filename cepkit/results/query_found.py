@@ -85,7 +85,8 @@ def _series(results: Mapping[str, Any], wanted: Mapping[str, Wanted], source: Ro
     """Return the results in order; 1 and 0 are truth values again where they are values of such a column."""
     series = {}
     for name, aggregate in wanted.items():
-        value, column = results[name], aggregate.column
+        column = aggregate.column
+        value: Any = results[name]
         scale = None if column is None else source.schema[column].scale
         if value is not None and scale is not None and aggregate.function in _OF_INTEGERS:
             value = (
@@ -140,6 +141,7 @@ def _check_truths(role: str, function: str, column: str | None, schema: Mapping[
 
 def values_of_events(source: Rows, events: Events, name: str, one: Wanted) -> tuple[np.ndarray, np.ndarray]:
     """Return the column's value at every position, and which values are present."""
+    assert one.column is not None
     array = source.arrow(one.column, events.rows(np.arange(events.n_events)))
     kind = array.type
     if pa.types.is_decimal(kind):
@@ -185,6 +187,7 @@ def _count_aggregate(found: SequenceSet, one: Wanted, values) -> tuple[Any] | No
     column = None if values is None else values[0]
     if not isinstance(found, CountedMatches) or not found.can_aggregate(one.function, column):
         return None
+    assert one.variable is not None
     return (found.aggregate(one.function, one.variable, *(values or (None, None))),)
 
 
@@ -195,7 +198,7 @@ def aggregate_parts(
     values: Mapping[str, tuple[np.ndarray, np.ndarray]],
 ) -> dict[str, Any]:
     """Return aggregates over matches that come in parts."""
-    total = dict.fromkeys(wanted, 0)
+    total: dict[str, int | float] = dict.fromkeys(wanted, 0)
     count = dict.fromkeys(wanted, 0)
     best: dict[str, Any] = {}
     kept: dict[str, list] = {name: [] for name, aggregate in wanted.items() if aggregate.function in _OF_ALL}
@@ -278,12 +281,13 @@ def _read(name: str, text: str, known: tuple[str, ...], source: Rows) -> Wanted:
     names = tuple(variable for variable in known if variable != ANY)
     role = f"aggregate {name!r}"
     tree = parse_expression(text, role=role, references=True)
-    operand = tree.operand if isinstance(tree, ex.Aggregate) and tree.function in FUNCTIONS else None
-    if isinstance(operand, ex.Attribute) and operand.name not in names:
+    aggregate = tree if isinstance(tree, ex.Aggregate) and tree.function in FUNCTIONS else None
+    operand = None if aggregate is None else aggregate.operand
+    if aggregate is not None and isinstance(operand, ex.Attribute) and operand.name not in names:
         if operand.name not in source.schema:
             raise column_not_found(role, operand.name, [*source.schema, *names])
-        _check_truths(role, tree.function, operand.name, source.schema)
-        return Wanted(tree.function, None, operand.name)
+        _check_truths(role, aggregate.function, operand.name, source.schema)
+        return Wanted(aggregate.function, None, operand.name)
     if not names and operand is not None:
         raise PredicateError(f"{role}: the pattern has no names; expected a column, as in sum(x)")
     return read_aggregate(name, text, names or ("a",), source.schema)
