@@ -118,7 +118,7 @@ def test_compiled_joins_take_over_in_the_middle_of_a_run(seed, interpreted, monk
 
 
 def test_most_random_cases_are_interpreted(interpreted):
-    cases = [ac.drawn(seed, family) for seed in range(SEEDS) for family in ac.FAMILIES]
+    cases = [ac.drawn(seed, family) for seed in range(4) for family in ac.FAMILIES]
     own = [Agents(case[0], case[1]).code is not None for case in cases if case is not None]
     assert len(own) >= 25 and sum(own) >= 0.7 * len(own)
 

@@ -299,7 +299,8 @@ def test_a_file_is_replaced_only_on_request_and_complete(tmp_path, monkeypatch):
         matches.write_parquet(tmp_path)
     with pytest.raises(CepError, match="the folder does not exist"):
         matches.write_parquet(tmp_path / "no" / "matches.parquet")
-    work, blocks = Cancellation(), type(matches._found).blocks
+    work, whole = Cancellation(), type(matches._found.whole)
+    blocks = whole.blocks
 
     def cancelled(self, size):
         for number, block in enumerate(blocks(self, size)):
@@ -308,7 +309,7 @@ def test_a_file_is_replaced_only_on_request_and_complete(tmp_path, monkeypatch):
             yield block
 
     with monkeypatch.context() as patch, pytest.raises(Cancelled), cancellable(work):
-        patch.setattr(type(matches._found), "blocks", cancelled)
+        patch.setattr(whole, "blocks", cancelled)
         matches.write_parquet(path, overwrite=True)
     assert path.read_text() == "mine" and [file.name for file in tmp_path.iterdir()] == ["matches.parquet"]
     assert matches.write_parquet(path, overwrite=True) == 25
