@@ -175,8 +175,13 @@ def boxes(page, selector):
 
 def middle(root, selector, n=0):
     """Return the middle of a drawn shape, in pixels of the drawing."""
-    box, whole = root.locator(selector).nth(n).bounding_box(), drawing(root).bounding_box()
-    return box["x"] - whole["x"] + box["width"] / 2, box["y"] - whole["y"] + box["height"] / 2
+    shape = root.locator(selector).nth(n)
+    # In one step of the page, which may draw the scene again between two.
+    whole = "shape.ownerSVGElement.getBoundingClientRect()"
+    return shape.evaluate(
+        f"shape => [shape.getBoundingClientRect(), {whole}]"
+        ".reduce((box, all) => [box.x - all.x + box.width / 2, box.y - all.y + box.height / 2])"
+    )
 
 
 def test_lanes_are_drawn_where_the_time_was_spent(page, show):

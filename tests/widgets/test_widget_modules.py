@@ -183,9 +183,11 @@ def test_nothing_is_reported_once_a_widget_is_gone(page, show, stem, focus):
     show(stem)
     page.focus(focus)
     page.keyboard.press("+")  # a letter, or closer
-    assert page.evaluate("left.timers.size") == 1
-    page.evaluate("hosts.widget.remove()")
-    assert page.evaluate("left.timers.size") == 0 and saved(page) == []
+    # At once: on a slow machine the editor has saved the text before it is gone.
+    remove = "const n = left.timers.size; hosts.widget.remove(); return [n, hosts.widget.saved.length]"
+    waiting, n_saved = page.evaluate(f"() => {{ {remove} }}")
+    assert waiting == 1 or n_saved == 1
+    assert page.evaluate("left.timers.size") == 0 and len(saved(page)) == n_saved
 
 
 def test_editor_does_not_report_what_is_taken_back(page, show):
