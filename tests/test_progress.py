@@ -12,10 +12,12 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
+from numba import config
 
 from cepkit import progress as progress_module
 from cepkit.compile.shared import loading
 from cepkit.compile.shared.loading import load
+from cepkit.kernels.jit import njit
 from cepkit.progress import (
     SILENT_S,
     Cancellation,
@@ -330,6 +332,28 @@ def test_ctrl_c_waits_for_the_end_of_a_compilation():
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.skipif(os.name != "posix" or config.DISABLE_JIT, reason="sends SIGINT while numba compiles")
+def test_ctrl_c_while_numba_loads_its_rules_loses_none_of_them(monkeypatch):
+    kernel, steps = njit(nogil=True)(lambda x: x + 1), []
+    refresh = kernel.typingctx.refresh
+
+    def interrupted_refresh():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
+        refresh()
+        steps.append("to the end")
+
+    monkeypatch.setattr(kernel.typingctx, "refresh", interrupted_refresh)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            kernel(1)
+        assert steps and set(steps) == {"to the end"}
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert kernel(1) == 2
 
 
 def test_a_query_says_that_it_compiles(monkeypatch, capsys):

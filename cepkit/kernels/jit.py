@@ -20,6 +20,7 @@ from numba.core.datamodel import models, register_default
 from numba.core.typeconv import Conversion
 
 from cepkit.cache import drop_kept, forget_unused, keep, kept_path, numba_settings, read_kept
+from cepkit.progress import interrupts_wait
 
 SUFFIX = ".kernel"
 
@@ -29,12 +30,12 @@ def njit(given: Any = None, *, cache: bool = False, **options: Any) -> Any:
     if getattr(config, "DISABLE_JIT", False):
         return numba.njit(**options) if given is None else numba.njit(given, **options)
     if not cache and given is None:
-        return lambda function: _without_literals(numba.njit(**options)(function))
+        return lambda function: _compiling_safely(numba.njit(**options)(function))
     if not cache:
         return numba.njit(given, **options)
 
     def compile_and_keep(function: Any) -> Any:
-        dispatcher: Any = _without_literals(numba.njit(**options)(function))
+        dispatcher: Any = _compiling_safely(numba.njit(**options)(function))
         dispatcher._cache = KernelCache(function, options)
         if given is not None:
             # As numba does: the function may call itself, and no other types are compiled later.
@@ -47,15 +48,21 @@ def njit(given: Any = None, *, cache: bool = False, **options: Any) -> Any:
     return compile_and_keep
 
 
-def _without_literals(dispatcher: Any) -> Any:
-    """Let a function compile once for all numbers. numba would compile it for each literal argument again."""
-    compile_for = dispatcher.get_call_template
+def _compiling_safely(dispatcher: Any) -> Any:
+    """Let a function compile once for all numbers, and let Ctrl-C wait meanwhile."""
+    compile_types, compile_for = dispatcher.compile, dispatcher.get_call_template
+
+    def compile_to_the_end(signature: Any) -> Any:
+        # An interrupt could stop numba while it loads its rules of types. It would miss them for ever.
+        with interrupts_wait():
+            return compile_types(signature)
 
     def get_call_template(args: tuple, kws: dict) -> Any:
+        # numba would compile the function for each literal argument again.
         kws = {name: types.unliteral(of) for name, of in kws.items()}
         return compile_for(tuple(map(types.unliteral, args)), kws)
 
-    dispatcher.get_call_template = get_call_template
+    dispatcher.compile, dispatcher.get_call_template = compile_to_the_end, get_call_template
     return dispatcher
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ _MANY = 1 << 15  # events; fewer take no time
 _FEW = 4  # partitions with a quarter of the events are worth to be taken out
 
 
-class WholePart:
+class WholePart(ABC):
     """All matches of a query as arrays. It answers what a `SequenceSet` answers."""
 
     last: np.ndarray
@@ -25,8 +26,8 @@ class WholePart:
     def __len__(self) -> int:
         return len(self.last)
 
-    def take(self, matches: Any) -> Self:
-        raise NotImplementedError
+    @abstractmethod
+    def take(self, matches: Any) -> Self: ...
 
     def count(self) -> int:
         return len(self)
