@@ -65,10 +65,10 @@ def take_over(
     n_floats, n_integers = 0, 0
     for i, slot in enumerate(interpreter.code.plan.slots):
         if slot.kind == FLOAT:
-            arrays[f"list_s{i}"] = arrays["list_floats"][:, n_floats]
+            arrays[f"list_s{i}"] = arrays["list_floats"][n_floats]
             n_floats += 1
         else:
-            arrays[f"list_s{i}"] = arrays["list_integers"][:, n_integers]
+            arrays[f"list_s{i}"] = arrays["list_integers"][n_integers]
             n_integers += 1
     layout = kernel.source.state
     state_arrays = {a.name: np.ascontiguousarray(arrays[a.name]).astype(a.dtype, copy=False) for a in layout}
@@ -265,7 +265,7 @@ def advance(
                 progress(consumed - done)
             done = consumed
             if reason in (LIST_FULL, QUEUE_FULL):
-                state.grow("list" if reason == LIST_FULL else "queue")
+                state.grow("list" if reason == LIST_FULL else "queue", int(partition[consumed]))
                 arrays = state.arguments()
     run.most_live = max(run.most_live, int(report[MOST_LIVE]))
     if not spans:

@@ -184,9 +184,10 @@ class RegexTrace(MatchTrace):
     def live(self, k: int | None = None) -> list[Span]:
         arrays, spans = self._state.arrays, []
         for p in range(len(self._newest)) if k is None else [self._partition[k]]:
-            n = int(arrays["live"][p])
-            masks = arrays["list_mask"][p, :n].astype(np.int64).tolist()
-            starts = arrays["list_start"][p, :n].tolist()
+            at = int(arrays["list_place"][p, 0])
+            cells = slice(at, at + int(arrays["live"][p]))
+            masks = arrays["list_mask"][cells].astype(np.int64).tolist()
+            starts = arrays["list_start"][cells].tolist()
             spans += [Span(start, self._newest[p], mask) for start, mask in zip(starts, masks, strict=True)]
         return spans
 

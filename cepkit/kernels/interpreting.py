@@ -23,8 +23,8 @@ NAN = np.nan
 EXP, LOG, LOG2, LOG10, POWER = range(5)
 _PARTITION = T.Array(T.int32, 1, "C", readonly=True)
 _READ, _READ_FLOATS = (T.Array(of, 1, "C", readonly=True) for of in (T.int64, T.float64))
-_I1, _I2, _I3 = (T.Array(T.int64, n, "C") for n in (1, 2, 3))
-_F1, _F2, _F3 = (T.Array(T.float64, n, "C") for n in (1, 2, 3))
+_I1, _I2 = (T.Array(T.int64, n, "C") for n in (1, 2))
+_F1, _F2 = (T.Array(T.float64, n, "C") for n in (1, 2))
 _OPTIONS = {"nogil": True, "error_model": "numpy", "cache": True, "_nrt": False, "no_cfunc_wrapper": True}
 _AUTOMATON = Record([*[_I2] * 3, _I1, _F1, _I1], AutomatonTables)
 _HELPER = {name: value for name, value in _OPTIONS.items() if name != "cache"} | {"no_cpython_wrapper": True}
@@ -215,7 +215,7 @@ def follow_of(follow, mask):
     [
         (
             Record([T.int64] * 5, RowTask), _PARTITION, _I1, _F2, _I2, _AUTOMATON,
-            Record([_I1, _I2, _I2, _F3, _I3], LiveStarts), _I1, _I1, _I1,
+            Record([_I1, _I2, _I1, _I1, _F2, _I2], LiveStarts), _I1, _I1, _I1,
         )
     ],
     **_OPTIONS,
@@ -228,14 +228,14 @@ def advance(rows, partition, fulfilled, floats, integers, automaton, state, out_
     # as in the generated kernels. O(live starts of the partition x instructions) per event.
     start, stop, row_base, room, work_limit = rows
     code, carried, follow, masks, rf, ri = automaton
-    live, list_start, list_mask, list_floats, list_integers = state
+    live, list_place, start_of, mask_of, list_floats, list_integers = state
     every, first, accepting, dominated = masks[0], masks[1], masks[2], masks[3]
     n_floats, n_integers = floats.shape[0], integers.shape[0]
-    capacity = list_start.shape[1]
     n_out, work, most, reason, consumed = 0, 0, 0, 0, stop
     for j in range(start, stop):
         k = np.uint32(partition[j])
         m = live[k]
+        at, capacity = list_place[k, 0], list_place[k, 1]
         if m >= capacity or work > work_limit or n_out >= room:
             reason = 1 if m >= capacity else 3
             consumed = j
@@ -245,16 +245,15 @@ def advance(rows, partition, fulfilled, floats, integers, automaton, state, out_
             rf[i] = floats[i, j]
         for i in range(n_integers):
             ri[n_floats + i] = integers[i, j]
-        start_of, mask_of = list_start[k], list_mask[k]
-        best, w, covered = -1, 0, 0
+        best, w, covered = -1, at, 0
         work += m
         most = max(most, m)
-        for r in range(m):
+        for r in range(at, at + m):
             f = follow_of(follow, mask_of[r])
             f &= e & (every ^ (covered & dominated))
             if f == 0:
                 continue
-            _load(carried, list_floats[k], list_integers[k], r, rf, ri)
+            _load(carried, list_floats, list_integers, r, rf, ri)
             f = run_instructions(code, f, every, rf, ri)
             if f == 0:
                 continue
@@ -263,7 +262,7 @@ def advance(rows, partition, fulfilled, floats, integers, automaton, state, out_
                 best = start_of[r]
                 break
             start_of[w], mask_of[w] = start_of[r], f
-            _go_on(carried, list_floats[k], list_integers[k], w, rf, ri)
+            _go_on(carried, list_floats, list_integers, w, rf, ri)
             w += 1
         f = first & e
         if best < 0 and f & accepting:
@@ -276,9 +275,9 @@ def advance(rows, partition, fulfilled, floats, integers, automaton, state, out_
         f &= every ^ (covered & dominated)
         if f != 0:
             start_of[w], mask_of[w] = row_base + j, f
-            _begin(carried, list_floats[k], list_integers[k], w, rf, ri)
+            _begin(carried, list_floats, list_integers, w, rf, ri)
             w += 1
-        live[k] = w
+        live[k] = w - at
     report[0], report[1], report[2], report[3], report[4] = (
         consumed,
         n_out,

@@ -163,10 +163,11 @@ class LiveStarts(NamedTuple):
     """The partial matches of each partition."""
 
     live: np.ndarray  # (n_partitions,): how many
-    start: np.ndarray  # (n_partitions, capacity)
-    mask: np.ndarray  # (n_partitions, capacity)
-    floats: np.ndarray  # float64, (n_partitions, n, capacity): what they carry
-    integers: np.ndarray  # (n_partitions, n, capacity)
+    place: np.ndarray  # (n_partitions, 2): the first cell of each partition, and its number of cells
+    start: np.ndarray  # (n_cells,)
+    mask: np.ndarray  # (n_cells,)
+    floats: np.ndarray  # float64, (n, n_cells): what they carry
+    integers: np.ndarray  # (n, n_cells)
 
 
 class Levels(NamedTuple):

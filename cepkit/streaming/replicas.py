@@ -9,13 +9,13 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.compile.regex.program import Kernel, Program, State
+from cepkit.compile.regex.program import Kernel, Program, State, new_state
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.term_writing import StateArray
 from cepkit.compile.shared.terms import Term
@@ -46,27 +46,39 @@ def live_starts(state: State, partitions: np.ndarray | slice = slice(None)) -> n
     return n_live
 
 
-def copy_partitions(state: State, partitions: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the state of these partitions, for `put_back`. O(partitions x capacity)."""
-    return {name: array[partitions] for name, array in state.arrays.items()}
+def _cells(first: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Return the numbers of n[i] cells from first[i] on, for each i."""
+    return np.repeat(first - (np.cumsum(n) - n), n) + np.arange(n.sum())
 
 
-def put_back(state: State, partitions: np.ndarray, copies: Mapping[str, np.ndarray]) -> None:
-    """Restore the state that `copy_partitions` returned; the arrays may have grown in the meantime."""
-    for name, copy in copies.items():
-        if copy.ndim == 1:
-            state.arrays[name][partitions] = copy
-        else:
-            state.arrays[name][partitions, : copy.shape[1]] = copy
+def _cells_of(state: State, array: StateArray, partitions: np.ndarray, rooms: Mapping) -> np.ndarray:
+    """Return the cells of these partitions, as many as their slabs had."""
+    per = "list" if array.per == "slots" else array.per
+    return _cells(state.place(per)[partitions, 0], rooms[per])
 
 
-def forget_partitions(state: State, partitions: np.ndarray) -> int:
-    """Reset partitions to their state before any event; return how many partial matches this ends."""
-    n_ended = int(live_starts(state, partitions).sum())
+def copy_partitions(state: State, partitions: np.ndarray) -> dict[str, Any]:
+    """Return the state of these partitions, for `put_back`. O(cells of the partitions)."""
+    rooms = {
+        per: state.place(per)[partitions, 1] for per in ("list", "queue") if f"{per}_place" in state.arrays
+    }
+    copies: dict[str, Any] = {"": rooms}
     for array in state.layout:
         if array.per in ("partition", "ring"):
-            state.arrays[array.name][partitions] = array.fill
-    return n_ended
+            copies[array.name] = state.arrays[array.name][partitions]
+        elif array.per != "place":
+            copies[array.name] = state.arrays[array.name][..., _cells_of(state, array, partitions, rooms)]
+    return copies
+
+
+def put_back(state: State, partitions: np.ndarray, copies: Mapping[str, Any]) -> None:
+    """Restore the state that `copy_partitions` returned; slabs may have moved in the meantime."""
+    for array in state.layout:
+        values = state.arrays[array.name]
+        if array.per in ("partition", "ring"):
+            values[partitions] = copies[array.name]
+        elif array.per != "place":
+            values[..., _cells_of(state, array, partitions, copies[""])] = copies[array.name]
 
 
 def values_in_use(state: State) -> list[np.ndarray]:
@@ -80,36 +92,48 @@ def values_in_use(state: State) -> list[np.ndarray]:
 
 
 def pack_state(state: State) -> dict[str, np.ndarray]:
-    """Return the arrays of a state for a file, with zeros in unused cells."""
+    """Return the arrays of a state for a file, with no cells but those in use."""
     packed = {}
     for array in state.layout:
         values = state.arrays[array.name]
         if array.per in ("list", "queue"):
-            first, stop = _cells_in_use(state, array)
-            width = max(1, int(stop.max(initial=0)))
-            cell = np.arange(width)
-            in_use = (cell >= first[:, None]) & (cell < stop[:, None])
-            values = np.where(in_use, values[:, :width], np.zeros((), values.dtype))
-        packed[array.name] = values
+            first, stop = _cells_in_use(state.arrays, array)
+            values = values[_cells(state.place(array.per)[:, 0] + first, stop - first)]
+        if array.per != "place":
+            packed[array.name] = values
     return packed
 
 
-def _cells_in_use(state: State, array: StateArray) -> tuple[np.ndarray, np.ndarray]:
+def _cells_in_use(arrays: Mapping[str, np.ndarray], array: StateArray) -> tuple[np.ndarray, np.ndarray]:
     if array.per == "list":
-        return np.zeros_like(state.arrays["live"]), state.arrays["live"]
+        return np.zeros_like(arrays["live"]), arrays["live"]
     queue = array.name.split("_")[0]
-    return state.arrays[f"{queue}_head"], state.arrays[f"{queue}_tail"]
+    return arrays[f"{queue}_head"], arrays[f"{queue}_tail"]
 
 
 def unpack_state(layout: tuple[StateArray, ...], arrays: Mapping[str, np.ndarray]) -> State:
     """Return the state that `pack_state` stored in ``arrays``."""
-    wanted = {array.name: array.dtype for array in layout}
+    wanted = {array.name: array.dtype for array in layout if array.per != "place"}
     stored = {name: values.dtype.name for name, values in arrays.items()}
     if wanted != stored:
         raise CepError(
             f"the saved state does not fit this query's kernel: it has {stored}, the kernel needs {wanted}"
         )
-    return State(layout, {name: np.array(values) for name, values in arrays.items()})
+    state = new_state(layout, len(arrays["live"]))
+    for array in layout:
+        if array.per in ("list", "queue"):
+            first, stop = _cells_in_use(arrays, array)
+            while (small := np.flatnonzero(state.place(array.per)[:, 1] < stop)).size:
+                state.grow(array.per, int(small[0]))
+            cells = _cells(state.place(array.per)[:, 0] + first, stop - first)
+            values = arrays[array.name]
+            if values.ndim == 2:  # a file of the time when all partitions had slabs of one size
+                cell = np.arange(values.shape[1])
+                values = values[(cell >= first[:, None]) & (cell < stop[:, None])]
+            state.arrays[array.name][cells] = values
+        elif array.per != "place":
+            state.arrays[array.name] = np.array(arrays[array.name])
+    return state
 
 
 # The ordered merge: releases outputs of several replicas in the order of the completing events.
@@ -312,9 +336,7 @@ class Replica:
     def remember(self) -> Callable[[], None]:
         """Return what takes back all later changes. O(partitions x capacity)."""
         before = dict(vars(self))
-        self.state = State(
-            self.state.layout, {name: array.copy() for name, array in self.state.arrays.items()}
-        )
+        self.state = self.state.copy()
         return lambda: vars(self).update(before)
 
     @property
@@ -398,7 +420,8 @@ class Replica:
     def forget(self, partitions: np.ndarray) -> None:
         """End these partitions, so that other keys can use their numbers."""
         self._make_room(int(partitions.max(initial=-1)) + 1)
-        self.n_ended += forget_partitions(self.state, partitions)
+        self.n_ended += int(live_starts(self.state, partitions).sum())
+        self.state.forget(partitions)
         if len(self.kept):
             self.kept = self.kept.where(~np.isin(self.kept.partition, partitions))
 

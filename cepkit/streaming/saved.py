@@ -33,6 +33,7 @@ from cepkit.windows.values import SIDES, Join, Window
 # Files of saved state: text, numbers and Arrow tables in one file. Loading a file runs no code.
 
 FORMAT_VERSION = 2  # of the file; 1 had another layout for each kind of query
+_KERNELS_BEFORE = 3  # the layout of state before `KERNEL_VERSION`, which `unpack_state` reads as well
 _FORMAT = "cepkit state"
 _HEADER, _CHECKSUM = "header.json", "checksum"  # the checksum covers the other values and members
 _MOST_COUNTED = 1 << 62  # kernels add to it in 64 bits
@@ -201,7 +202,7 @@ def _check_header(path: str, header: Any, kind: str) -> None:
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise CepError(f"{path} is not a state file of cepkit")
     for name, current in (("version", FORMAT_VERSION), ("kernels", KERNEL_VERSION)):
-        if header.get(name) != current:
+        if header.get(name) != current and (name, header.get(name)) != ("kernels", _KERNELS_BEFORE):
             what = "its format" if name == "version" else "the layout of kernel state"
             raise CepError(
                 f"another version of cepkit wrote {path}: {what} is {header.get(name)}, this version "

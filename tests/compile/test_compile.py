@@ -8,6 +8,7 @@ import sys
 import warnings
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -372,13 +373,46 @@ def test_states_grow_without_losing_anything():
     inputs = program.inputs({name: PandasSource(pd.DataFrame({name: values})).column(name)
                              for name, values in dtypes.items()})  # fmt: skip
     state = program.matching(inputs).new_state(3, capacity=2)
-    for name, array in state.arrays.items():
-        array[...] = len(name)
-    before = {name: array.copy() for name, array in state.arrays.items()}
-    state.grow("list")
-    state.grow("queue")
+    kinds = {array.name: array.per for array in state.layout}
+
+    def cells(name: str, partition: int) -> list:
+        at = state.place("queue" if kinds[name] == "queue" else "list")[partition, 0]
+        return state.arrays[name][..., at : at + 2].tolist()
+
+    in_cells = [name for name, per in kinds.items() if per in ("list", "queue", "slots")]
+    for name in in_cells:
+        state.arrays[name][...] = np.arange(state.arrays[name].shape[-1])
+    before = {(name, p): cells(name, p) for name in in_cells for p in range(3)}
+    for per in ("list", "queue"):
+        state.grow(per, 1)
+        state.grow(per, 1)
+        assert (state.place(per)[:, 1] > 2).any()
     state.add_partitions(5)
-    for name, array in state.arrays.items():
-        assert array.shape[0] == 5
-        kept = array[:3] if array.ndim == 1 else array[:3, : before[name].shape[1]]
-        assert (kept == before[name]).all()
+    state.grow("list", 4)
+    assert before == {(name, p): cells(name, p) for name in in_cells for p in range(3)}
+    for per in ("list", "queue"):
+        spans = sorted(state.place(per).tolist())
+        assert len(spans) == 5 and all(a + n <= b for (a, n), (b, _) in pairwise(spans))
+        assert all(
+            spans[-1][0] + spans[-1][1] <= state.arrays[n].shape[-1] for n in in_cells if kinds[n] == per
+        )
+    assert [len(array) for n, array in state.arrays.items() if kinds[n] in ("partition", "ring")] == [
+        5
+    ] * sum(per in ("partition", "ring") for per in kinds.values())
+
+
+def test_a_partition_with_many_starts_takes_no_room_from_others():
+    program = program_of(". e* up", {"e": "x > 0", "up": "x < first(x)"})
+    inputs = program.inputs({"x": PandasSource(pd.DataFrame({"x": np.zeros(0, np.int64)})).column("x")})
+    state = program.matching(inputs).new_state(1000)
+    cells = sum(array.size for array in state.arrays.values())
+    for _ in range(8):
+        state.grow("list", 7)
+    room = int(state.place("list")[7, 1])
+    assert room >= 2000 and sum(array.size for array in state.arrays.values()) < cells + 20 * room
+    taken = sum(array.size for array in state.arrays.values())
+    state.forget(np.array([7]))
+    assert state.place("list")[7, 1] == 8
+    for _ in range(8):
+        state.grow("list", 9)  # in the cells that 7 gave back
+    assert sum(array.size for array in state.arrays.values()) == taken

@@ -5,6 +5,7 @@ import gc
 import json
 import pickle
 import zipfile
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -765,3 +766,58 @@ def test_a_stream_that_cannot_be_pickled_says_how_to_save_it(threads):
         for call in (pickle.dumps, copy.deepcopy):
             with pytest.raises(CepError, match=r"Write it into a file with save\(path\)"):
                 call(stream)
+
+
+# --- memory of keys
+
+
+def test_a_key_with_many_open_matches_takes_no_memory_from_others(tmp_path):
+    schema = {"k": "int64", "t": "int64", "x": "int64"}
+    define = {"up": "x > prev(x)", "end": "x < first(x)"}
+
+    def batch(keys, x, t):
+        return pd.DataFrame({"k": keys, "t": np.arange(t, t + len(x)), "x": x})
+
+    def n_bytes(opened):
+        return sum(array.nbytes for array in opened._search._replicas[0].state.arrays.values())
+
+    opened = cep.stream(". up+ end", schema, define=define, partition_by="k", order_by="t")
+    opened.push(batch(np.arange(20_000), np.zeros(20_000, int), 0))
+    before = n_bytes(opened)
+    opened.push(batch(np.zeros(3000, int), np.arange(1, 3001), 20_000))
+    assert n_bytes(opened) < 3 * before
+    opened.save(tmp_path / "hot.state")
+    opened = cep.stream.load(tmp_path / "hot.state")
+    assert n_bytes(opened) < 3 * before
+    last = opened.push(batch(np.array([7, 0]), np.array([5, -1]), 30_000))
+    assert last[["k", "count"]].to_numpy().tolist() == [[0, 3002]]
+
+
+@pytest.mark.parametrize("seed", seeds(2, 10))
+def test_keys_of_all_sizes_keep_their_open_matches(seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    n = 4000
+    rows = pd.DataFrame(
+        {
+            "k": np.minimum(rng.geometric(0.05, n), 60),
+            "t": np.arange(n),
+            "x": np.arange(n) * (rng.random(n) < 0.99),
+        }
+    )
+    given = {
+        "define": {"up": "x > prev(x)", "end": "x < first(x) or x > 3 * first(x) + 500"},
+        "partition_by": "k", "order_by": "t",
+    }  # fmt: skip
+    opened, parts = cep.stream(". up+ end", rows, **given), []
+    for begin in range(0, n, 500):
+        parts.append(opened.push(rows.iloc[begin : begin + 500]))
+        opened.save(tmp_path / "open.state")
+        opened = cep.stream.load(tmp_path / "open.state")
+    expected = cep.match(rows, ". up+ end", **given).to_frame()
+    pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), expected)
+
+
+def test_a_state_of_the_layout_before_goes_on():
+    path = Path(__file__).parent / "states" / "regex_with_slabs_of_one_size.state"
+    found = cep.stream.load(path).push([{"k": "a", "t": 50, "x": 1}, {"k": "b", "t": 51, "x": 0}])
+    assert [(row["k"], row["first_t"], row["count"]) for row in found] == [("a", 0, 41), ("b", 41, 3)]

@@ -208,6 +208,7 @@ class RegexCode:
             StateArray("ordinal", "int64", "partition"),
             *numbers,
             StateArray("live", "int64", "partition"),
+            StateArray("list_place", "int64", "place", width=2),
             StateArray("list_start", "int64", "list"),
             StateArray("list_mask", "int64", "list"),
             StateArray("list_floats", "float64", "slots", width=n_floats),

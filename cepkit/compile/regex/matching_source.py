@@ -18,7 +18,7 @@ from cepkit.compile.shared.terms import Term
 from cepkit.kernels.records import PAST_LAST, TO_FIRST_OF, TO_LAST, TO_NEXT
 
 _KERNELS = "cepkit.kernels.interpreting"
-_FEW = 32  # live starts, up to which the capacity is not checked
+_FEW = 32  # live starts, up to which the work is not checked
 _WIDTHS = ((8, "uint8"), (16, "uint16"), (32, "uint32"), (62, "int64"))
 
 
@@ -79,9 +79,6 @@ class _MatchingWriter:
             lines.extend(decorator(types, user_functions=bool(self.terms.functions)))
         lines.add(0, f"def advance({', '.join(arguments)}):")
         lines.add(1, "n_out = 0", "work = 0", "most = 0", "reason = 0", "consumed = stop")
-        lines.add(1, "capacity = np.uint64(list_start.shape[1])", f"room = np.uint64(min(capacity, {_FEW}))")
-        for number, _ in enumerate(self.plan.queues):
-            lines.add(1, f"q{number}_capacity = q{number}_start.shape[1]")
         # The code below uses positions from 0, so numba knows that they are not negative.
         cut = ["partition", *(f"c{i}" for i in range(len(self.terms.columns)))]
         lines.add(1, "row_base += start", *(f"{array} = {array}[start:stop]" for array in cut))
@@ -100,12 +97,15 @@ class _MatchingWriter:
     def _state(self) -> tuple[StateArray, ...]:
         arrays = [*self.terms.past_state(), StateArray("live", "int64", "partition")]
         arrays += [
+            StateArray("list_place", "int64", "place", width=2),
             StateArray("list_start", "int64", "list"),
             StateArray("list_mask", self.mask_dtype, "list"),
         ]
         arrays += [
             StateArray(f"list_s{i}", stored_dtype(slot), "list") for i, slot in enumerate(self.plan.slots)
         ]
+        if self.plan.queues:
+            arrays.append(StateArray("queue_place", "int64", "place", width=2))
         for number, queue in enumerate(self.plan.queues):
             q = f"q{number}"
             arrays += [
@@ -129,10 +129,15 @@ class _MatchingWriter:
 
     def _event(self, lines: _Lines) -> None:
         lines.add(2, "k = np.uint32(partition[j])", "m = np.uint64(live[k])")
-        # Both limits are checked only if many starts are live, which saves all other events one comparison.
-        lines.add(2, "if m >= room:")
-        lines.add(3, "if m >= capacity:", "    reason = 1", "    consumed = start + j", "    break")
-        lines.add(3, "if work > work_limit:", "    reason = 3", "    consumed = start + j", "    break")
+        lines.add(2, "at = np.uint64(list_place[k, 0])")
+        lines.add(2, "if m >= np.uint64(list_place[k, 1]):")
+        lines.add(3, "reason = 1", "consumed = start + j", "break")
+        lines.add(2, f"if m >= {_FEW} and work > work_limit:")
+        lines.add(3, "reason = 3", "consumed = start + j", "break")
+        if self.plan.queues:
+            lines.add(
+                2, "q_first = queue_place[k, 0]", "q_at = np.uint64(q_first)", "q_room = queue_place[k, 1]"
+            )
         for number, queue in enumerate(self.plan.queues):
             self._make_room(lines, number, queue)
         lines.add(2, "row = row_base + j")
@@ -148,13 +153,11 @@ class _MatchingWriter:
         # target, too.
         for conjunct in plan.start_conjuncts:
             (lazy if self.terms.is_costly(conjunct.term) else eager).append(conjunct)
-        lines.add(2, "start_of = list_start[k]", "mask_of = list_mask[k]")
-        lines.add(2, *(f"s{i}_of = list_s{i}[k]" for i in range(len(slots))))
-        lines.add(2, "w = np.uint64(0)", *(["covered = 0"] if plan.dominated else []))
-        lines.add(2, "for r in range(m):")
-        lines.add(3, *(f"s{i} = s{i}_of[r]" for i in range(len(slots))))
+        lines.add(2, "w = at", *(["covered = 0"] if plan.dominated else []))
+        lines.add(2, "for r in range(at, at + m):")
+        lines.add(3, *(f"s{i} = list_s{i}[r]" for i in range(len(slots))))
         bits = [_bits(c.mask, self.every, self.terms.true(c.term)) for c in eager]
-        lines.add(3, f"f = {' & '.join([follow_of('mask_of[r]', self.n_positions), 'e', *bits])}")
+        lines.add(3, f"f = {' & '.join([follow_of('list_mask[r]', self.n_positions), 'e', *bits])}")
         for conjunct in lazy:
             lines.add(
                 3,
@@ -167,16 +170,18 @@ class _MatchingWriter:
         lines.add(
             4,
             *(
-                ["if best < 0 or start_of[r] < best:", "    best = start_of[r]"]
+                ["if best < 0 or list_start[r] < best:", "    best = list_start[r]"]
                 if plan.queues
-                else ["best = start_of[r]"]
+                else ["best = list_start[r]"]
             ),
         )
         lines.add(4, "break")
         for number, queue in enumerate(plan.queues):
-            self._enter(lines, 3, number, queue, "start_of[r]")
-        lines.add(3, "start_of[w] = start_of[r]", "mask_of[w] = f")
-        lines.add(3, *(f"s{i}_of[w] = {self.terms.slot_next(slot, f's{i}')}" for i, slot in enumerate(slots)))
+            self._enter(lines, 3, number, queue, "list_start[r]")
+        lines.add(3, "list_start[w] = list_start[r]", "list_mask[w] = f")
+        lines.add(
+            3, *(f"list_s{i}[w] = {self.terms.slot_next(slot, f's{i}')}" for i, slot in enumerate(slots))
+        )
         lines.add(3, "w += np.uint64(f != 0)")
 
     def _end_of_event(self, lines: _Lines) -> None:
@@ -195,9 +200,9 @@ class _MatchingWriter:
         lines.add(2, *(f"s{i} = {self.terms.slot_first(slot)}" for i, slot in enumerate(slots)))
         for number, queue in enumerate(plan.queues):
             self._enter(lines, 2, number, queue, "row")
-        lines.add(2, "start_of[w] = row", "mask_of[w] = f")
-        lines.add(2, *(f"s{i}_of[w] = s{i}" for i in range(len(slots))))
-        lines.add(2, "w += np.uint64(f != 0)", "live[k] = w")
+        lines.add(2, "list_start[w] = row", "list_mask[w] = f")
+        lines.add(2, *(f"list_s{i}[w] = s{i}" for i in range(len(slots))))
+        lines.add(2, "w += np.uint64(f != 0)", "live[k] = w - at")
 
     def _is_tested(self, position: int) -> bool:
         return any(conjunct.mask >> position & 1 for conjunct in self.plan.event_conjuncts)
@@ -211,9 +216,15 @@ class _MatchingWriter:
         # once, and the cells in use stay few enough for the cache.
         lines.add(2, f"if {q}h > 32 and 2 * {q}h > {q}t:")
         lines.add(3, f"for r in range({q}t - {q}h):")
-        lines.add(4, *(f"{a}[k, r] = {a}[k, {q}h + r]" for a in self._queue_arrays(number, queue)))
+        lines.add(
+            4,
+            *(
+                f"{a}[q_at + np.uint64(r)] = {a}[q_at + np.uint64({q}h + r)]"
+                for a in self._queue_arrays(number, queue)
+            ),
+        )
         lines.add(3, f"{q}t -= {q}h", f"{q}h = 0", f"{q}_head[k] = 0", f"{q}_tail[k] = {q}t")
-        lines.add(2, f"if {q}t >= {q}_capacity:", "    reason = 2", "    consumed = start + j", "    break")
+        lines.add(2, f"if {q}t >= q_room:", "    reason = 2", "    consumed = start + j", "    break")
 
     def _queue_arrays(self, number: int, queue: Queue) -> list[str]:
         q = f"q{number}"
@@ -223,7 +234,6 @@ class _MatchingWriter:
     def _queue(self, lines: _Lines, number: int, queue: Queue) -> None:
         q = f"q{number}"
         lines.add(2, f"if {q}h < {q}t:")
-        lines.add(3, *(f"{array}_of = {array}[k]" for array in self._queue_arrays(number, queue)))
         if queue.expires_first:
             self._expire(lines, number, queue)
         for t, target in enumerate(queue.targets):
@@ -256,14 +266,20 @@ class _MatchingWriter:
         lines.add(4, f"work += {q}t - {q}h", f"kept = {q}h")
         self._reset(lines, 4, number, queue)
         stay = [
-            " and ".join([f"{test} {q}_g{_grade(queue, i)}_of[r]", *valid_tests])
+            " and ".join([f"{test} {q}_g{_grade(queue, i)}[q_at + np.uint64(r)]", *valid_tests])
             for test, i, valid_tests in tests
         ]
         lines.add(4, f"for r in range({q}h, {q}t):", f"    if {' and '.join(stay)}:")
-        lines.add(6, *(f"{array}_of[kept] = {array}_of[r]" for array in self._queue_arrays(number, queue)))
+        lines.add(
+            6,
+            *(
+                f"{array}[q_at + np.uint64(kept)] = {array}[q_at + np.uint64(r)]"
+                for array in self._queue_arrays(number, queue)
+            ),
+        )
         for i, bound in enumerate(queue.bounds):
             if bound:
-                lines.add(6, f"v = {q}_g{_grade(queue, i)}_of[kept]")
+                lines.add(6, f"v = {q}_g{_grade(queue, i)}[q_at + np.uint64(kept)]")
                 self._note(lines, 6, number, queue, i)
         lines.add(6, "kept += 1")
         lines.add(4, f"{q}t = kept", f"{q}_tail[k] = kept")
@@ -277,7 +293,7 @@ class _MatchingWriter:
             lines.add(depth, "if v != v:", f"    {b} = v")
 
     def _slots_at(self, queue: Queue, q: str, row: str) -> list[str]:
-        return [f"s{self._slot(s)} = {q}_s{self._slot(s)}_of[{row}]" for s in queue.slots]
+        return [f"s{self._slot(s)} = {q}_s{self._slot(s)}[q_at + np.uint64({row})]" for s in queue.slots]
 
     def _scan(self, lines: _Lines, number: int, queue: Queue, t: int, target: Target) -> None:
         q = f"q{number}"
@@ -294,8 +310,10 @@ class _MatchingWriter:
             lines.add(
                 4, f"x = {event}", "hit = 0", f"bound = {_unbeatable(queue, t)!r}".replace("inf", "np.inf")
             )
-            g = f"{q}_g{_grade(queue, t)}_of"
-            lines.add(4, f"g = {g}[{q}h:{q}t]", "for r in range(len(g)):", "    v = g[r]")
+            g = f"{q}_g{_grade(queue, t)}"
+            lines.add(
+                4, f"g = {g}[q_first + {q}h : q_first + {q}t]", "for r in range(len(g)):", "    v = g[r]"
+            )
             closer = "<" if _is_least(queue, t) else ">"
             lines.add(5, f"hit |= 1 if x {bound.sign} v else 0", f"bound = v if v {closer} bound else bound")
             lines.add(4, f"{q}_b{t}[k] = bound", f"work += {q}t - {q}h", "if hit:")
@@ -306,26 +324,30 @@ class _MatchingWriter:
             depth = 4
         lines.add(depth, f"for r in range({q}h, {q}t):")
         lines.add(depth + 1, *self._slots_at(queue, q, "r"))
-        tests = [f"{event} {bound.sign} {q}_g{_grade(queue, t)}_of[r]"] if bound else []
+        tests = [f"{event} {bound.sign} {q}_g{_grade(queue, t)}[q_at + np.uint64(r)]"] if bound else []
         test = " and ".join([*tests, *(self.terms.true(term) for term in conjuncts)]) or "True"
         lines.add(depth + 1, f"if {test}:")
         lines.add(
-            depth + 2, f"if best < 0 or {q}_start_of[r] < best:", f"    best = {q}_start_of[r]", "break"
+            depth + 2,
+            f"if best < 0 or {q}_start[q_at + np.uint64(r)] < best:",
+            f"    best = {q}_start[q_at + np.uint64(r)]",
+            "break",
         )
 
     def _enter(self, lines: _Lines, depth: int, number: int, queue: Queue, start: str) -> None:
         q, bit = f"q{number}", 1 << queue.position
         lines.add(depth, f"if f & {bit}:")
-        lines.add(depth + 1, f"{q}t = {q}_tail[k]", f"{q}_start[k, {q}t] = {start}")
-        lines.add(depth + 1, *(f"{q}_s{self._slot(s)}[k, {q}t] = s{self._slot(s)}" for s in queue.slots))
+        lines.add(depth + 1, f"{q}t = {q}_tail[k]", f"{q}_start[q_at + np.uint64({q}t)] = {start}")
+        lines.add(
+            depth + 1,
+            *(f"{q}_s{self._slot(s)}[q_at + np.uint64({q}t)] = s{self._slot(s)}" for s in queue.slots),
+        )
         for i, bound in enumerate(queue.bounds):
             if bound:
                 grade = _grade(queue, i)
-                lines.add(
-                    depth + 1,
-                    f"v = {self.terms.value(bound.start) if grade == i else f'{q}_g{grade}[k, {q}t]'}",
-                )
-                lines.add(depth + 1, *([f"{q}_g{i}[k, {q}t] = v"] if grade == i else []))
+                cell = f"{q}_g{grade}[q_at + np.uint64({q}t)]"
+                lines.add(depth + 1, f"v = {self.terms.value(bound.start) if grade == i else cell}")
+                lines.add(depth + 1, *([f"{cell} = v"] if grade == i else []))
                 self._note(lines, depth + 1, number, queue, i)
         lines.add(depth + 1, f"{q}_tail[k] = {q}t + 1", f"f &= {self.every & ~bit}")
 
@@ -432,7 +454,7 @@ def follow_of(mask: str, n_positions: int) -> str:
 
 
 def _state_type(array: StateArray) -> str:
-    two = array.per in ("list", "queue", "ring")
+    two = array.per in ("place", "ring")
     return f'T.Array(T.{array.dtype}, {2 if two else 1}, "C")'
 
 

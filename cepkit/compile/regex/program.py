@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,7 @@ from cepkit.language.regex.query import RegexQuery
 
 CONSUMED, MATCHES, WORK, MOST_LIVE, REASON = range(5)  # indices of a kernel's report
 LIST_FULL, QUEUE_FULL, WORK_LIMIT = 1, 2, 3
+_FEW_CELLS = 1 << 17  # a state with so few cells takes less memory than the code around it
 
 
 @dataclass(frozen=True)
@@ -83,33 +85,82 @@ class Kernel:
 class State:
     """The arrays that a kernel works on. They belong to one run and change in place."""
 
-    def __init__(self, layout: tuple[StateArray, ...], arrays: dict[str, np.ndarray]):
-        self.layout, self.arrays = layout, arrays
+    # Each partition has a slab of cells for its waiting starts, so one with many starts takes no room from
+    # others. A slab that is too small moves, and its old cells serve another partition.
+
+    def __init__(self, layout: tuple[StateArray, ...], arrays: dict[str, np.ndarray], capacity: int = 8):
+        self.layout, self.arrays, self.capacity = layout, arrays, capacity
+        self._free: dict[tuple[str, int], list[int]] = {}  # first cells of free slabs, by list and size
+        self._n_moved: Counter[tuple[str, int]] = Counter()
+        self._n_used = {
+            per: int(self.place(per).sum(axis=1).max(initial=0))
+            for per in ("list", "queue")
+            if f"{per}_place" in arrays
+        }
+
+    def copy(self) -> State:
+        """Return a state that does not change with this one."""
+        return State(self.layout, {name: array.copy() for name, array in self.arrays.items()}, self.capacity)
 
     def arguments(self) -> list[np.ndarray]:
         """Return the arrays in the kernel's order."""
         return [self.arrays[array.name] for array in self.layout]
 
-    def grow(self, per: str) -> None:
-        """Double the room for waiting starts; ``per`` is ``list`` or ``queue``."""
-        # Rows stay an odd number of cache lines long. Rows with a power of two would all compete for the same
-        # cache sets (measured: a factor of two).
-        grown = {}
-        for array in self.layout:
-            if array.per == per or (array.per, per) == ("slots", "list"):
-                old = self.arrays[array.name]
-                new = grown[array.name] = np.zeros((*old.shape[:-1], 2 * old.shape[-1] + 8), old.dtype)
-                new[..., : old.shape[-1]] = old
-        self.arrays.update(grown)
+    @property
+    def n_partitions(self) -> int:
+        """The number of partitions that have room."""
+        return len(self.arrays["live"])
+
+    def place(self, per: str) -> np.ndarray:
+        """Return the first cell and the number of cells of each partition, int64, (n_partitions, 2)."""
+        return self.arrays[f"{per}_place"]
+
+    def grow(self, per: str, partition: int) -> None:
+        """Move the waiting starts of a partition to a larger slab; ``per`` is ``list`` or ``queue``."""
+        # Slabs stay an odd number of cache lines long. Those with a power of two would all compete for the
+        # same cache sets (measured: a factor of two). When many partitions need more room, or all slabs are
+        # small, all of them move at once.
+        place, room = self.place(per), int(self.place(per)[partition, 1])
+        self._n_moved[per, room] += 1
+        moving, larger = np.flatnonzero(place[:, 1] == room), 2 * room + 8
+        if 4 * self._n_moved[per, room] < self.n_partitions and len(moving) * larger > _FEW_CELLS:
+            moving = np.array([partition])
+        before = place[moving, 0]
+        place[moving, 0], place[moving, 1] = self._take(per, len(moving), larger), larger
+        cell = np.arange(room)
+        old, new = before[:, None] + cell, place[moving, :1] + cell
+        for name in self._cells_per(per):
+            self.arrays[name][..., new] = self.arrays[name][..., old]
+        self._free.setdefault((per, room), []).extend(before.tolist())
+
+    def _cells_per(self, per: str) -> list[str]:
+        """Return the names of the arrays with cells of a list or of queues."""
+        return [a.name for a in self.layout if a.per == per or (a.per, per) == ("slots", "list")]
+
+    def _take(self, per: str, n: int, room: int) -> np.ndarray:
+        """Return the first cells of ``n`` slabs of this size, free ones first."""
+        free = self._free.get((per, room), [])
+        reused = [free.pop() for _ in range(min(n, len(free)))]
+        first = self._n_used[per]
+        self._n_used[per] = stop = first + (n - len(reused)) * room
+        for name in self._cells_per(per):
+            old = self.arrays[name]
+            if (n_cells := old.shape[-1]) < stop:
+                grown = np.zeros((*old.shape[:-1], max(stop, n_cells * 5 // 4)), old.dtype)
+                grown[..., :n_cells] = old
+                self.arrays[name] = grown
+        return np.concatenate([np.array(reused, np.int64), np.arange(first, stop, room, dtype=np.int64)])
 
     def add_partitions(self, n_partitions: int) -> None:
         """Make room for partition codes up to ``n_partitions``."""
         for array in self.layout:
             old = self.arrays[array.name]
-            if old.shape[0] < n_partitions:
-                capacity = old.shape[-1] if old.ndim > 1 else 1
-                new = _make_array(array, n_partitions, capacity)
-                new[: old.shape[0]] = old
+            if array.per in ("partition", "ring", "place") and len(old) < n_partitions:
+                new = _make_array(array, n_partitions, self.capacity)
+                new[: len(old)] = old
+                if array.per == "place":
+                    per = array.name.removesuffix("_place")
+                    new[len(old) :, 0] = self._take(per, n_partitions - len(old), self.capacity)
                 self.arrays[array.name] = new
 
     def clear(self) -> None:
@@ -118,24 +169,37 @@ class State:
             if array.per in ("partition", "ring"):
                 self.arrays[array.name].fill(array.fill)
 
+    def forget(self, partitions: np.ndarray) -> None:
+        """Set partitions to their state before any event, and give the cells of large slabs to others."""
+        for array in self.layout:
+            values = self.arrays[array.name]
+            if array.per in ("partition", "ring"):
+                values[partitions] = array.fill
+            elif array.per == "place":
+                per = array.name.removesuffix("_place")
+                large = partitions[values[partitions, 1] > self.capacity]
+                for at, room in values[large].tolist():
+                    self._free.setdefault((per, room), []).append(at)
+                values[large, 0], values[large, 1] = self._take(per, len(large), self.capacity), self.capacity
+
     def earliest_starts(self) -> np.ndarray:
         """Return the earliest live start of every partition, int64; the largest int64 for no start."""
         live, starts = self.arrays["live"], self.arrays["list_start"]
         none = np.iinfo(np.int64).max
-        earliest = np.where(live > 0, starts[:, 0], none)
+        earliest = np.where(live > 0, starts[self.place("list")[:, 0]], none)
         for name in self.arrays:
             if name.endswith("_head"):
                 q = name.removesuffix("_head")
                 head, tail = self.arrays[name], self.arrays[f"{q}_tail"]
-                cell = np.minimum(head, self.arrays[f"{q}_start"].shape[1] - 1)
-                front = self.arrays[f"{q}_start"][np.arange(len(head)), cell]
+                at, room = self.place("queue").T
+                front = self.arrays[f"{q}_start"][at + np.minimum(head, room - 1)]
                 earliest = np.minimum(earliest, np.where(head < tail, front, none))
         return earliest
 
 
 def new_state(layout: tuple[StateArray, ...], n_partitions: int, capacity: int = 8) -> State:
     """Return the state before any event, with room for ``capacity`` waiting starts per partition."""
-    return State(layout, {a.name: _make_array(a, n_partitions, capacity) for a in layout})
+    return State(layout, {a.name: _make_array(a, n_partitions, capacity) for a in layout}, capacity)
 
 
 def compile_regex(query: RegexQuery, schema: Mapping[str, ColumnType]) -> Program:
@@ -240,6 +304,7 @@ def _make_array(array: StateArray, n_partitions: int, capacity: int) -> np.ndarr
         return np.full(n_partitions, array.fill, array.dtype)
     if array.per == "ring":
         return np.full((n_partitions, array.width), array.fill, array.dtype)
-    if array.per == "slots":
-        return np.empty((n_partitions, array.width, capacity), array.dtype)
-    return np.empty((n_partitions, capacity), array.dtype)
+    if array.per == "place":
+        return np.stack([np.arange(n_partitions) * capacity, np.full(n_partitions, capacity)], axis=1)
+    shape = (array.width,) * (array.per == "slots")
+    return np.empty((*shape, n_partitions * capacity), array.dtype)

@@ -23,8 +23,9 @@ class StateArray:
     name: str  # name of the kernel's argument
     dtype: str  # numpy dtype
     # ``partition``: shape (n_partitions,). ``ring``: (n_partitions, width), the last rows of each partition.
-    # ``list`` and ``queue``: (n_partitions, capacity), one cell per waiting start; they grow. ``slots``:
-    # (n_partitions, width, capacity), several values per waiting start; they grow with lists.
+    # ``list`` and ``queue``: (n_cells,), one cell per waiting start. ``slots``: (width, n_cells), several
+    # values per waiting start in a list. ``place``: (n_partitions, 2), the first of the partition's cells and
+    # their number, in ``list_place`` and ``queue_place``.
     per: str
     fill: int | float = 0  # value before any event
     width: int = 0  # width of a ring, or number of values per waiting start
@@ -421,7 +422,7 @@ def _null(term: Term) -> int:
 
 # The frame of every generated module: its header, its decorators, and its text as a value.
 
-VERSION = 3  # of the writers; part of the name of every kernel
+VERSION = 4  # of the writers; part of the name of every kernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -328,7 +328,7 @@ _EVENTS_PER_CHUNK = 1 << 15  # the columns of a chunk fit the cache
 _WORK_PER_CALL = 1 << 22
 _LIST_FULL = 1
 REGEX_KERNELS = "cepkit.kernels.interpreting"
-_LIVE = "live", "list_start", "list_mask", "list_floats", "list_integers"  # arrays of the state
+_LIVE = "live", "list_place", "list_start", "list_mask", "list_floats", "list_integers"  # of the state
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +378,7 @@ class Interpreter:
                     if n_found:
                         spans.append((out[0][:n_found].copy(), out[1][:n_found].copy()))
                     if reason == _LIST_FULL:
-                        state.grow("list")
+                        state.grow("list", int(chunk_partitions[done]))
                     checkpoint()
                 if progress is not None:
                     progress(len(chunk_partitions))
