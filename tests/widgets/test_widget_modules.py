@@ -1096,6 +1096,21 @@ def test_funnel_reports_the_chosen_step(page, show):
     assert widths[1] == pytest.approx(widths[0] / 4, abs=1)
 
 
+def test_a_very_narrow_funnel_keeps_names_whole_and_apart_from_numbers(page, show):
+    page.set_viewport_size({"width": 300, "height": 900})
+    stages = [{"label": "checkout", "n": "74,380", "share": 1.0, "kept": 1.0, "note": ""}]
+    root = show("funnel_view")
+    receive(page, stages=stages, selected=None)
+    settle(page)
+    box = {
+        name: root.locator(name).first.bounding_box() for name in ("h4", ".head span", ".label", ".n", ".bar")
+    }
+    page.set_viewport_size({"width": 1000, "height": 900})
+    assert box[".label"]["height"] < 20
+    assert box["h4"]["y"] + box["h4"]["height"] <= box[".head span"]["y"]
+    assert box[".n"]["y"] + box[".n"]["height"] <= box[".bar"]["y"] and box[".bar"]["width"] > 200
+
+
 def test_table_selects_and_turns_pages_beyond_2_to_the_53(page, show):
     root = show("match_table")
     assert root.locator("tr[aria-selected=true]").inner_text().split() == [
