@@ -6,7 +6,9 @@ const VERDICTS = new Map([
 ]);
 const WISHES = { true: "match", false: "no match" };
 const KEYS = { k: true, K: false };
-const HINT = "Select a match, click an event or zoom in. Then keep it as a case.";
+const CHOOSE = "Select a match, click an event or zoom in. Then keep it as a case.";
+const KEEP =
+  "✓ keeps it as a case that must match, ✗ as one that must not. Each edit of the query tests the cases.";
 const COPIED_MS = 2000;
 
 function render({ model, el }) {
@@ -18,8 +20,7 @@ function render({ model, el }) {
   const tally = node("span", "tally");
   const what = node("select", "what");
   what.setAttribute("aria-label", "What to keep");
-  const hint = node("span", "hint", HINT);
-  hint.title = HINT;
+  const hint = node("p", "hint");
   const keepers = [
     button("✓", "Keep it as a case that must match (key K)", () => keep(true), "keep"),
     button("✗", "Keep it as a case that must not match (keys Shift+K)", () => keep(false), "keep"),
@@ -30,8 +31,8 @@ function render({ model, el }) {
   list.setAttribute("aria-label", "Cases");
   told.setAttribute("role", "status");
   told.hidden = true;
-  head.append(title, tally, hint, what, ...keepers);
-  root.append(head, list, told);
+  head.append(title, tally, what, ...keepers);
+  root.append(head, hint, list, told);
   el.append(root);
 
   let n = 0;
@@ -93,10 +94,11 @@ function render({ model, el }) {
     if (isChosen) what.value = before;
     else delete what.dataset.chosen;
     what.hidden = !offers.length;
-    hint.hidden = offers.length > 0 || model.get("cases").length > 0;
+    hint.hidden = model.get("cases").length > 0;
+    hint.textContent = offers.length ? KEEP : CHOOSE;
     keepers.forEach((one) => {
       one.disabled = !offers.length;
-      one.hidden = !hint.hidden;
+      one.hidden = !offers.length && !hint.hidden;
     });
   };
   what.onchange = () => (what.dataset.chosen = "true");

@@ -58,7 +58,7 @@ function render({ model, el }) {
     Math.abs(mark.y - other.y);
 
   function paint() {
-    const longest = Math.max(0, ...scene.panels.flatMap(({ y }) => y.names.map((name) => name.length)));
+    const longest = Math.max(0, ...scene.panels.flatMap(levelsOf).map(([, words]) => words.length));
     const left = clamp(6.4 * longest + 16, 52, 150);
     const notes = Math.max(0, ...scene.panels.flatMap((panel) => panel.notes.map((words) => words.length)));
     const right = width() - clamp(6 * notes + 14, 14, 170);
@@ -109,18 +109,20 @@ function render({ model, el }) {
     around();
     say();
   }
+  // Return the heights of a panel that have a text at its left, and the texts.
+  const levelsOf = ({ y, height }) =>
+    y.names.length
+      ? y.names.map((name, lane) => [lane, name])
+      : ticks(...[y.low, y.high].sort((a, b) => a - b), height < 70 ? 2 : 4).map((at) => [at, number(at, 8)]);
   const linesOf = (axis) => Math.max(1, ...axis.names.map((name) => name.split("\n").length));
 
   // Draw the ticks, names and notes of a panel.
   function frame({ panel, top, left, right, floor, x, y, low, high, isLast, tall }) {
     if (panel.label) write(svg, "label", left, top - 7, panel.label);
     const names = panel.y.names;
-    const ends = [panel.y.low, panel.y.high].sort((a, b) => a - b);
-    const levels = names.length ? names.map((_, lane) => lane) : ticks(...ends, panel.height < 70 ? 2 : 4);
-    for (const value of levels) {
+    for (const [value, words] of levelsOf(panel)) {
       const line = names.length ? y(value + 0.5) : y(value);
       shape("path", { d: `M${left},${line}H${right}`, class: "rule" }, svg);
-      const words = names.length ? names[value] : number(value, 8);
       const size = `font-size:${Math.min(11, names.length ? tall : 11)}px`;
       const written = write(
         svg,
@@ -245,7 +247,7 @@ function render({ model, el }) {
         );
       }
     } else {
-      item.texts.forEach((words, i) => write(body, "letter", x(item.x[i]), y(item.y[i]) + 3.5, words));
+      item.texts.forEach((words, i) => write(body, "letter", x(item.x[i]) + 5, y(item.y[i]) + 3.5, words));
     }
   }
   // Draw the legend, the table and the notes around the picture.

@@ -143,7 +143,7 @@ function placeCard(pen, box, from, to, level, lines, places) {
   const width = Math.min(Math.max(...lines.map((line) => pen.measureText(line).width)) + 16, box.width - 8);
   const height = lines.length * LINE + 6;
   const at = (left, top) => ({ left, right: left + width, top, bottom: top + height });
-  const heights = [level + 8 - height, level - 12 - height, TOP + 6];
+  const heights = [level + 8 - height, Math.max(0, TOP - 1 - height), level - 12 - height, TOP + 6];
   const beside = [to + 14, from - 14 - width].flatMap((left) => heights.map((top) => at(left, top)));
   const away = Array.from({ length: Math.ceil(box.width / STEP) }, (_, k) => box.left + 4 + k * STEP)
     .sort((a, b) => Math.abs(a + width - to) - Math.abs(b + width - to))

@@ -317,7 +317,8 @@ function render({ model, el }) {
     range = low > high ? [0, 1] : low === high ? [low - 1, high + 1] : [low, high];
     const empty = get("busy") ? "Reading the events …" : get("sampled") || "No events to draw.";
     hint.textContent = x.length || ids.length ? "" : empty;
-    note.textContent = note.title = [get("span_note"), get("sampled")].filter(Boolean).join(" · ");
+    note.title = [get("span_note"), get("sampled")].filter(Boolean).join(" · ");
+    note.textContent = note.title.split(":")[0]; // how events are left out is a detail
     root.setAttribute("aria-busy", get("busy"));
     strip.read(...edges);
     if (!drag) tellHint();

@@ -298,8 +298,6 @@ class RunPresenter:
             notes += [self._tied[1]] if self._tied[1] else []
         notes += [note] if (note := left_out_in_words(program, result.matches)) else []
         notes += notes_on_rows(result)
-        if not result.count() and events.n_events:
-            notes.append("click an event on the timeline to ask why")
         return notes
 
     def _show_look(self, look: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from cepkit.plots import theme
 # SVG text as PNG. A PNG is shown in every page of a notebook: without a kernel, untrusted, or sanitised.
 
 SCALE = 1.5  # pixels of the file per pixel of the picture
-_COLOURS = 64  # a palette takes a quarter of the bytes, and the eye sees no difference
+_COLOURS = 128  # a palette takes a quarter of the bytes, and the eye sees no difference
 _FONTS = [str(Path(__file__).parent / "stills" / name) for name in ("DejaVuSans.ttf", "DejaVuSansMono.ttf")]
 _NOT_IN_FONTS = re.compile("[^\u0000-\u045f\u1e9e\u2000-\u27ff]")
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -28,8 +28,7 @@ _SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"')
 def png(svg: str, scale: float = SCALE, *, is_small: bool = True) -> bytes:
     """Return SVG text as the bytes of a PNG file."""
     # Equal texts give equal bytes, because the fonts come with the package. Other fonts are used only for
-    # characters that those fonts lack. A small file has a palette, in which pale and narrow marks may lose
-    # their colour.
+    # characters that those fonts lack. A small file has a palette; an octree keeps the hue of pale areas.
     import resvg_py
     from PIL import Image
 
@@ -47,7 +46,7 @@ def png(svg: str, scale: float = SCALE, *, is_small: bool = True) -> bytes:
         return bytes(full)
     small = io.BytesIO()
     with Image.open(io.BytesIO(full)) as image:
-        palette = image.convert("RGB").quantize(_COLOURS, method=Image.Quantize.MAXCOVERAGE)
+        palette = image.convert("RGB").quantize(_COLOURS, method=Image.Quantize.FASTOCTREE)
     palette.save(small, "PNG", optimize=True)
     return small.getvalue()
 

@@ -210,7 +210,7 @@ def lineage_scene(
     looks = _looks(names)
     n, labels = len(page.positions), list(page.labels)
     axis = PlotAxis(
-        -0.5, max(n, 12) - 0.5, " · ".join(name for name, _ in page.axes) or "event",
+        -0.5, max(n, 5) - 0.5, " · ".join(name for name, _ in page.axes) or "event",
         names=tuple(map("\n".join, zip(*(texts for _, texts in page.axes), strict=True))) or tuple(labels),
     )  # fmt: skip
     place = np.arange(n, dtype=float)

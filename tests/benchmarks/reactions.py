@@ -161,6 +161,13 @@ class Board:
         """Return a widget of the board."""
         return self.root.locator(f".cepkit-{stem}").first
 
+    def open(self, door: str) -> None:
+        """Open a part of the board that is closed at first."""
+        button = self.part("data_bar").locator(".door", has_text=door)
+        if button.get_attribute("aria-pressed") != "true":
+            button.click()
+            self.page.wait_for_timeout(300)
+
     def rest(self) -> None:
         """Wait until the kernel has nothing to do and the page is quiet."""
         self.browser.ask("str(explorer.wait(300))")
@@ -231,10 +238,12 @@ def measure(board: Board, n: int) -> None:
     for _ in range(n if head.count() else 0):
         board.react("sort", "click", head.click, {"table": TABLE})
 
+    board.open("Automaton")
     state = board.part("nfa_view").locator(".state").nth(1)
     for _ in range(n):
         marks = {"marks": PAINTED, "words": ["text", ".cepkit-nfa_view .says"]}
         board.react("state", "click", state.click, marks)
+    board.open("Steps")
     forward = board.part("stepper").get_by_label("One event forward")
     for _ in range(n):
         board.react("step", "click", forward.click, {"event": ["touch", ".cepkit-stepper .panels"]})
@@ -284,7 +293,7 @@ def measure(board: Board, n: int) -> None:
     for k in range(n):
         act = lambda k=k: drawn.select_option("price" if k % 2 else "size")  # noqa: E731
         board.react("drawn column", "change", act, {"timeline": REDRAWN})
-    strategy = bar.get_by_label("Strategy")
+    strategy = bar.get_by_label("Strategy", exact=True)
     if board.name == "sequence" and strategy.count():
         values = strategy.locator("option").evaluate_all("all => all.map(one => one.value)")
         for k in range(n):

@@ -144,6 +144,10 @@ def numbers(rng, n):
     return rng.integers(10_000, 11_000, n)
 
 
+def seldom(rng, n):
+    return [f"o{k}" if k < 40 else None for k in rng.integers(0, 400, n)]
+
+
 def count_up(rng, n):
     return np.arange(n) + 5000
 
@@ -180,6 +184,14 @@ SHAPES = {
             "amount": walk,
         },
         ("updated_at", "order_id", "status", "status"),
+    ),
+    "clicks with orders": (
+        {"ts": rising, "user_id": 60, "event": 5, "order_no": numbers, "amount": walk},
+        ("ts", "user_id", "event", "event"),
+    ),
+    "clicks of which few have an order": (
+        {"ts": rising, "order_no": seldom, "visitor": numbers, "event": 5},
+        ("ts", "visitor", "event", "event"),
     ),
     "logins": (
         {"ts": rising, "user": 300, "src_ip": 200, "outcome": 2, "session_id": count_up},

@@ -335,6 +335,8 @@ def test_digits_of_identifiers_are_not_grouped():
         {"user_id": [n], "order_no": [float(n)], "band": [n], "visits": [n], "amount": [n / 2]}
     )
     assert cells(frame, ["band"]) == [["1234567", "1234567", "1234567", "1,234,567", "617,284"]]
+    sides = [column["align"] for column in columns_of(frame, ["band"])]
+    assert sides == ["left", "left", "left", "right", "right"]
     [head] = [head_of(ListedColumn.of(frame["user_id"])).trait(None)]
     assert head["says"] == "1234567" and head["bars"][0]["label"] == "1234567"
 

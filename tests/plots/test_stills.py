@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 import pytest
 from PIL import Image
 
+from cepkit.datasets import load_sample
 from cepkit.plots import lean
 from cepkit.plots.drawing import WIDTH, Picture, lines_svg, png, size_of, stacked, table_svg
 from cepkit.plots.lean import PLOTLY, LeanFigure
@@ -186,6 +187,22 @@ def test_a_notebook_gets_what_plotly_shows_without_its_slow_imports():
     environment = {name: value for name, value in os.environ.items() if name not in names}
     done = subprocess.run([sys.executable, "-c", _SHOWN], env=environment, text=True, capture_output=True)
     assert done.stdout == f"True True {sorted([PLOTLY, 'image/png'])}\n", done.stderr
+
+
+def test_bands_of_matches_keep_their_hue():
+    define = {"rise": "price > prev(price)", "drop": "price < prev(price)"}
+    matches = load_sample("peaks").cep.match(
+        "rise+ drop", define=define, partition_by="symbol", order_by="ts"
+    )
+    figure = matches.plot().svg()
+    with (
+        Image.open(io.BytesIO(png(figure, 1))) as small,
+        Image.open(io.BytesIO(png(figure, 1, is_small=False))) as full,
+    ):
+        colours = full.convert("RGB").getcolors(100_000)
+        _, band = max((n, colour) for n, colour in colours if max(colour) - min(colour) > 15)
+        pixels = np.asarray(full.convert("RGB")), np.asarray(small.convert("RGB")).astype(int)
+    assert np.abs(pixels[1][(pixels[0] == band).all(axis=2)] - band).max() <= 3
 
 
 def test_a_picture_in_any_letters_has_the_same_bytes_again():

@@ -101,6 +101,33 @@ def test_any_number_of_views_share_a_page(page, stem):
     check_ids(page, 3)
 
 
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_narrow_view_cuts_no_text(page, show, stem):
+    page.set_viewport_size({"width": 560, "height": 900})
+    root = show(stem)
+    edges = root.evaluate(
+        "(root) => [...root.querySelectorAll('svg[role=application] text')].map((text) => {"
+        " const [box, all] = [text.getBoundingClientRect(), root.getBoundingClientRect()];"
+        " return [text.textContent, Math.max(all.left - box.left, box.right - all.right)]; })"
+    )
+    is_cut = root.locator(".said").evaluate(
+        "(line) => { const words = new Range(); words.selectNodeContents(line);"
+        " return words.getBoundingClientRect().bottom > line.getBoundingClientRect().bottom; }"
+    )
+    page.set_viewport_size({"width": 1000, "height": 900})
+    assert [text for text, beyond in edges if beyond > 1] == [] and not is_cut
+
+
+def test_names_of_agents_begin_inside_their_bars(page, show):
+    root = show("thread_view")
+    places = (
+        "(root) => [...root.querySelectorAll('.letter')].map((text) => text.getBoundingClientRect().left)"
+    )
+    bars = "(root) => [...root.querySelectorAll('path.bar')].map((bar) => bar.getBoundingClientRect().left)"
+    letters, starts = root.evaluate(places), root.evaluate(bars)
+    assert any(1 < letters[0] - start < 6 for start in starts)
+
+
 def test_the_module_and_the_sheet_keep_the_rules():
     view = FULL["load_view"]()
     module, sheet = str(view._esm), str(view._css)

@@ -559,6 +559,7 @@ def test_a_view_of_lineage():
     assert view.note == "matches 0 to 4 of 14, 5 of 6 events shared"
     assert view._page.labels[0] == "0" and len(view._shown.panels[1].y.names) == 5
     assert view._shown.panels[0].x.names == tuple("012356")  # the times say the same
+    assert view._shown.panels[0].x.high == 5.5  # six events take the whole width
     check_static(view)
     view.selected = {"event": 1}
     view.wanted = "5"

@@ -964,6 +964,27 @@ BOXES = """() => new Promise((done) => {
 })"""
 
 
+def test_the_card_of_a_narrow_timeline_lies_above_its_lanes(page, show):
+    page.set_viewport_size({"width": 600, "height": 900})
+    at, words = MARCH + 900e3, "checkout at 11:54:04: no view before it within 30 min"
+    partials = [{"events": [{"x": at, "label": "k"}], "end": at, "outcome": "failed", "text": [words]}]
+    lanes = {"form": "lanes", "lane_names": ["view", "add_to_cart", "checkout"], "y_label": "event"}
+    asked = [{"x": at, "y": 2.0, "partials": partials}]
+    show("timeline_view", with_strip(**lanes, asked=asked, points=[], selected=None, cursor=None, marks=[]))
+    settle(page)
+    [card] = [box for box in page.evaluate(BOXES) if box["text"] == words]
+    page.set_viewport_size({"width": 1000, "height": 900})
+    assert card["bottom"] < 20
+
+
+def test_timeline_says_in_few_words_how_much_is_drawn(page, show):
+    root = show("timeline_view")
+    receive(page, span_note="", sampled="89 of 5,400 events drawn: one event per type in each of 800 parts")
+    settle(page)
+    note = root.locator(".note")
+    assert note.inner_text() == "89 of 5,400 events drawn" and "800 parts" in note.get_attribute("title")
+
+
 @pytest.mark.parametrize("width", [1000, 600])
 @pytest.mark.parametrize("seed", range(12))
 def test_timeline_never_writes_texts_over_each_other(page, show, seed, width):
@@ -1109,6 +1130,48 @@ def test_a_very_narrow_funnel_keeps_names_whole_and_apart_from_numbers(page, sho
     assert box[".label"]["height"] < 20
     assert box["h4"]["y"] + box["h4"]["height"] <= box[".head span"]["y"]
     assert box[".n"]["y"] + box[".n"]["height"] <= box[".bar"]["y"] and box[".bar"]["width"] > 200
+
+
+CUT = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)"
+
+
+@pytest.mark.parametrize("width, outdated", [(440, ""), (756, "Showing the last query that ran: a, then b")])
+def test_the_head_of_a_table_cuts_nothing(page, show, width, outdated):
+    page.set_viewport_size({"width": width, "height": 900})
+    root = show("match_table")
+    receive(page, total="2,442", n_pages="163", page=1, outdated=outdated)
+    settle(page)
+    texts = root.locator(".head :is(h4, .total, .of, .chooser, .outdated)").evaluate_all(CUT)
+    order = root.locator(".order").bounding_box()["width"]
+    page.set_viewport_size({"width": 1000, "height": 900})
+    assert texts == [] and order > 110
+
+
+def test_a_narrow_editor_says_the_whole_state(page, show):
+    page.set_viewport_size({"width": 490, "height": 900})
+    root = show("query_editor")
+    receive(page, status={"state": "done", "message": "2,442 matches in 90 ms", "progress": None})
+    settle(page)
+    texts = root.locator(".head .word, .tab").evaluate_all(CUT)
+    page.set_viewport_size({"width": 1000, "height": 900})
+    assert root.locator(".tab").count() == 3 and texts == []
+
+
+def test_a_narrow_stepper_shows_the_whole_event(page, show):
+    page.set_viewport_size({"width": 440, "height": 900})
+    root = show("stepper")
+    receive(
+        page, event=[["row", "338"], ["ts", "2026-01-05 09:37:16"]] + [[f"amount_{k}", "1"] for k in range(5)]
+    )
+    settle(page)
+    is_cut = "(one) => one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight"
+    cut = [
+        one.inner_text()
+        for one in root.locator(".title, .name, .panel:first-child .list").all()
+        if one.evaluate(is_cut)
+    ]
+    page.set_viewport_size({"width": 1000, "height": 900})
+    assert cut == []
 
 
 def test_table_selects_and_turns_pages_beyond_2_to_the_53(page, show):
@@ -1532,13 +1595,19 @@ def test_reasons_say_in_words_what_is_met(page, show):
 # --- kept cases and taking away ---------------------------------------------------------------------------
 
 
-def test_an_empty_list_of_cases_takes_one_line(page, show):
+def test_an_empty_list_of_cases_says_how_to_keep_one(page, show):
     from cepkit.widgets.panels import CaseView
 
+    page.set_viewport_size({"width": 320, "height": 900})
     root = show("case_view", CaseView())
     height = "(root) => ((root.style.height = 'auto'), root.offsetHeight)"
-    assert root.evaluate(height) <= 40 and "Select a match" in root.inner_text()
+    hint, is_whole = root.locator(".hint"), "(hint) => hint.scrollWidth <= hint.clientWidth"
+    assert "Select a match" in root.inner_text() and hint.evaluate(is_whole)
+    receive(page, offers=FULL["case_view"]["offers"])
+    assert "✗ as one that must not" in hint.inner_text() and hint.evaluate(is_whole)
     receive(page, cases=FULL["case_view"]["cases"] * 30)
+    assert hint.is_hidden()
+    page.set_viewport_size({"width": 1000, "height": 900})
     assert root.evaluate(height) <= 300  # the list scrolls
 
 

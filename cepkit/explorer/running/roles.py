@@ -13,13 +13,13 @@ from cepkit.events import (
     DURATION,
     FLOAT,
     INTEGER,
-    NULL_INTEGER,
     NUMBERS,
     TEXT,
     TIME,
     Column,
     ColumnType,
     Source,
+    nulls,
 )
 
 MOST_TYPES = 24  # a column of event types has at most this many values
@@ -46,6 +46,7 @@ _KEYS = [
     "container", "pod", "unit", "engine", "pump", "room", "zone", "site", "ip", "source", "item", "sku",
     "product", "store", "shop", "entity", "group", "key", "id",
 ]  # fmt: skip
+_PERSONS = _KEYS[_KEYS.index("user") : _KEYS.index("session")]
 _MEASURES = ["price", "close", "value", "amount"]
 _IDS = {"id", "ids", "uuid", "guid"}
 _OF_IDENTIFIERS = {*_IDS, "number", "no", "nr", "code", "name", "concept", "hash", "ref"}
@@ -146,10 +147,9 @@ def _clock(head: Source, usable: Mapping[str, ColumnType]) -> str | None:
 
 def _rises(column: Column) -> tuple[float, float] | None:
     """Return the share of steps without a fall, and the share of rises; None with missing values."""
-    values = column.values
-    if (np.isnan(values) if values.dtype.kind == "f" else values == NULL_INTEGER).any():
+    if nulls(column).any():
         return None
-    steps = np.diff(values)
+    steps = np.diff(column.values)
     return (float((steps >= 0).mean()), float((steps > 0).mean())) if len(steps) else (1.0, 1.0)
 
 
@@ -173,8 +173,12 @@ def _event_type(
 def _key(
     head: Source, source: Source, usable: Mapping[str, ColumnType], n_values: Mapping[str, int]
 ) -> str | None:
+    n_values = {name: n + int(nulls(head.column(name)).sum()) for name, n in n_values.items()}
     rank = {name: _rank(name, _KEYS) for name in n_values if is_identifier(name) and not _is_type(name)}
     named = sorted((name for name in rank if rank[name] is not None), key=lambda name: rank[name] or 0)
+    persons = [n_values[name] for name in named if n_values[name] > 1 and _rank(name, _PERSONS) is not None]
+    n_most = 10 * min(persons, default=np.inf)  # most clicks belong to no order, but all to a person
+    named.sort(key=lambda name: "order" in _words(name) and n_values[name] > n_most)
     for name in named:
         if n_values[name] < 2:
             continue

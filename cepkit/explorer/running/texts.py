@@ -32,22 +32,20 @@ def kind_of(dtype: Any) -> str:
     return NUMBER if is_number and not types.is_complex_dtype(dtype) else TEXT
 
 
-def columns_of(frame: pd.DataFrame) -> list[dict[str, str]]:
-    """Return the columns of a frame as a trait of the table widget."""
+def columns_of(frame: pd.DataFrame, keys: Collection[str] = ()) -> list[dict[str, str]]:
+    """Return the columns of a frame as a trait of the table widget; codes are aligned as texts."""
     columns = []
     for name, dtype in frame.dtypes.items():
         kind = kind_of(dtype)
         zone = getattr(dtype, "tz", None) if kind == TIME else None
-        side = "right" if kind in (NUMBER, DURATION) else "left"
-        columns.append(
-            {"name": str(name), "align": side, "kind": kind, "zone": "" if zone is None else str(zone)}
-        )
+        side = "right" if kind in (NUMBER, DURATION) and not is_code(name, keys) else "left"
+        columns.append({"name": str(name), "align": side, "kind": kind, "zone": str(zone or "")})
     return columns
 
 
 def columns_and_rows(frame: pd.DataFrame, keys: Collection[str] = ()) -> dict[str, Any]:
     """Return a frame as traits of the table widget; integers of the ``keys`` are not grouped."""
-    return {"columns": columns_of(frame), "rows": cells(frame, keys), "full": full_cells(frame)}
+    return {"columns": columns_of(frame, keys), "rows": cells(frame, keys), "full": full_cells(frame)}
 
 
 def cells(frame: pd.DataFrame, keys: Collection[str] = ()) -> list[list[str]]:
