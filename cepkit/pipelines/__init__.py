@@ -13,16 +13,13 @@ from cepkit.pipelines.spark_session import spark_session, worker_python
 from cepkit.pipelines.stages import (
     frequent_tags,
     hashtags,
-    minmax,
     parse_tweets,
     tag_code,
     tag_mask,
-    with_last_prices,
-    with_vwap,
 )
 
 __all__ = [
-    "FORMATS", "QualityReport", "frequent_tags", "hashtags", "ingest", "minmax", "parse_tweets",
+    "FORMATS", "QualityReport", "frequent_tags", "hashtags", "ingest", "parse_tweets",
     "quality_report_text", "read_events", "read_quarantine", "read_report", "spark_session", "tag_code",
-    "tag_mask", "with_last_prices", "with_vwap", "worker_python",
+    "tag_mask", "worker_python",
 ]  # fmt: skip

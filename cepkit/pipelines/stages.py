@@ -1,151 +1,15 @@
-"""Stages before matching on Spark frames: VWAP, least and greatest value, last prices, tags, and tweets."""
+"""Stages before matching on Spark frames: tags as numbers, and tweets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from cepkit.errors import CepError, column_not_found
-from cepkit.language.expressions.durations import duration_ticks
 from cepkit.pipelines.format import PLACE, STRUCTURE, F, Format, Option, first_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.window import WindowSpec
-
-
-Columns = str | Sequence[str]
-
-
-class StageError(CepError, ValueError):
-    """A stage cannot be applied to this frame with these arguments."""
-
-
-def with_vwap(
-    frame: DataFrame, *, partition_by: Columns, order_by: Columns, price: str = "price",
-    size: str = "size", window: int | str | timedelta, name: str = "vwap",
-) -> DataFrame:  # fmt: skip
-    """Return the frame with the volume-weighted average price of a sliding window that ends with the row.
-
-    It is ``sum(price * size) / sum(size)`` over the rows of the key in the window, without rows where either
-    is NULL.
-
-    Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, section 5.1
-    (finance3). Differs: the paper's source computes it by resubscription with overlapping matches; here it
-    is an ordinary window.
-    """
-    keys, order = _check_columns(frame, partition_by, order_by, price=price, size=size)
-    weight = f"if({quoted(price)} is null, null, double({quoted(size)}))"
-    value = f"double({quoted(price)}) * {weight}"
-    if isinstance(window, int) and not isinstance(window, bool):
-        rows = _in_order(keys, order).rowsBetween(1 - _positive("window", window), 0)
-        total, weights = (F.sum(F.expr(summed)).over(rows) for summed in (value, weight))
-    else:
-        total, weights = (_sum_over_time(frame, summed, keys, order, window) for summed in (value, weight))
-    return frame.withColumn(name, F.when(weights != 0, F.try_divide(total, weights)))
-
-
-def minmax(
-    frame: DataFrame, *, partition_by: Columns, order_by: Columns, value: str = "price", k: int
-) -> DataFrame:
-    """Return one row per ``k`` consecutive rows of a key, with their least and greatest value.
-
-    Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, section 5.1
-    (finance4).
-    """
-    keys, order = _check_columns(frame, partition_by, order_by, value=value)
-    _positive("k", k)
-    taken = {"mn", "mx"} & {*keys, *order}
-    if taken:
-        raise StageError(f"minmax: column {min(taken)!r} is the name of a result; rename it first")
-    row = F.row_number().over(_in_order(keys, order)) - 1
-    numbered = frame.select(
-        F.struct(*(F.col(quoted(c)).alias(f"k{i}") for i, c in enumerate(keys))).alias("key"),
-        F.struct(*(F.col(quoted(c)).alias(f"o{i}") for i, c in enumerate(order))).alias("place"),
-        F.col(quoted(value)).alias("value"),
-        row.alias("row"),
-    )
-    windows = (
-        numbered.groupBy("key", F.floor(F.col("row") / k).alias("window"))
-        .agg(
-            F.max_by("place", "row").alias("place"),
-            F.min("value").alias("mn"),
-            F.max("value").alias("mx"),
-            F.count("*").alias("n_rows"),
-        )
-        .where(F.col("n_rows") == k)
-    )
-    return windows.select(
-        *(F.col(f"place.o{i}").alias(c) for i, c in enumerate(order)),
-        *(F.col(f"key.k{i}").alias(c) for i, c in enumerate(keys) if c not in order),
-        "mn",
-        "mx",
-    )
-
-
-def with_last_prices(
-    frame: DataFrame, *, k: int = 20, partition_by: Columns = "symbol", order_by: Columns = "ts",
-    price: str = "price", name: str = "last_prices",
-) -> DataFrame:  # fmt: skip
-    """Return the frame with an array of the last ``k`` prices of the key, the oldest first."""
-    keys, order = _check_columns(frame, partition_by, order_by, price=price)
-    rows = _in_order(keys, order).rowsBetween(1 - _positive("k", k), 0)
-    # collect_list drops NULLs, but not structs with a NULL inside.
-    collected = F.collect_list(F.struct(F.col(quoted(price)).alias("price"))).over(rows)
-    return frame.withColumn(name, collected.getField("price"))
-
-
-def _sum_over_time(
-    frame: DataFrame, summed: str, keys: list[str], order: list[str], window: str | timedelta
-) -> Column:
-    """Return the sum of an SQL expression over the rows from ``window`` before this row up to this row."""
-    # A range over time includes later rows with the same time. So the sum is that of the earlier times plus
-    # that of the rows of this time up to this one. (Subtraction of the later ones would lose digits.)
-    from pyspark.sql.window import Window
-
-    clock = order[0]
-    kind = dict(frame.dtypes)[clock]
-    if kind not in ("timestamp", "timestamp_ntz"):
-        raise StageError(
-            f"window {window!r} is a duration, but {clock!r} is {kind}; give a number of rows, as in 100"
-        )
-    ticks = _positive("window", duration_ticks(window, "us"))
-    seconds, microseconds = divmod(ticks, 1_000_000)
-    # Only SQL takes intervals as bounds of a range, and both must have the same units.
-    earlier = F.expr(
-        f"sum({summed}) over (partition by {', '.join(map(quoted, keys))} order by {quoted(clock)} "
-        f"range between interval '{seconds}.{microseconds:06}' second preceding "
-        "and interval '0.000001' second preceding)"
-    )
-    rows_now = _in_order([*keys, clock], order[1:] or order).rowsBetween(Window.unboundedPreceding, 0)
-    now = F.sum(F.expr(summed)).over(rows_now)
-    return F.coalesce(earlier, F.lit(0.0)) + F.coalesce(now, F.lit(0.0))
-
-
-def _check_columns(
-    frame: DataFrame, partition_by: Columns, order_by: Columns, **columns: str
-) -> tuple[list[str], list[str]]:
-    """Return the key and order columns as lists; raise an error when a column is missing."""
-    keys = [partition_by] if isinstance(partition_by, str) else list(partition_by)
-    order = [order_by] if isinstance(order_by, str) else list(order_by)
-    if not order:
-        raise StageError("order_by names no column, and the rows of a Spark frame have no order")
-    if not keys:
-        raise StageError(
-            "partition_by names no column; to make all rows one key, add a column with one value"
-        )
-    named = [("partition_by", c) for c in keys] + [("order_by", c) for c in order] + list(columns.items())
-    for role, column in named:
-        if column not in frame.columns:
-            raise column_not_found(role, column, frame.columns)
-    return keys, order
-
-
-def _in_order(keys: list[str], order: list[str]) -> WindowSpec:
-    from pyspark.sql.window import Window
-
-    return Window.partitionBy(*map(quoted, keys)).orderBy(*map(quoted, order))
 
 
 def quoted(column: str) -> str:
@@ -158,12 +22,6 @@ def unused(frame: DataFrame, name: str) -> str:
     while name in frame.columns:
         name = f"_{name}"
     return name
-
-
-def _positive(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise StageError(f"{name} is {value!r}; expected a positive whole number")
-    return value
 
 
 # Sets of tags as numbers: a code per set to test equality, a bit mask to test disjointness.

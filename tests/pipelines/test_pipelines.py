@@ -13,11 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from cepkit.datasets.tweets import tweets, tweets_as_atom_xml
-from cepkit.errors import CepError, ColumnNotFoundError, PatternSyntaxError
+from cepkit.errors import CepError, ColumnNotFoundError
 from cepkit.pipelines import (
     FORMATS,
     ingest,
-    minmax,
     parse_tweets,
     quality_report_text,
     read_events,
@@ -25,12 +24,10 @@ from cepkit.pipelines import (
     read_report,
     tag_code,
     tag_mask,
-    with_last_prices,
-    with_vwap,
 )
 from cepkit.pipelines.format import HeaderError, SourceNotFoundError, UnknownFormatError, source_files
 from cepkit.pipelines.ingest import AccountingError, ReportNotFoundError, TargetError
-from cepkit.pipelines.stages import StageError, TagError
+from cepkit.pipelines.stages import TagError
 from tests.support.raw_formats import eoddata_lines, inet_lines, nasdaq100_lines
 
 pytest.importorskip("pyspark")
@@ -462,65 +459,6 @@ def test_every_format_tells_what_it_is():
 
 
 # --- stages ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", [0])
-def test_stages_agree_with_their_definitions(spark, seed):
-    rng = random.Random(seed)
-    start = TIME(2020, 3, 29, 0, 55)  # clocks of Europe change in between; times without a zone do not
-    rows = []
-    for i in range(300):
-        ts = start + datetime.timedelta(seconds=rng.randrange(600) // 3)
-        price = None if rng.random() < 0.1 else rng.randrange(1, 100) / 4
-        size = None if rng.random() < 0.1 else rng.choice([0, 0, 1, 2, 300])
-        rows.append((rng.choice(["A", "B", None]), ts, i, price, size))
-    rng.shuffle(rows)
-    frame = spark.createDataFrame(rows, "`the key` string, ts timestamp_ntz, seq int, price double, size int")
-    order = {"partition_by": "the key", "order_by": ["ts", "seq"]}
-    staged = with_vwap(frame, **order, window=5, name="of_rows")
-    staged = with_vwap(staged, **order, window="10 s", name="of_time")
-    staged = with_vwap(staged, **order, window=datetime.timedelta(milliseconds=1), name="of_now")
-    staged = with_last_prices(staged, **order, k=4)
-    assert staged.columns == [*frame.columns, "of_rows", "of_time", "of_now", "last_prices"]
-    found = {row.seq: row for row in staged.collect()}
-    windows = [tuple(row) for row in minmax(frame, **order, k=7).collect()]
-
-    def vwap(window):
-        pairs = [(price, size) for *_, price, size in window if price is not None and size is not None]
-        total = sum(size for _, size in pairs)
-        return sum(price * size for price, size in pairs) / total if total else None
-
-    expected_windows = []
-    for key in ("A", "B", None):
-        of_key = sorted((row for row in rows if row[0] == key), key=lambda row: row[1:3])
-        for i, (_, ts, seq, *_) in enumerate(of_key):
-            upto = of_key[: i + 1]
-            assert found[seq].of_rows == pytest.approx(vwap(upto[-5:]))
-            ten_seconds = datetime.timedelta(seconds=10)
-            assert found[seq].of_time == pytest.approx(vwap([r for r in upto if r[1] >= ts - ten_seconds]))
-            assert found[seq].of_now == pytest.approx(vwap([r for r in upto if r[1] == ts]))
-            assert found[seq].last_prices == [row[3] for row in upto[-4:]]
-        for i in range(0, len(of_key) - 6, 7):
-            window = of_key[i : i + 7]
-            values = [row[3] for row in window if row[3] is not None]
-            expected_windows.append((*window[-1][1:3], key, min(values), max(values)))
-    assert sorted(windows, key=lambda w: w[1]) == sorted(expected_windows, key=lambda w: w[1])
-    assert any(row.of_rows is None for row in found.values()), "no window without volume was tried"
-
-    with pytest.raises(
-        ColumnNotFoundError, match=r"partition_by: column 'the kee' not found. Did you mean 'the key'"
-    ):
-        minmax(frame, partition_by="the kee", order_by="ts", k=7)
-    with pytest.raises(StageError, match="k is 0; expected a positive whole number"):
-        minmax(frame, **order, k=0)
-    with pytest.raises(PatternSyntaxError, match="a duration needs a unit"):
-        with_vwap(frame, **order, window="5")
-    with pytest.raises(StageError, match="is a duration, but 'seq' is int; give a number of rows"):
-        with_vwap(frame, partition_by="the key", order_by="seq", window="5 s")
-    with pytest.raises(StageError, match="partition_by names no column"):
-        minmax(frame, partition_by=(), order_by="ts", k=7)
-    with pytest.raises(StageError, match="order_by names no column"):
-        with_last_prices(frame, partition_by="the key", order_by=[])
 
 
 def test_tags_as_numbers(spark):
