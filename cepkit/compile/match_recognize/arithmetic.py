@@ -118,7 +118,7 @@ def in_unit(part: Compiled, unit: str | None) -> Compiled:
     kind = replace(part.type, unit=unit)
     if part.is_constant:
         return constant(part.call(None, -1) * factor, kind, part.text)
-    return strict(lambda ticks: ticks * factor, [part], kind)
+    return strict(lambda ticks: ticks * factor, [part], kind, None, "scaled", factor)
 
 
 def _in_ticks(part: Compiled, timed: ColumnType) -> Compiled:
@@ -255,9 +255,9 @@ def compute(tree: ex.Expression, sign: str, parts: list[Compiled]) -> Compiled:
         refuse_arithmetic(tree, sign, left.type, right.type)
         raise AssertionError("every refused sum has an error")
     if kind.kind == DURATION and DURATION in kinds and kinds & {INTEGER, FLOAT}:
-        computed = strict(_scaling(sign, left, right, kind), [left, right], kind, tree)
+        computed = strict(_scaling(sign, left, right, kind), [left, right], kind, tree, "compute", sign)
     else:
-        computed = strict(ARITHMETIC[sign], [left, right], kind, tree)
+        computed = strict(ARITHMETIC[sign], [left, right], kind, tree, "compute", sign)
     if not (kind.kind in TIMED and left.is_constant and right.is_constant):
         return computed
     value = computed.call(None, -1)
@@ -357,14 +357,17 @@ def condition_of(
 ) -> Compiled:
     match tree:
         case ex.And(operands=operands):
-            calls = [condition(operand).call for operand in operands]
-            return Compiled(lambda place, row: _all(call(place, row) for call in calls), ColumnType(BOOLEAN))
+            parts = [condition(operand) for operand in operands]
+            calls = [part.call for part in parts]
+            return _truth(lambda place, row: _all(call(place, row) for call in calls), "and", parts)
         case ex.Or(operands=operands):
-            calls = [condition(operand).call for operand in operands]
-            return Compiled(lambda place, row: _any(call(place, row) for call in calls), ColumnType(BOOLEAN))
+            parts = [condition(operand) for operand in operands]
+            calls = [part.call for part in parts]
+            return _truth(lambda place, row: _any(call(place, row) for call in calls), "or", parts)
         case ex.IsNull(operand=operand):
-            call = part(operand).call
-            return Compiled(lambda place, row: call(place, row) is None, ColumnType(BOOLEAN))
+            compiled = part(operand)
+            call = compiled.call
+            return _truth(lambda place, row: call(place, row) is None, "is null", [compiled])
         case ex.In(operand=operand, options=options):
             compiled, constants = part(operand), constants_of(options)
             if constants is not None and compiled.type.kind in (INTEGER, FLOAT, TEXT, BOOLEAN):
@@ -374,7 +377,8 @@ def condition_of(
                 )
                 if compiled.type.scale is not None:
                     constants = [Decimal(repr(value)) for value in constants]
-                return strict(frozenset(constants).__contains__, [compiled], ColumnType(BOOLEAN))
+                is_member = frozenset(constants).__contains__
+                return strict(is_member, [compiled], ColumnType(BOOLEAN), None, "among", constants)
             return _membership(tree, compiled, [part(node) for node in options])
         case ex.Like(operand=operand, pattern=pattern) | rp.LikeWithEscape(operand=operand, pattern=pattern):
             compiled, escape = part(operand), tree.escape if isinstance(tree, rp.LikeWithEscape) else None
@@ -385,9 +389,10 @@ def condition_of(
         case ex.IsDistinct():
             return _is_distinct(_sides(tree, part))
         case ex.Comparison(operator=sign):
-            return strict(ex.COMPARE[sign], _sides(tree, part), ColumnType(BOOLEAN), tree)
+            sides = _sides(tree, part)
+            return strict(ex.COMPARE[sign], sides, ColumnType(BOOLEAN), tree, "compare", sign)
         case ex.Not(operand=operand):
-            return strict(operator.not_, [condition(operand)], ColumnType(BOOLEAN))
+            return strict(operator.not_, [condition(operand)], ColumnType(BOOLEAN), None, "not")
     raise TypeError(f"no condition: {type(tree).__name__}")
 
 
@@ -398,6 +403,12 @@ def _sides(tree: ex.Comparison | ex.IsDistinct, part: Callable[[ex.Expression], 
     refuse_objects(typed)
     refuse_comparison(tree, typed)
     return exact_parts(converted([left, right]))
+
+
+def _truth(
+    call: Callable[[Place, int], Any], op: str, parts: Sequence[Compiled], data: Any = None
+) -> Compiled:
+    return Compiled(call, ColumnType(BOOLEAN), op=op, parts=parts, data=data)
 
 
 def _all(values: Iterable[Any]) -> bool | None:
@@ -434,7 +445,7 @@ def constants_of(options: Sequence[ex.Expression]) -> list[Any] | None:
 def _is_truth(tree: rp.IsTruth, operand: Compiled) -> Compiled:
     refuse_no_truth(tree, operand.type)
     call, wanted = operand.call, tree.truth
-    return Compiled(lambda place, row: call(place, row) is wanted, ColumnType(BOOLEAN))
+    return _truth(lambda place, row: call(place, row) is wanted, "is true", [operand], wanted)
 
 
 def _is_distinct(sides: list[Compiled]) -> Compiled:
@@ -446,14 +457,15 @@ def _is_distinct(sides: list[Compiled]) -> Compiled:
             return left_value is not right_value
         return left_value != right_value
 
-    return Compiled(call, ColumnType(BOOLEAN))
+    return _truth(call, "is distinct", sides)
 
 
 def _membership(tree: ex.In, operand: Compiled, choices: list[Compiled]) -> Compiled:
     parts = [operand, *choices]
     trees = [tree.operand, *tree.options]
     refuse_comparison(tree, [(node, part.type) for node, part in zip(trees, parts, strict=True)])
-    item, *options = [part.call for part in exact_parts(converted(parts))]
+    parts = exact_parts(converted(parts))
+    item, *options = [part.call for part in parts]
 
     def call(place: Place, row: int) -> bool | None:
         value = item(place, row)
@@ -464,4 +476,4 @@ def _membership(tree: ex.In, operand: Compiled, choices: list[Compiled]) -> Comp
             return True
         return None if None in others else False
 
-    return Compiled(call, ColumnType(BOOLEAN))
+    return _truth(call, "in", parts)

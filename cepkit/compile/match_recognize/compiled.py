@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol
 
@@ -61,15 +61,25 @@ class RowTotal:
 
 @dataclass(frozen=True)
 class Compiled:
-    """An expression as a function, with the type of its values."""
+    """A bound expression: a function of a place, the type of its values, and what vectors read."""
 
     # A constant gives the same value at every place. ``text`` is the text of the query for a constant text or
     # time. A constant text next to a time or an interval becomes one, and a time takes the zone of the other.
+    # ``op`` names the operation on ``parts``, with its details in ``data``. It is empty if vectors have none.
 
     call: Value
     type: ColumnType
     is_constant: bool = False
     text: str | None = None
+    op: str = ""
+    parts: Sequence[Compiled] = ()
+    data: Any = None
+
+    def walk(self) -> Iterator[Compiled]:
+        """Yield this expression and all below it."""
+        yield self
+        for part in self.parts:
+            yield from part.walk()
 
 
 def constant(value: Any, kind: ColumnType, text: str | None = None) -> Compiled:
@@ -91,6 +101,8 @@ def strict(
     parts: Sequence[Compiled],
     kind: ColumnType,
     tree: ex.Expression | None = None,
+    op: str = "",
+    data: Any = None,
 ) -> Compiled:
     """Return a function that is null if an argument is null, or where it is not defined."""
     calls = [part.call for part in parts]
@@ -110,7 +122,7 @@ def strict(
             kinds = " and ".join(type(value).__name__ for value in values)
             raise PredicateError(f"values of types {kinds} do not go together{text}") from None
 
-    return Compiled(call, kind)
+    return Compiled(call, kind, op=op, parts=parts, data=data)
 
 
 # Navigations of MATCH_RECOGNIZE: the rows that FIRST, LAST, PREV and NEXT read.

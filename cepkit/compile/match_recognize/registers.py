@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.arithmetic import type_of_arithmetic
-from cepkit.compile.match_recognize.compiled import row_read_by
+from cepkit.compile.match_recognize.arithmetic import converted, type_of_arithmetic
+from cepkit.compile.match_recognize.compiled import Compiled, row_read_by
 from cepkit.compile.match_recognize.set_tables import Transitions
-from cepkit.compile.match_recognize.values import compile_value, variable_of
+from cepkit.compile.match_recognize.values import Terms, variable_of
 from cepkit.compile.match_recognize.vectors import (
     EXACT,
     LARGEST,
@@ -19,7 +19,7 @@ from cepkit.compile.match_recognize.vectors import (
     Vector,
     VectorReader,
     check_bound,
-    converted,
+    constant_vector,
 )
 from cepkit.compile.shared.row_automaton import RowAutomaton
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NULL_INTEGER, TEXT, TIME, ColumnType
@@ -75,22 +75,17 @@ def is_nearby(tree: ex.Expression, name: str, members: Members) -> bool:
     return all(is_nearby(part, name, members) for part in tree.children())
 
 
-@dataclass(frozen=True)
 class TypesOnly:
     """Reads no rows: the vectors have types and no values."""
 
-    schema: Mapping[str, ColumnType]
-    params: Mapping[str, Any] | None
-
-    def value(self, tree: ex.Expression) -> Vector:
+    def value(self, term: Compiled) -> Vector:
         """Return a constant, or no values of the type of an expression."""
-        compiled = compile_value(tree, self.schema, self.params, inside=True)
-        if compiled.is_constant:
-            return Vector(compiled.call(None, -1), compiled.type, text=compiled.text)
-        dtype = {FLOAT: np.float64, BOOLEAN: np.bool_}.get(compiled.type.kind, np.int64)
-        return Vector(np.empty(0, dtype), compiled.type, texts=np.empty(0, object))
+        if term.is_constant:
+            return Vector(term.call(None, -1), term.type, text=term.text)
+        dtype = {FLOAT: np.float64, BOOLEAN: np.bool_}.get(term.type.kind, np.int64)
+        return Vector(np.empty(0, dtype), term.type, texts=np.empty(0, object))
 
-    def holds(self, tree: ex.Expression) -> np.ndarray:
+    def holds(self, term: Compiled) -> np.ndarray:
         return np.empty(0, bool)
 
 
@@ -104,6 +99,13 @@ class _Slot:
     @property
     def is_float(self) -> bool:
         return self.vector.type.kind == FLOAT
+
+    def as_term(self) -> Compiled:
+        vector = self.vector
+        if vector.is_one:
+            text = vector.values if isinstance(vector.values, str) else vector.text
+            return Compiled(lambda place, row: vector.values, vector.type, True, text)
+        return Compiled(lambda place, row: None, vector.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,7 @@ class RegisterWriter:
     members: Members
     names: tuple[str, ...]  # the variables
     rows: VectorReader | TypesOnly
+    terms: Terms
     longest: int  # the most rows of a partition
     nearby: dict[str, ex.Expression] = field(default_factory=dict)
     registers: dict[_Register, None] = field(default_factory=dict)
@@ -320,7 +323,7 @@ class RegisterWriter:
         if function == "count" and not arguments:
             return self._count(None, names)
         if function == "count_if":
-            truths = self.rows.holds(without_variables(arguments[0]))
+            truths = self.rows.holds(self.terms.of(without_variables(arguments[0])))
             counted = Vector(np.where(truths, 1, 0), ColumnType(INTEGER), (~truths,))
             return self._count((f"truth {arguments[0]!r}", counted), names)
         if function not in ("count", "avg", *_TOTALS):
@@ -389,14 +392,13 @@ class RegisterWriter:
 
     def _alike(self, left: _Slot, right: _Slot) -> tuple[_Slot, _Slot]:
         """Return two values in one unit. Only constants change."""
-        vectors = converted([left.vector, right.vector])
-        sides = []
-        for side, vector in zip((left, right), vectors, strict=True):
-            if vector.is_one and vector is not side.vector:
-                side = self._constant_slot(vector)
-            elif vector.values is not side.vector.values:
-                raise NotVectorizedError
-            sides.append(side)
+        terms = left.as_term(), right.as_term()
+        sides = [left, right]
+        for i, (term, alike) in enumerate(zip(terms, converted(terms), strict=True)):
+            if alike is not term:
+                if not alike.is_constant:
+                    raise NotVectorizedError
+                sides[i] = self._constant_slot(constant_vector(alike))
         return sides[0], sides[1]
 
     def _as_float(self, value: _Slot) -> _Slot:
@@ -409,7 +411,7 @@ class RegisterWriter:
 
     def _vector(self, tree: ex.Expression) -> Vector:
         if repr(tree) not in self._vectors:
-            self._vectors[repr(tree)] = self.rows.value(tree)
+            self._vectors[repr(tree)] = self.rows.value(self.terms.of(tree))
         return self._vectors[repr(tree)]
 
     def _column(self, key: str, vector: Vector) -> int:
@@ -495,7 +497,7 @@ class WrittenRows:
 
     machine: RowMachine
     transitions: Transitions
-    nearby: tuple[ex.Expression, ...]  # conditions on nearby rows, by their bits
+    nearby: tuple[Compiled, ...]  # conditions on nearby rows, by their bits
     floats: np.ndarray
     integers: np.ndarray
     slots: np.ndarray
@@ -507,11 +509,10 @@ def reason_without_registers(
     automaton: RowAutomaton,
     define: Mapping[str, ex.Expression],
     members: Members,
-    schema: Mapping[str, ColumnType],
-    params: Mapping[str, Any] | None,
+    terms: Terms,
 ) -> str | None:
     try:
-        write_rows(automaton, define, members, TypesOnly(schema, params))
+        write_rows(automaton, define, members, TypesOnly(), terms)
     except NoRegistersError as error:
         return str(error)
     except NotVectorizedError:
@@ -524,6 +525,7 @@ def write_rows(
     define: Mapping[str, ex.Expression],
     members: Members,
     rows: VectorReader | TypesOnly,
+    terms: Terms,
     longest: int = 0,
     *,
     needs_start: bool = False,
@@ -532,7 +534,7 @@ def write_rows(
     """Return the conditions of a query as a machine."""
     # ``longest`` is the most rows of a partition. With ``needs_start``, partial matches with different first
     # rows never have the same future. ``targets`` are the variables to which AFTER MATCH skips.
-    writer = RegisterWriter(members, tuple(dict.fromkeys(automaton.variable_of_state)), rows, longest)
+    writer = RegisterWriter(members, tuple(dict.fromkeys(automaton.variable_of_state)), rows, terms, longest)
     code: list[tuple] = []
     bits: dict[str, int] = {}
     spans: dict[str, tuple[int, int]] = {}
@@ -580,8 +582,9 @@ def write_rows(
     )
     stays = {r.argument: i for i, r in enumerate(registers) if r.rule == op.STAYS}
     return WrittenRows(
-        machine, transitions, tuple(writer.nearby.values()), _stacked(writer.floats, np.float64),
-        _stacked(writer.integers, np.int64), slots, stays.get(op.NUMBER_AT, -1), stays.get(op.START_AT, -1),
+        machine, transitions, tuple(map(terms.of, writer.nearby.values())),
+        _stacked(writer.floats, np.float64), _stacked(writer.integers, np.int64), slots,
+        stays.get(op.NUMBER_AT, -1), stays.get(op.START_AT, -1),
     )  # fmt: skip
 
 

@@ -127,7 +127,8 @@ def case_of(conditions: list[Compiled], values: list[Compiled]) -> Compiled:
                 return value.call(place, row)
         return None if default is None else default.call(place, row)
 
-    return Compiled(call, _common_type(values))
+    parts = [*conditions, *values]
+    return Compiled(call, _common_type(values), op="case", parts=parts, data=len(conditions))
 
 
 _KEEPING_DECIMALS = (
@@ -176,9 +177,13 @@ def call_of(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
     constants = [part.call(None, -1) if part.is_constant else VARIES for part in parts]
     bound = bound_call(function, [part.type for part in parts], constants)
     if not bound.is_lenient:
-        return strict(bound.call, parts, bound.type, tree)
+        return strict(bound.call, parts, bound.type, tree, "call", (function, bound))
     calls = [part.call for part in parts]
-    return Compiled(lambda place, row: bound.call(*(call(place, row) for call in calls)), bound.type)
+
+    def call(place: Place, row: int) -> Any:
+        return bound.call(*(call(place, row) for call in calls))
+
+    return Compiled(call, bound.type, op="call", parts=parts, data=(function, bound))
 
 
 def _check_arguments(tree: ex.Call, signature: Signature, types: Sequence[ColumnType]) -> None:
@@ -402,15 +407,14 @@ def compile_value(
         case rp.RowAggregate():
             return _aggregate(tree, schema, params)
         case rp.Classifier(variable=variable):
-            if inside:
-                return Compiled(lambda place, row: place.label(row), ColumnType(TEXT))
-            return Compiled(lambda place, row: _label_of_last(place, variable), ColumnType(TEXT))
+            label = lambda place, row: place.label(row) if inside else _label_of_last(place, variable)  # noqa: E731
+            return Compiled(label, ColumnType(TEXT), op="label", data=variable)
         case rp.MatchNumber():
-            return Compiled(lambda place, row: place.number, ColumnType(INTEGER))
+            return Compiled(lambda place, row: place.number, ColumnType(INTEGER), op="number")
         case rp.MatchRowtime(operand=ex.Expression() as operand):
             return part(rp.Navigation("last", operand, final=True))
         case rp.TimedOut():  # only matches have numbers
-            return Compiled(lambda place, row: place.number is None, ColumnType(BOOLEAN))
+            return Compiled(lambda place, row: place.number is None, ColumnType(BOOLEAN), op="timed out")
         case ex.Arithmetic(operator=sign, left=left, right=right):
             return compute(tree, sign, [part(left), part(right)])
         case ex.Negative(operand=operand):
@@ -419,7 +423,7 @@ def compile_value(
             if compiled.is_constant and compiled.type.kind == DURATION:
                 return constant(-compiled.call(None, -1), compiled.type)
             negate = operator.neg if compiled.type.scale is None else Decimal.copy_negate
-            return strict(negate, [compiled], compiled.type, tree)
+            return strict(negate, [compiled], compiled.type, tree, "negative")
         case rp.Joined(left=left, right=right):
             return strict(
                 lambda text, more: f"{text}{more}",
@@ -432,7 +436,9 @@ def compile_value(
             unified_items = unified(tree, [part(item) for item in items])
             calls = [item.call for item in unified_items]
             kind = ColumnType(LIST, item=_common_type(unified_items))
-            return Compiled(lambda place, row: [call(place, row) for call in calls], kind)
+            return Compiled(
+                lambda place, row: [call(place, row) for call in calls], kind, parts=unified_items
+            )
         case rp.CaseWhen(branches=branches, default=default):
             conditions = [condition(node) for node in branches[::2]]
             values = [*branches[1::2], *([] if default is None else [default])]
@@ -452,7 +458,7 @@ def _user_call(registered: RegisteredFunction, parts: list[Compiled]) -> Compile
         arguments = [argument(place, row) for argument in calls]
         return None if any(item is None for item in arguments) else plain_result(function(*arguments))
 
-    return Compiled(call, ColumnType(OTHER))
+    return Compiled(call, ColumnType(OTHER), parts=parts)
 
 
 def column_of(name: str, schema: Iterable[str]) -> str:
@@ -470,15 +476,14 @@ def column_of(name: str, schema: Iterable[str]) -> str:
 
 def _column(tree: ex.Attribute | ex.Reference, schema: Mapping[str, ColumnType], inside: bool) -> Compiled:
     name = column_of(tree.name or "", schema)
-    if inside:
-        return Compiled(lambda place, row: place.columns[name][row], schema[name])
     variable = tree.variable if isinstance(tree, ex.Reference) else None
 
     def last(place: Place, row: int) -> Any:
         at = place.nth(variable, False, 0, False)
         return None if at < 0 else place.columns[name][at]
 
-    return Compiled(last, schema[name])
+    call = (lambda place, row: place.columns[name][row]) if inside else last
+    return Compiled(call, schema[name], op="column", data=(name, variable))
 
 
 def _label_of_last(place: Place, variable: str | None) -> str | None:
@@ -509,7 +514,7 @@ def _navigation(
             return None
         return inner.call(place, at + distance)
 
-    return Compiled(call, inner.type)
+    return Compiled(call, inner.type, op="navigation", parts=[inner], data=(read, variable))
 
 
 def _aggregate(
@@ -532,7 +537,21 @@ def _aggregate(
         kind = ColumnType(LIST, item=arguments[0].type)
     elif tree.function == "map_agg":
         kind = ColumnType(MAP, key=arguments[0].type, item=arguments[1].type)
-    return Compiled(lambda place, row: place.total(total), kind)
+    return Compiled(lambda place, row: place.total(total), kind, op="total", parts=arguments, data=total)
+
+
+class Terms:
+    """The bound conditions of a query, in which a column means the row that is read. Each is bound once."""
+
+    def __init__(self, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None):
+        self.schema, self.params = schema, params
+        self._terms: dict[str, Compiled] = {}
+
+    def of(self, tree: ex.Expression) -> Compiled:
+        key = repr(tree)
+        if key not in self._terms:
+            self._terms[key] = compile_value(tree, self.schema, self.params, inside=True)
+        return self._terms[key]
 
 
 def numbers_of_truths(

@@ -1,25 +1,21 @@
-"""Expressions of MATCH_RECOGNIZE at many places at once, with the values of `compile_value`."""
+"""Bound expressions of MATCH_RECOGNIZE at many places at once, with the values of their functions."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.arithmetic import TIMED, constants_of, ticks_of, type_of_arithmetic
-from cepkit.compile.match_recognize.values import column_of, compile_value
-from cepkit.compile.shared.functions import POWERS, VARIES, apply, bound_call, null_of, powers
-from cepkit.compile.shared.times import TIME_FUNCTIONS, function_of_times
+from cepkit.compile.match_recognize.arithmetic import TIMED
+from cepkit.compile.match_recognize.compiled import Compiled
+from cepkit.compile.shared.functions import POWERS, BoundCall, apply, null_of, powers
+from cepkit.compile.shared.times import TIME_FUNCTIONS
 from cepkit.errors import PredicateError
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NULL_INTEGER, TEXT, TIME, Column, ColumnType
-from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS
-from cepkit.language.expressions.vocabulary import VOCABULARY, WITH_UNIT
-from cepkit.language.match_recognize import query as rp
 
 # `Vector`: the values of an expression at many places, made from columns, constants and texts.
 
@@ -108,7 +104,17 @@ def column_parts(column: Column) -> tuple[ColumnType, np.ndarray, np.ndarray | N
     return column.type, column.values, column.categories
 
 
-def constant_vector(value: Any) -> Vector:
+def constant_vector(term: Compiled) -> Vector:
+    """Return what a constant is at all places."""
+    value = term.call(None, -1)
+    if term.type.kind not in TIMED:
+        return vector_of_value(value)
+    if value is None or abs(value) > LARGEST:
+        raise NotVectorizedError
+    return Vector(value, term.type, text=term.text)
+
+
+def vector_of_value(value: Any) -> Vector:
     """Return a truth, a number or a text that all places have."""
     kind = {bool: BOOLEAN, int: INTEGER, float: FLOAT, str: TEXT}.get(type(value))
     if kind is None or (kind == INTEGER and abs(value) > LARGEST) or value != value:
@@ -159,85 +165,6 @@ def check_numbers(*vectors: Vector) -> None:
 def check_bound(bound: int, most: int = LARGEST) -> None:
     if bound > most:
         raise NotVectorizedError
-
-
-# Operands next to each other: times and durations in one unit and one zone, and texts in their ticks.
-
-
-def converted(parts: list[Vector]) -> list[Vector]:
-    """Return operands in the finest unit of the columns, with texts in ticks next to a time or a duration."""
-    # Python converts times with and without zones, and constants between two ticks.
-    timed = [part for part in parts if part.type.kind in TIMED]
-    if not timed:
-        return parts
-    of_columns = [part for part in timed if not part.is_one] or timed
-    finest = min(
-        (part.type for part in of_columns), key=lambda column_type: NANOSECONDS[column_type.unit or "ns"]
-    )
-    zones = {part.type.timezone is None for part in timed if part.type.kind == TIME and part.text is None}
-    if len(zones) > 1:
-        raise NotVectorizedError
-    zone = next((part.type.timezone for part in of_columns if part.type.kind == TIME), None)
-    return [_in_unit(part, finest, zone) for part in parts]
-
-
-def _in_unit(part: Vector, finest: ColumnType, zone: str | None) -> Vector:
-    """Return an operand in the unit of another type; a time that is written in the query takes the zone."""
-    if part.type.kind == TEXT:
-        return in_ticks(part, finest)
-    if part.type.kind not in TIMED:
-        return part
-    kind = replace(part.type, unit=finest.unit)
-    if part.text is not None:
-        kind = replace(kind, timezone=zone)
-        return replace(in_ticks(replace(part, values=part.text), kind), text=part.text)
-    if part.type.unit == finest.unit:
-        return part
-    size, finest_size = NANOSECONDS[part.type.unit or "ns"], NANOSECONDS[finest.unit or "ns"]
-    if size < finest_size:  # only a constant can be finer
-        ticks, rest = divmod(part.values * size, finest_size)
-        if rest:
-            raise NotVectorizedError
-        return replace(part, values=ticks, type=kind)
-    check_bound(part.bound() * (size // finest_size))
-    return replace(part, values=part.values * (size // finest_size), type=kind)
-
-
-def in_ticks(part: Vector, timed: ColumnType) -> Vector:
-    """Return a constant text in the ticks of a time or a duration."""
-    if not part.is_one:
-        raise NotVectorizedError
-    try:
-        ticks = ticks_of(part.values, timed)
-    except (ValueError, PredicateError):
-        raise NotVectorizedError from None
-    if not isinstance(ticks, int) or abs(ticks) > LARGEST:  # between two ticks, or beyond all of them
-        raise NotVectorizedError
-    return Vector(ticks, timed)
-
-
-# Functions on vectors of times and durations.
-
-
-def call_time_function(function: str, unit: str | None, parts: list[Vector]) -> Vector:
-    """Return a function of times and durations; ``unit`` is its first argument if that is a unit."""
-    parts = converted(parts)
-    time_type = parts[0].type
-    are_times = all(part.type.kind in (TIME, DURATION) for part in parts)
-    if not are_times or all(part.is_one for part in parts):
-        raise NotVectorizedError
-    per_second = NANOSECONDS["s"] // NANOSECONDS[time_type.unit or "ns"]
-    year = 366 * 86_400 * per_second  # a unit begins earlier than a time by a year at most
-    most = EXACT if function == "epoch" else LARGEST
-    check_bound(sum(part.bound() for part in parts) + year, most)
-    if unit == "millisecond" and per_second < 1000:
-        raise NotVectorizedError
-    compute_times, kind = function_of_times(function, unit, time_type)
-    try:
-        values = compute_times(*(part.values for part in parts))
-    except ValueError:  # outside of the calendar
-        raise NotVectorizedError from None
-    return Vector(values, kind, join_missing(*(part.missing for part in parts)))
 
 
 # Comparisons of vectors: two operands, IS DISTINCT FROM, and IN.
@@ -316,21 +243,7 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def compute(sign: str, left: Vector, right: Vector, n: int) -> Vector:
-    kinds = {left.type.kind, right.type.kind}
-    if TEXT in kinds and kinds & {*TIMED}:
-        timed = left if right.type.kind == TEXT else right
-        as_duration = ColumnType(DURATION, timed.type.unit)
-        left, right = (in_ticks(p, as_duration) if p.type.kind == TEXT else p for p in (left, right))
-    elif kinds <= {*TIMED}:
-        left, right = converted([left, right])
-    kind = type_of_arithmetic(sign, left.type, right.type)
-    if kind is None:
-        raise NotVectorizedError
-    return _compute_numbers(sign, left, right, kind, n)
-
-
-def _compute_numbers(sign: str, left: Vector, right: Vector, kind: ColumnType, n: int) -> Vector:
+def compute(sign: str, left: Vector, right: Vector, kind: ColumnType, n: int) -> Vector:
     check_numbers(left, right)
     is_whole, missing = left.is_whole and right.is_whole, join_missing(left.missing, right.missing)
     if sign in ("/", "%", "//"):
@@ -354,24 +267,26 @@ def _compute_numbers(sign: str, left: Vector, right: Vector, kind: ColumnType, n
     return Vector(values, kind, missing)
 
 
+def scaled(part: Vector, factor: int, kind: ColumnType) -> Vector:
+    """Return times or durations in a finer unit."""
+    check_bound(part.bound() * factor)
+    return Vector(part.values * factor, kind, part.missing)
+
+
 def negative(one: Vector) -> Vector:
     check_numbers(one)
     return replace(one, values=-one.values)
 
 
-def call_function(function: str, parts: list[Vector], n: int) -> Vector:
-    if function == "mod" and len(parts) == 2:
-        return compute("%", parts[0], parts[1], n)
-    takes = VOCABULARY[function].takes if function in VOCABULARY else None
-    places = [i for i in range(len(parts)) if takes is None or TEXT not in takes.types_of(i)]
-    for i, part in zip(places, converted([parts[i] for i in places]), strict=True):
-        parts[i] = part
+def call_function(function: str, bound: BoundCall, parts: list[Vector], n: int) -> Vector:
     if function in ("least", "greatest") and len({part.is_whole for part in parts}) == 1:
         check_numbers(*parts)
         return _extreme(function, parts)
-    if function not in VOCABULARY or all(part.is_one for part in parts):
+    if all(part.is_one for part in parts):
         raise NotVectorizedError
-    if len(parts) == 1 and parts[0].is_number and function in (*_CUTS, "abs", "sign", "sqrt"):
+    if function in TIME_FUNCTIONS:
+        _check_times(function, parts)
+    if len(parts) == 1 and parts[0].is_number and function in (*_CUTS, "abs", "sign"):
         return _call_of_one(function, parts[0])
     if function in POWERS and all(part.type.kind in (INTEGER, FLOAT) for part in parts):
         values, undefined = powers(function, [part.values for part in parts])
@@ -379,23 +294,21 @@ def call_function(function: str, parts: list[Vector], n: int) -> Vector:
         return Vector(values, ColumnType(FLOAT), missing)
     if any(part.type.kind == FLOAT and _has_nan(part, n) for part in parts):
         raise NotVectorizedError  # a column has no NaN beside its nulls
-    return _applied(function, parts, n)
-
-
-def _applied(function: str, parts: list[Vector], n: int) -> Vector:
-    is_joining = VOCABULARY[function].name in ("concat", "concat_ws", "to_char")
-    if is_joining and not all(part.type.kind == TEXT for part in parts):
-        raise NotVectorizedError  # values become texts first
     arguments = [part.values if part.is_one and not part.missing else _column_of(part, n) for part in parts]
-    constants = [VARIES if isinstance(argument, Column) else argument for argument in arguments]
-    try:
-        bound = bound_call(function, [part.type for part in parts], constants)
-    except PredicateError:
-        raise NotVectorizedError from None
     if bound.type.kind not in (*WHOLE, FLOAT, BOOLEAN, TEXT):
         raise NotVectorizedError
     column = apply(bound, arguments, n)
     return vector_of_column(column.type, column.values, column.categories)
+
+
+def _check_times(function: str, parts: list[Vector]) -> None:
+    """Raise if a function of times and durations may compute with more than 64 bits."""
+    timed = [part for part in parts if part.type.kind in TIMED]
+    per_second = NANOSECONDS["s"] // NANOSECONDS[timed[0].type.unit or "ns"]
+    year = 366 * 86_400 * per_second  # a unit begins earlier than a time by a year at most
+    check_bound(sum(part.bound() for part in timed) + year, EXACT if function == "epoch" else LARGEST)
+    if per_second < 1000 and any(part.values == "millisecond" for part in parts if part.is_one):
+        raise NotVectorizedError
 
 
 def _has_nan(part: Vector, n: int) -> bool:
@@ -428,10 +341,6 @@ def _call_of_one(function: str, one: Vector) -> Vector:
         return replace(one, values=signs, type=ColumnType(INTEGER))
     if function in _CUTS and one.type.kind in (INTEGER, FLOAT):
         return _without_fraction(function, one)
-    if function == "sqrt":
-        is_negative = np.less(one.values, 0)
-        roots = np.sqrt(np.where(is_negative, 0, one.values).astype(np.float64))
-        return Vector(roots, ColumnType(FLOAT), join_missing(one.missing, (is_negative,)))
     raise NotVectorizedError
 
 
@@ -448,17 +357,17 @@ def _without_fraction(function: str, one: Vector) -> Vector:
     return replace(one, values=cut.astype(np.int64), type=ColumnType(INTEGER))
 
 
-# `VectorReader` computes an expression of MATCH_RECOGNIZE at many places at once.
+# `VectorReader` computes a bound expression of MATCH_RECOGNIZE at many places at once.
 
-_OF_MATCHES = (rp.Navigation, rp.RowAggregate, rp.Classifier, rp.MatchNumber)
-_OF_ROWS = (*_OF_MATCHES, ex.Attribute, ex.Reference, rp.MatchRowtime, rp.TimedOut)
+_OF_MATCHES = ("navigation", "total", "label", "number", "timed out")
+_OF_TRUTHS = ("and", "or", "not", "is null", "is true", "is distinct")
 
 
 class VectorReader(ABC):
     """Reads expressions at ``n`` places. Its subclasses know which rows the places mean."""
 
-    def __init__(self, n: int, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None):
-        self.n, self.schema, self.params = n, schema, params
+    def __init__(self, n: int):
+        self.n = n
 
     @abstractmethod
     def column(self, name: str, at: Any) -> Vector:
@@ -469,137 +378,126 @@ class VectorReader(ABC):
         """Return the rows that a column of a variable means, or that one alone means for None."""
 
     @abstractmethod
-    def of_match(self, tree: ex.Expression, at: Any) -> Vector:
+    def of_match(self, term: Compiled, at: Any) -> Vector:
         """Return a navigation, an aggregate, a label or the number of the match."""
 
-    def holds(self, tree: ex.Expression, wanted: bool = True, at: Any = None) -> np.ndarray:
+    def holds(self, term: Compiled, wanted: bool = True, at: Any = None) -> np.ndarray:
         """Return where a condition is ``wanted``, bool, (n,). The array is new."""
-        match tree:
-            case rp.IsTruth(operand=operand, truth=truth):
-                truths = self.holds(operand, truth, at)
-                return truths if wanted else ~truths
-            case ex.IsDistinct(left=left, right=right):
-                left_vector, right_vector = converted([self.value(left, at), self.value(right, at)])
-                truths = is_distinct(left_vector, right_vector, self.n)
-                return truths if wanted else ~truths
-            case ex.And(operands=operands) | ex.Or(operands=operands):
-                join = np.logical_and if isinstance(tree, ex.And) is wanted else np.logical_or
-                first, *others = operands
-                truths = self.holds(first, wanted, at)
-                for other in others:
-                    join(truths, self.holds(other, wanted, at), out=truths)
-                return truths
-            case ex.Not(operand=operand):
-                return self.holds(operand, not wanted, at)
-            case ex.IsNull(operand=operand):
-                truths = self.value(operand, at).is_null(self.n)
-                return truths if wanted else ~truths
-        vector = self.value(tree, at)
+        op, parts = term.op, term.parts
+        if op in ("and", "or"):
+            join = np.logical_and if (op == "and") is wanted else np.logical_or
+            truths = self.holds(parts[0], wanted, at)
+            for part in parts[1:]:
+                join(truths, self.holds(part, wanted, at), out=truths)
+            return truths
+        if op == "not":
+            return self.holds(parts[0], not wanted, at)
+        if op in ("is true", "is distinct", "is null"):
+            if op == "is true":
+                truths = self.holds(parts[0], term.data, at)
+            elif op == "is null":
+                truths = self.value(parts[0], at).is_null(self.n)
+            else:
+                truths = is_distinct(self.value(parts[0], at), self.value(parts[1], at), self.n)
+            return truths if wanted else ~truths
+        vector = self.value(term, at)
         if vector.type.kind != BOOLEAN:
             raise NotVectorizedError
         if vector.is_one:
             truths = np.full(self.n, bool(vector.values) is wanted)
         elif wanted:  # a comparison makes a new array
-            truths = vector.values if isinstance(tree, ex.Comparison | ex.In) else vector.values.copy()
+            truths = vector.values if op in ("compare", "in", "among") else vector.values.copy()
         else:
             truths = ~vector.values
         for places in vector.missing:
             truths[places] = False
         return truths
 
-    def value(self, tree: ex.Expression, at: Any = None) -> Vector:
-        if isinstance(tree, ex.Attribute | ex.Reference):
-            name = column_of(tree.name or "", self.schema)
-            variable = tree.variable if isinstance(tree, ex.Reference) else None
+    def value(self, term: Compiled, at: Any = None) -> Vector:
+        op, data = term.op, term.data
+        if op == "column":
+            name, variable = data
             return self.column(name, self.rows_of(variable) if at is None else at)
-        if isinstance(tree, _OF_MATCHES):
-            return self.of_match(tree, at)
-        if (vector := self._of_one_text(tree, at)) is not None:
+        if op in _OF_MATCHES:
+            return self.of_match(term, at)
+        if term.is_constant:
+            return constant_vector(term)
+        if (vector := self._of_one_text(term, at)) is not None:
             return vector
-        if (vector := self._of_constants(tree)) is not None:
-            return vector
-        match tree:
-            case ex.Literal(value=value):
-                return constant_vector(value)
-            case ex.Parameter(name=name):
-                if self.params is None or name not in self.params:
-                    raise NotVectorizedError
-                return constant_vector(self.params[name])
-            case ex.And() | ex.Or() | ex.Not() | ex.IsNull() | rp.IsTruth() | ex.IsDistinct():
-                true = self.holds(tree, True, at)
-                missing = ~(true | self.holds(tree, False, at))
-                return Vector(true, ColumnType(BOOLEAN), (missing,) if missing.any() else ())
-            case ex.In(operand=operand, options=options):
-                item = self.value(operand, at)
-                constants = constants_of(options) if len(options) > FEW else None
-                if constants is not None and item.type.kind in (INTEGER, FLOAT):
-                    return is_among(item, constants)
-                return is_in(*converted([item, *(self.value(part, at) for part in options)]))
-            case ex.Comparison(operator=sign, left=left, right=right):
-                return compare(sign, *converted([self.value(left, at), self.value(right, at)]))
-            case ex.Arithmetic(operator=sign, left=left, right=right):
-                return compute(sign, self.value(left, at), self.value(right, at), self.n)
-            case ex.Negative(operand=operand):
-                return negative(self.value(operand, at))
-            case rp.CaseWhen(branches=branches, default=default) if default is not None:
-                return self._case(branches, default, at)
-            case ex.Call(function=function) if function in TIME_FUNCTIONS:
-                has_unit = function in WITH_UNIT
-                unit = getattr(tree.arguments[0], "value", None) if has_unit else None
-                parts = [self.value(part, at) for part in tree.arguments[has_unit:]]
-                return call_time_function(function, unit, parts)
-            case ex.Call(function=function, arguments=arguments):
-                return call_function(function.lower(), [self.value(part, at) for part in arguments], self.n)
-        raise NotVectorizedError
+        if op in _OF_TRUTHS:
+            true = self.holds(term, True, at)
+            missing = ~(true | self.holds(term, False, at))
+            return Vector(true, ColumnType(BOOLEAN), (missing,) if missing.any() else ())
+        if op == "case":
+            return self._case(term, at)
+        if not op:
+            raise NotVectorizedError
+        parts = [self.value(part, at) for part in term.parts]
+        match op:
+            case "in":
+                return is_in(*parts)
+            case "among" if len(data) > FEW and parts[0].type.kind in (INTEGER, FLOAT):
+                return is_among(parts[0], data)
+            case "among":
+                return is_in(parts[0], *map(vector_of_value, data))
+            case "compare":
+                return compare(data, *parts)
+            case "compute":
+                return compute(data, parts[0], parts[1], term.type, self.n)
+            case "scaled":
+                return scaled(parts[0], data, term.type)
+            case "negative":
+                return negative(parts[0])
+            case "call":
+                return call_function(data[0], data[1], parts, self.n)
+        raise TypeError(f"no vectors of {op!r}")
 
-    def _of_one_text(self, tree: ex.Expression, at: Any) -> Vector | None:
+    def _of_one_text(self, term: Compiled, at: Any) -> Vector | None:
         """Return an expression of a single column of texts, computed once for each text; else None."""
-        leaves = set()
-        for node in tree.walk():
-            if isinstance(node, (*_OF_MATCHES, rp.MatchRowtime, rp.TimedOut)):
+        leaves = {}
+        for node in term.walk():
+            if node.op in _OF_MATCHES:
                 return None
-            if isinstance(node, ex.Attribute | ex.Reference):
-                variable = node.variable if at is None and isinstance(node, ex.Reference) else None
-                leaves.add((variable, column_of(node.name or "", self.schema)))
-        if len(leaves) != 1:
+            if node.op == "column":
+                name, variable = node.data
+                leaves[name, variable if at is None else None] = node.type
+        if [kind.kind for kind in leaves.values()] != [TEXT]:
             return None
-        [(variable, name)] = leaves
-        if self.schema[name].kind != TEXT:
-            return None
+        [(name, variable)] = leaves
         column = self.column(name, self.rows_of(variable) if at is None else at)
         if column.texts is None or len(column.texts) > self.n:  # hardly a text twice
             raise NotVectorizedError
-        compiled = compile_value(tree, self.schema, self.params, inside=True)
-        place = SimpleNamespace(columns={name: [*column.texts, None]})
-        try:
-            of_text = [compiled.call(place, i) for i in range(len(column.texts) + 1)]
-        except PredicateError:
-            raise NotVectorizedError from None
+        place = _TextPlace({name: [*column.texts, None]})
+        of_text = []
+        for place.row in range(len(column.texts) + 1):
+            try:
+                of_text.append(term.call(place, place.row))
+            except PredicateError:
+                raise NotVectorizedError from None
         codes = np.where(column.is_null(self.n), -1, column.values) if column.missing else column.values
-        return looked_up(of_text, codes, compiled.type)
+        return looked_up(of_text, codes, term.type)
 
-    def _of_constants(self, tree: ex.Expression) -> Vector | None:
-        """Return a time or a duration that is written in the query, or computed from such; else None."""
-        if not isinstance(tree, rp.TimeLiteral | rp.IntervalLiteral | ex.Arithmetic | ex.Negative):
-            return None
-        if any(isinstance(node, _OF_ROWS) for node in tree.walk(literals=False)):
-            return None
-        compiled = compile_value(tree, self.schema, self.params, inside=True)
-        if not compiled.is_constant or compiled.type.kind not in TIMED:
-            return None
-        ticks = compiled.call(None, -1)
-        if ticks is None or abs(ticks) > LARGEST:
-            raise NotVectorizedError
-        return Vector(ticks, compiled.type, text=compiled.text)
-
-    def _case(self, branches: Sequence[ex.Expression], default: ex.Expression, at: Any) -> Vector:
-        parts = converted([self.value(part, at) for part in (*branches[1::2], default)])
+    def _case(self, term: Compiled, at: Any) -> Vector:
+        conditions, branches = term.parts[: term.data], term.parts[term.data :]
+        parts = [self.value(part, at) for part in branches]
         first, last = parts[0], parts[-1]
-        if not all(part.is_number and part.is_whole is first.is_whole for part in parts):
+        is_alike = all(part.is_number and part.is_whole is first.is_whole for part in parts)
+        if len(parts) == len(conditions) or not is_alike:  # without ELSE, the rest is null
             raise NotVectorizedError
         values, missing = np.broadcast_to(last.values, (self.n,)), last.is_null(self.n)
-        for condition, part in zip(branches[-2::-2], parts[-2::-1], strict=True):
+        for condition, part in zip(conditions[::-1], parts[-2::-1], strict=True):
             held = self.holds(condition, True, at)
             values = np.where(held, part.values, values)
             missing = np.where(held, part.is_null(self.n), missing)
         return Vector(values, first.type, (missing,) if missing.any() else ())
+
+
+@dataclass
+class _TextPlace:
+    """One of the texts of a column, as functions of a place see it."""
+
+    columns: Mapping[str, list[Any]]
+    row: int = 0
+
+    def nth(self, variable: str | None, from_first: bool, offset: int, final: bool) -> int:
+        return self.row

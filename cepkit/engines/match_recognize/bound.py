@@ -13,6 +13,7 @@ from cepkit.compile.match_recognize.compiled import Compiled, reach_of
 from cepkit.compile.match_recognize.registers import reason_without_registers, without_variables
 from cepkit.compile.match_recognize.values import (
     ColumnScope,
+    Terms,
     column_of,
     compile_total,
     compile_value,
@@ -106,6 +107,7 @@ def _prepare(
     }
     measures = [scope.compiled(tree, f"MEASURES {name}") for name, tree in query.measures]
     needs = history_needs(define, members)
+    terms = Terms(schema, params)
     rows_before, rows_after = reach_of(define.values())
     program = RowProgram(
         automaton=automaton,
@@ -122,7 +124,8 @@ def _prepare(
         rows_before=rows_before,
         rows_after=rows_after,
         columns=columns_read(query, schema),
-        reason=reason_without_registers(automaton, define, members, schema, params),
+        reason=reason_without_registers(automaton, define, members, terms),
+        terms=terms,
     )
     return program, measures
 
@@ -460,7 +463,9 @@ class SearchedRows:
         order = self._given.order
         try:
             rows = NearbyRows(self._given, order, (0, order.n_partitions))
-            return int(np.count_nonzero(rows.holds(without_variables(condition))))
+            return int(
+                np.count_nonzero(rows.holds(self.bound.program.terms.of(without_variables(condition))))
+            )
         except (NotVectorizedError, PredicateError):
             return None
 
@@ -470,8 +475,7 @@ class SearchedRows:
         query, events = self.bound.query, self.events
         order = RowOrder(None if events.n_partitions < 2 else events.by_partition, np.unique(self._bounds))
         reach = reach_of([tree for _, tree in query.define])
-        columns, params = events.columns.__getitem__, dict(query.params)
-        return RowInput(self.bound.schema, columns, self.values.__getitem__, order, reach, params)
+        return RowInput(events.columns.__getitem__, self.values.__getitem__, order, reach)
 
     def matches(self, code: int) -> list[RowMatch]:
         """Return the matches of a partition in the order in which they are found; they are kept."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.compiled import Compiled, distance_of
+from cepkit.compile.match_recognize.compiled import Compiled
 from cepkit.compile.match_recognize.registers import NoRegistersError, WrittenRows, write_rows
 from cepkit.compile.match_recognize.set_tables import (
     MOST_CONDITIONS,
@@ -17,7 +17,6 @@ from cepkit.compile.match_recognize.set_tables import (
     TooManySetsError,
     set_tables,
 )
-from cepkit.compile.match_recognize.values import column_of, compile_condition
 from cepkit.compile.match_recognize.vectors import NotVectorizedError, Vector, VectorReader
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.match_recognize.found_rows import FINDING, FoundRows, RowInput, RowOrder
@@ -35,7 +34,6 @@ from cepkit.events import INTEGER, NULL_INTEGER, TIME
 from cepkit.kernels import row_codes as op
 from cepkit.kernels.row_codes import MatchRoom, RowMachine, SearchedPlaces, SearchWork
 from cepkit.language.expressions import trees as ex
-from cepkit.language.match_recognize import query as rp
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 
@@ -49,7 +47,7 @@ class NearbyRows(VectorReader):
         first, until = partitions
         bounds = order.first_place_of_partition[first : until + 1]
         self._low, self._high = int(bounds[0]), int(bounds[-1])
-        super().__init__(self._high - self._low, given.schema, given.params)
+        super().__init__(self._high - self._low)
         self._given = given
         self._starts, self._ends = bounds[:-1] - self._low, bounds[1:] - self._low
         self._outside: dict[int, np.ndarray] = {}
@@ -65,17 +63,12 @@ class NearbyRows(VectorReader):
     def rows_of(self, variable: str | None) -> int:
         return 0
 
-    def of_match(self, tree: ex.Expression, at: Any) -> Vector:
+    def of_match(self, term: Compiled, at: Any) -> Vector:
         """Return a navigation. It is missing where its row is in another partition."""
-        if not isinstance(tree, rp.Navigation):
+        if term.op != "navigation" or any(node.op == "navigation" for node in term.parts[0].walk()):
             raise NotVectorizedError
-        distance = distance_of(tree)
-        operand = tree.operand
-        if tree.function in ("prev", "next") and isinstance(operand, rp.Navigation):
-            operand = operand.operand
-        if any(isinstance(node, rp.Navigation) for node in operand.walk()):
-            raise NotVectorizedError
-        vector = self.value(operand, distance)
+        distance = term.data[0].distance
+        vector = self.value(term.parts[0], distance)
         return vector.with_missing(self._beyond(distance)) if distance else vector
 
     def _beyond(self, distance: int) -> np.ndarray:
@@ -103,7 +96,7 @@ def truths_by_python(
         trial = Trial(history, columns, stop - start)
         for row in range(stop - start):
             trial.start = trial.row = row
-            truths.append(condition.call(trial, -1) is True)
+            truths.append(condition.call(trial, row) is True)
     return np.array(truths, bool)
 
 
@@ -140,7 +133,7 @@ def find_in_partitions(
         rows = NearbyRows(given, given.order, (0, given.order.n_partitions))
         longest = int(np.diff(given.order.first_place_of_partition).max())
         targets = program.members.get(program.after_match_variable or "", frozenset())
-        arguments = program.automaton, define, program.members, rows, longest
+        arguments = program.automaton, define, program.members, rows, program.terms, longest
         written = write_rows(*arguments, needs_start=program.within is not None, targets=targets)
         search = _KernelSearch(program, written, given)
         if len(written.nearby) > _MOST_BITS:
@@ -174,12 +167,12 @@ class _KernelSearch:
         low, high = (int(self.order.first_place_of_partition[p]) for p in (first, until))
         dtype = np.uint8 if len(self.conditions) <= MOST_CONDITIONS else np.uint64
         rows, bits = None, None
-        for bit, tree in enumerate(self.conditions):
+        for bit, condition in enumerate(self.conditions):
             rows = NearbyRows(self.given, self.order, (first, until)) if rows is None else rows
             try:
-                held = rows.holds(tree)
+                held = rows.holds(condition)
             except NotVectorizedError:
-                held = self._by_python(tree, first, until)
+                held = self._by_python(condition, first, until)
             held = held.view(np.uint8).astype(dtype, copy=False)
             if bits is None:
                 bits = held
@@ -187,13 +180,10 @@ class _KernelSearch:
                 bits |= np.multiply(held, dtype(1 << bit), out=held)  # ten times as fast as a shift
         return np.zeros(high - low, dtype) if bits is None else bits
 
-    def _by_python(self, tree: ex.Expression, first: int, until: int) -> np.ndarray:
-        for node in tree.walk():
-            if isinstance(node, ex.Attribute):
-                column = column_of(node.name, self.given.schema)
-                if column not in self.plain:
-                    self.plain[column] = self.given.plain(column)
-        condition = compile_condition(tree, self.given.schema, self.given.params)
+    def _by_python(self, condition: Compiled, first: int, until: int) -> np.ndarray:
+        for column in (node.data[0] for node in condition.walk() if node.op == "column"):
+            if column not in self.plain:
+                self.plain[column] = self.given.plain(column)
         return truths_by_python(condition, self.plain, self.order, first, until)
 
     # --- matches

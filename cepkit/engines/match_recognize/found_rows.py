@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -13,7 +13,7 @@ import numpy as np
 from cepkit.compile.match_recognize.vectors import Vector, column_parts, vector_of_column
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.match_recognize.matching import RowMatch
-from cepkit.events import Column, ColumnType
+from cepkit.events import Column
 
 # The matches of all partitions as arrays, and the order of the rows in which they lie.
 
@@ -170,13 +170,11 @@ class PlacedColumn:
 
 @dataclass(frozen=True)
 class RowInput:
-    schema: Mapping[str, ColumnType]  # the types of the columns
     column: Callable[[str], Column]  # returns a column by name
     # Returns a column as Python values in the order of the frame, None for null.
     plain: Callable[[str], np.ndarray]
     order: RowOrder
     reach: tuple[int, int]  # the most rows that conditions look back and ahead
-    params: Mapping[str, Any] | None = None  # values of the query's parameters
     # Takes the name and the values of a column, and the room before and after it. Returns the values in the
     # order of the places with this room, and the least of them; by default `RowOrder.with_room`.
     place: Place | None = None

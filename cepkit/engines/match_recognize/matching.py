@@ -15,7 +15,7 @@ from typing import Any
 
 from cepkit.compile.match_recognize.compiled import RowTotal
 from cepkit.compile.match_recognize.registers import is_nearby
-from cepkit.compile.match_recognize.values import AGGREGATES
+from cepkit.compile.match_recognize.values import AGGREGATES, Terms
 from cepkit.compile.shared.row_automaton import ACCEPT as MATCH
 from cepkit.compile.shared.row_automaton import RowAutomaton, fewest_rows
 from cepkit.errors import CepError, PredicateError, UnsupportedQueryError
@@ -217,13 +217,14 @@ class RowProgram:
     # ``timed_out`` says whether partial matches that ran out of time have rows. Conditions look at most
     # ``rows_before`` rows back and ``rows_after`` rows ahead of the rows of a match. ``columns`` are those
     # that conditions and measures read, in this order, and then the clock. ``reason`` says why no kernel
-    # tests the conditions.
+    # tests the conditions. ``terms`` has the conditions as kernels read them.
 
     automaton: RowAutomaton
     conditions: Mapping[str, Callable[[Any, int], Any]]
     members: Mapping[str, frozenset[str]]
     needs: Needs
     totals: Mapping[RowAggregate, RowTotal]
+    terms: Terms
     after_match: str = "past_last_row"
     after_match_variable: str | None = None
     within: tuple[str, int] | None = None

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cepkit.compile.match_recognize.compiled import Compiled, RowTotal, fixed_position, is_run, row_read_by
-from cepkit.compile.match_recognize.values import AGGREGATES, column_of, variable_of
+from cepkit.compile.match_recognize.compiled import Compiled, ReadRow, RowTotal, fixed_position, is_run
+from cepkit.compile.match_recognize.values import AGGREGATES
 from cepkit.compile.match_recognize.vectors import (
     EXACT,
     NotVectorizedError,
@@ -26,7 +26,6 @@ from cepkit.engines.match_recognize.found_rows import FINDING, FoundRows, RowInp
 from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, next_total
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, TEXT, TIME, ColumnType
 from cepkit.kernels.row_codes import COUNT, MAX, MIN, SUM, SUM_FROM_ZERO
-from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import query as rp
 
 # The places at which the measures of a query are computed: one for each row of its result.
@@ -103,7 +102,7 @@ class MeasureReader(VectorReader):
     """Reads measures at points of matches. ``at`` is an array of places, -1 where there is no row."""
 
     def __init__(self, program: RowProgram, found: FoundRows, points: Points, given: RowInput):
-        super().__init__(len(points), given.schema, given.params)
+        super().__init__(len(points))
         self.program, self.found, self.points = program, found, points
         self.given, self.order = given, given.order
         self._names = program.automaton.variable_of_state
@@ -184,27 +183,26 @@ class MeasureReader(VectorReader):
         last = self._fixed(variable, False, 0, bool(tree.final))
         return None if first is None or last is None else last - first + 1
 
-    def of_match(self, tree: ex.Expression, at: Any) -> Vector:
-        if isinstance(tree, rp.MatchNumber):
-            return Vector(self._at_points(self.found.number_of_match), ColumnType(INTEGER))
-        if isinstance(tree, rp.Classifier):
-            return self._labels(self.rows_of(tree.variable) if at is None else at)
-        if isinstance(tree, rp.RowAggregate):
-            return self._aggregated(tree)
-        if isinstance(tree, rp.Navigation):
-            return self._navigated(tree)
+    def of_match(self, term: Compiled, at: Any) -> Vector:
+        match term.op:
+            case "number":
+                return Vector(self._at_points(self.found.number_of_match), ColumnType(INTEGER))
+            case "label":
+                return self._labels(self.rows_of(term.data) if at is None else at)
+            case "total":
+                return self._aggregated(term.data, term.parts)
+            case "navigation":
+                return self._navigated(term.parts[0], *term.data)
         raise NotVectorizedError
 
-    def _navigated(self, tree: rp.Navigation) -> Vector:
-        read = row_read_by(tree)
-        variable = variable_of([read.operand])
+    def _navigated(self, inner: Compiled, read: ReadRow, variable: str | None) -> Vector:
         at = self.nth(variable, from_first=read.from_first, offset=read.offset, final=read.final)
         if read.distance:
             partition = self._at_points(self.found.partition_of_match)
             bounds, moved = self.order.first_place_of_partition, at + read.distance
             is_inside = (at >= 0) & (moved >= bounds[partition]) & (moved < bounds[partition + 1])
             at = np.where(is_inside, moved, -1)
-        vector, outside = self.value(read.operand, at), at < 0
+        vector, outside = self.value(inner, at), at < 0
         return vector.with_missing(outside) if outside.any() else vector
 
     def _labels(self, at: np.ndarray) -> Vector:
@@ -220,13 +218,13 @@ class MeasureReader(VectorReader):
             codes, ColumnType(TEXT), () if is_inside.all() else (~is_inside,), np.array(names, object)
         )
 
-    def _aggregated(self, tree: rp.RowAggregate) -> Vector:
-        if tree.function not in _FUNCTIONS or tree.distinct or len(tree.arguments) > 1:
+    def _aggregated(self, total: RowTotal, arguments: Sequence[Compiled]) -> Vector:
+        tree, variable = total.tree, total.variable
+        if tree.function not in _FUNCTIONS or tree.distinct or len(arguments) > 1:
             raise NotVectorizedError
-        variable = variable_of(tree.arguments) if tree.arguments else tree.variable
         vector = first_value = None
-        if tree.arguments:
-            vector, first_value = self._argument(*tree.arguments)
+        if arguments:
+            vector, first_value = self._argument(*arguments)
         values, is_null, kind = _NO_VALUES, _NO_NULLS, ColumnType(INTEGER)
         if vector is not None and vector.missing:
             is_null = vector.is_null(len(vector.values)).view(np.uint8)
@@ -238,11 +236,11 @@ class MeasureReader(VectorReader):
                 return Vector(counts, kind)
         totals, counts = np.empty(self.n, values.dtype), np.empty(self.n, np.int64)
         rows, kernels = self.found, load_kernels(FINDING)
-        total = kernels.total_floats if values.dtype == np.float64 else kernels.total_integers
-        arguments = self._first_point, self._last(bool(tree.final)), rows.start_of_match
-        arguments = *arguments, rows.first_state_of_match, rows.states, self._is_member(variable)
+        find_totals = kernels.total_floats if values.dtype == np.float64 else kernels.total_integers
+        given = self._first_point, self._last(bool(tree.final)), rows.start_of_match
+        given = *given, rows.first_state_of_match, rows.states, self._is_member(variable)
         first_value = rows.first_state_of_match if first_value is None else first_value
-        total(*arguments, _FUNCTIONS[tree.function], first_value, values, is_null, totals, counts)
+        find_totals(*given, _FUNCTIONS[tree.function], first_value, values, is_null, totals, counts)
         if tree.function == "count":
             return Vector(counts, kind)
         nothing = counts == 0
@@ -250,18 +248,18 @@ class MeasureReader(VectorReader):
             totals = totals / np.maximum(counts, 1)
         return Vector(totals, kind, (nothing,) if nothing.any() else ())
 
-    def _argument(self, tree: ex.Expression) -> tuple[Vector, np.ndarray]:
+    def _argument(self, term: Compiled) -> tuple[Vector, np.ndarray]:
         """Return the argument of an aggregate at many rows, and where the rows of each match begin."""
-        if any(isinstance(node, rp.Navigation | rp.RowAggregate) for node in tree.walk()):
+        if any(node.op in ("navigation", "total") for node in term.walk()):
             raise NotVectorizedError
         rows = self.found
-        if isinstance(tree, ex.Attribute | ex.Reference):
-            name = column_of(tree.name or "", self.schema)
+        if term.op == "column":
+            name, _ = term.data
             if self.given.is_placed(name) or 4 * len(rows.states) > self.order.n_places:
                 return self.given.placed(name).inner, rows.start_of_match
         if self._rows is None:
             self._rows = MeasureReader(self.program, rows, rows_of_matches(rows), self.given)
-        vector = self._rows.value(tree, self._rows.points.place_of_point)
+        vector = self._rows.value(term, self._rows.points.place_of_point)
         values = np.broadcast_to(vector.values, (self._rows.n,))
         return replace(vector, values=values), rows.first_state_of_match
 

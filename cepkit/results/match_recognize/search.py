@@ -63,8 +63,8 @@ class RowPatternSearch:
         self._plain_column = plain_columns(source)
         self.order = order_of_rows(source, bound.query.partition_by, bound.query.keys)
         reach = reach_of([tree for _, tree in query.define])
-        inputs = source.schema, source.column, self._plain_column, self.order, reach, bound.params
-        self._given = RowInput(*inputs, placing(source, self.order))
+        place = placing(source, self.order)
+        self._given = RowInput(source.column, self._plain_column, self.order, reach, place)
         self._by_kernels: FoundRows | None = None
         if self.order.n_places >= FEWEST_ROWS and reason_for_python(program) is None:
             self._by_kernels = find_in_partitions(program, dict(query.define), self._given)
@@ -141,10 +141,10 @@ class RowPatternSearch:
         points = points_of(matches, shown, states)
         reader = MeasureReader(self._program, matches, points, self._given)
         columns: list[pa.Array | None] = []
-        for (_, tree), measure in zip(self._query.measures, self._measures, strict=True):
+        for measure in self._measures:
             checkpoint()
             try:
-                columns.append(arrow_of_vector(reader.value(tree), measure.type, len(points)))
+                columns.append(arrow_of_vector(reader.value(measure), measure.type, len(points)))
             except NotVectorizedError:
                 columns.append(None)
         if shown == "one":  # the result has columns of PARTITION BY, which any row of the partition has
