@@ -156,7 +156,7 @@ class RowReader:
 
     def _holds(self, variable: str) -> bool:
         condition = self.program.conditions.get(variable)
-        return condition is None or condition(self._trial, -1) is True
+        return condition is None or condition.call(self._trial, -1) is True
 
     def _is_in_time(self, row: int) -> bool:
         if self.program.within is None:
@@ -201,7 +201,7 @@ def value_text(value: object, kind: ColumnType) -> str:
 
 
 def needs_of(bound: BoundRowQuery, variable: str, condition: ex.Expression) -> Needs:
-    return history_needs({variable: condition}, bound.members)
+    return history_needs({variable: _compiled(bound, condition)}, bound.members)
 
 
 def is_row_local(bound: BoundRowQuery, variable: str, condition: ex.Expression) -> bool:
@@ -267,7 +267,7 @@ def _rows_with(searched: SearchedRows, variable: str, condition: ex.Expression) 
     """Return the number of rows that satisfy a condition of a variable; None if it needs rows before."""
     if not is_row_local(searched.bound, variable, condition):
         return None
-    counted = searched.count_rows(condition)
+    counted = searched.count_rows(_compiled(searched.bound, condition))
     if counted is not None:
         return counted
     total = 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cepkit.compile.counting.state_graph import AnchoredGraph, StateGraph, state_graph_of
 from cepkit.compile.interpreted.instructions import regex_code_of
 from cepkit.compile.interpreted.walk import walk_code_of
+from cepkit.compile.match_recognize.compiled import Compiled, constant_of
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.row_automaton import ACCEPT as MATCH
@@ -369,17 +370,17 @@ def measure_rows(searched: SearchedRows, most: int = MEASURED) -> MeasuredRows:
     """Search the first partitions, about ``most`` rows, and count the tests."""
     n_tests = 0
 
-    def counting(condition: Callable[[Any, int], Any] | None) -> Callable[[Any, int], Any]:
+    def counting(condition: Compiled) -> Compiled:
         def call(place: Any, row: int) -> Any:
             nonlocal n_tests
             n_tests += 1
-            return True if condition is None else condition(place, row)
+            return condition.call(place, row)
 
-        return call
+        return replace(condition, call=call)
 
     program = searched.bound.program
     names = program.automaton.variable_of_state
-    conditions = {name: counting(program.conditions.get(name)) for name in names}
+    conditions = {name: counting(program.conditions.get(name, constant_of(True))) for name in names}
     counted = replace(program, conditions=conditions)
     n_rows = n_partitions = n_matches = 0
     for part in searched.partitions():

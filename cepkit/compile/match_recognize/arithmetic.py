@@ -16,6 +16,7 @@ import numpy as np
 from cepkit.compile.match_recognize.compiled import (
     Compiled,
     Place,
+    all_of,
     constant,
     refuse_arithmetic,
     refuse_comparison,
@@ -357,9 +358,7 @@ def condition_of(
 ) -> Compiled:
     match tree:
         case ex.And(operands=operands):
-            parts = [condition(operand) for operand in operands]
-            calls = [part.call for part in parts]
-            return _truth(lambda place, row: _all(call(place, row) for call in calls), "and", parts)
+            return all_of([condition(operand) for operand in operands])
         case ex.Or(operands=operands):
             parts = [condition(operand) for operand in operands]
             calls = [part.call for part in parts]
@@ -409,15 +408,6 @@ def _truth(
     call: Callable[[Place, int], Any], op: str, parts: Sequence[Compiled], data: Any = None
 ) -> Compiled:
     return Compiled(call, ColumnType(BOOLEAN), op=op, parts=parts, data=data)
-
-
-def _all(values: Iterable[Any]) -> bool | None:
-    truth: bool | None = True
-    for value in values:
-        if value is False:
-            return False
-        truth = None if value is None else truth
-    return truth
 
 
 def _any(values: Iterable[Any]) -> bool | None:

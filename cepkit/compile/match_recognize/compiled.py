@@ -61,11 +61,12 @@ class RowTotal:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A bound expression: a function of a place, the type of its values, and what vectors read."""
+    """A bound expression: a function of a place, its type, and what vectors and registers read."""
 
     # A constant gives the same value at every place. ``text`` is the text of the query for a constant text or
     # time. A constant text next to a time or an interval becomes one, and a time takes the zone of the other.
-    # ``op`` names the operation on ``parts``, with its details in ``data``. It is empty if vectors have none.
+    # ``op`` names the operation on ``parts``, with its details in ``data``. It is empty if only the function
+    # computes it. ``tree`` is where it comes from; a conversion comes from none.
 
     call: Value
     type: ColumnType
@@ -74,6 +75,7 @@ class Compiled:
     op: str = ""
     parts: Sequence[Compiled] = ()
     data: Any = None
+    tree: ex.Expression | None = None
 
     def walk(self) -> Iterator[Compiled]:
         """Yield this expression and all below it."""
@@ -125,31 +127,47 @@ def strict(
     return Compiled(call, kind, op=op, parts=parts, data=data)
 
 
+def all_of(parts: Sequence[Compiled]) -> Compiled:
+    """Return whether all conditions hold: unknown if none is false and one is unknown."""
+    calls = [part.call for part in parts]
+
+    def call(place: Place, row: int) -> bool | None:
+        truth: bool | None = True
+        for holds in calls:
+            value = holds(place, row)
+            if value is False:
+                return False
+            truth = None if value is None else truth
+        return truth
+
+    return Compiled(call, ColumnType(BOOLEAN), op="and", parts=parts)
+
+
 # Navigations of MATCH_RECOGNIZE: the rows that FIRST, LAST, PREV and NEXT read.
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRow:
-    """The row at which a navigation reads ``operand``: ``distance`` rows after a row of a variable."""
+    """The row that a navigation reads: ``distance`` rows after a row of a variable."""
 
     # ``offset`` is the number of rows of the variable between that row and the first or the last one. With
     # ``final`` the last row is that of the whole match.
 
-    operand: ex.Expression
     from_first: bool
     offset: int
     final: bool
     distance: int
 
 
-def row_read_by(tree: rp.Navigation) -> ReadRow:
+def row_read_by(tree: rp.Navigation) -> tuple[ex.Expression, ReadRow]:
+    """Return what a navigation reads, and at which row."""
     inner: rp.Navigation | None = tree
     if tree.function in ("prev", "next"):
         inner = tree.operand if isinstance(tree.operand, rp.Navigation) else None
     if inner is None:
-        return ReadRow(tree.operand, False, 0, False, distance_of(tree))
+        return tree.operand, ReadRow(False, 0, False, distance_of(tree))
     from_first = inner.function == "first"
-    return ReadRow(inner.operand, from_first, inner.offset or 0, bool(inner.final), distance_of(tree))
+    return inner.operand, ReadRow(from_first, inner.offset or 0, bool(inner.final), distance_of(tree))
 
 
 def distance_of(tree: rp.Navigation) -> int:

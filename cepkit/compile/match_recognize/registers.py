@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.arithmetic import converted, type_of_arithmetic
-from cepkit.compile.match_recognize.compiled import Compiled, row_read_by
+from cepkit.compile.match_recognize.compiled import Compiled, ReadRow, all_of
 from cepkit.compile.match_recognize.set_tables import Transitions
-from cepkit.compile.match_recognize.values import Terms, variable_of
 from cepkit.compile.match_recognize.vectors import (
     EXACT,
     LARGEST,
@@ -19,7 +17,7 @@ from cepkit.compile.match_recognize.vectors import (
     Vector,
     VectorReader,
     check_bound,
-    constant_vector,
+    vector_of_value,
 )
 from cepkit.compile.shared.row_automaton import RowAutomaton
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NULL_INTEGER, TEXT, TIME, ColumnType
@@ -34,8 +32,6 @@ from cepkit.kernels.row_codes import (
     RowMachine,
 )
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.trees import rebuilt
-from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.printing import print_sql
 
 MOST_REGISTERS = 48
@@ -54,38 +50,40 @@ class NoRegistersError(Exception):
     """A condition has no instructions; the message says what it does."""
 
 
-def without_variables(tree: ex.Expression) -> ex.Expression:
-    """Return a condition with columns alone. In a condition on nearby rows, all mean the current row."""
-
-    def change(node: ex.Expression) -> ex.Expression:
-        return ex.Attribute(node.name or "") if isinstance(node, ex.Reference) else node
-
-    return rebuilt(tree, ex.Expression, change)
-
-
-def is_nearby(tree: ex.Expression, name: str, members: Members) -> bool:
+def is_nearby(term: Compiled, name: str, members: Members) -> bool:
     """Return whether a part of the condition of a variable depends on nearby rows alone."""
-    match tree:
-        case ex.Reference(variable=variable):
-            return variable is None or name in members[variable]
-        case rp.Navigation(function="first") | rp.RowAggregate() | rp.Classifier() | rp.MatchNumber():
-            return False
-        case rp.Navigation(function="last", offset=offset) if offset:
-            return False
-    return all(is_nearby(part, name, members) for part in tree.children())
+    if term.op == "column":
+        return term.data[1] is None or name in members[term.data[1]]
+    if term.op in ("total", "label", "number", "timed out"):
+        return False
+    if term.op == "navigation" and (term.data[0].from_first or term.data[0].offset or term.data[0].final):
+        return False
+    return all(is_nearby(part, name, members) for part in term.parts)
+
+
+def _key(term: Compiled) -> Any:
+    """Return what is the same for conditions that are equal on nearby rows, whatever variables they name."""
+    if term.op == "column":
+        return term.data[0]
+    if term.is_constant:
+        return repr(term.call(None, -1)), term.type
+    if not term.op:
+        return repr(term.tree), tuple(map(_key, term.parts))
+    data = {"navigation": lambda: term.data[0].distance, "call": lambda: term.data[0]}
+    return term.op, data.get(term.op, lambda: repr(term.data))(), tuple(map(_key, term.parts))
 
 
 class TypesOnly:
     """Reads no rows: the vectors have types and no values."""
 
-    def value(self, term: Compiled) -> Vector:
+    def value(self, term: Compiled, at: Any) -> Vector:
         """Return a constant, or no values of the type of an expression."""
         if term.is_constant:
-            return Vector(term.call(None, -1), term.type, text=term.text)
+            return Vector(term.call(None, -1), term.type)
         dtype = {FLOAT: np.float64, BOOLEAN: np.bool_}.get(term.type.kind, np.int64)
         return Vector(np.empty(0, dtype), term.type, texts=np.empty(0, object))
 
-    def holds(self, term: Compiled) -> np.ndarray:
+    def holds(self, term: Compiled, wanted: bool, at: Any) -> np.ndarray:
         return np.empty(0, bool)
 
 
@@ -100,13 +98,6 @@ class _Slot:
     def is_float(self) -> bool:
         return self.vector.type.kind == FLOAT
 
-    def as_term(self) -> Compiled:
-        vector = self.vector
-        if vector.is_one:
-            text = vector.values if isinstance(vector.values, str) else vector.text
-            return Compiled(lambda place, row: vector.values, vector.type, True, text)
-        return Compiled(lambda place, row: None, vector.type)
-
 
 @dataclass(frozen=True, slots=True)
 class _Register:
@@ -119,19 +110,18 @@ class _Register:
 class RegisterWriter:
     """Writes the conditions of a query as instructions, and collects what they read."""
 
-    # ``nearby`` has the conditions on nearby rows, whose bits the kernel reads.
+    # ``nearby`` has the conditions on nearby rows whose bits the kernel reads, and the truth of each bit.
 
     members: Members
     names: tuple[str, ...]  # the variables
     rows: VectorReader | TypesOnly
-    terms: Terms
     longest: int  # the most rows of a partition
-    nearby: dict[str, ex.Expression] = field(default_factory=dict)
+    nearby: dict[Any, tuple[Compiled, bool]] = field(default_factory=dict)
     registers: dict[_Register, None] = field(default_factory=dict)
-    floats: dict[str, np.ndarray] = field(default_factory=dict)
-    integers: dict[str, np.ndarray] = field(default_factory=dict)
+    floats: dict[Any, np.ndarray] = field(default_factory=dict)
+    integers: dict[Any, np.ndarray] = field(default_factory=dict)
     constants: dict[int, int] = field(default_factory=dict)  # the bits of a slot
-    _vectors: dict[str, Vector] = field(default_factory=dict)
+    _vectors: dict[Any, Vector] = field(default_factory=dict)
     _code: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     _slots: dict[tuple, int] = field(default_factory=dict)  # of equal instructions of a condition
     _n_slots: int = 0
@@ -142,30 +132,31 @@ class RegisterWriter:
 
     # --- conditions
 
-    def condition(self, name: str, tree: ex.Expression) -> tuple[int | None, list[tuple]]:
+    def condition(self, name: str, term: Compiled) -> tuple[int | None, list[tuple]]:
         """Return the number of the part of a condition on nearby rows, if any, and instructions."""
-        parts = tree.operands if isinstance(tree, ex.And) else (tree,)
-        near = tuple(part for part in parts if is_nearby(part, name, self.members))
+        parts = term.parts if term.op == "and" else [term]
+        is_near = [is_nearby(part, name, self.members) for part in parts]
+        near = [part for part, part_is_near in zip(parts, is_near, strict=True) if part_is_near]
         self._variable, self._code, self._slots = name, [], {}
         bit = None
         if near:
-            bit = self._bit(near[0] if len(near) == 1 else ex.And(near))
-        for part in parts:
-            if part not in near:
+            bit = self._bit(near[0] if len(near) == 1 else all_of(near))
+        for part, part_is_near in zip(parts, is_near, strict=True):
+            if not part_is_near:
                 self._require(part)
         return bit, self._code
 
-    def _bit(self, tree: ex.Expression) -> int:
-        tree = without_variables(tree)
-        self.nearby.setdefault(repr(tree), tree)
-        return [*self.nearby].index(repr(tree))
+    def _bit(self, term: Compiled, wanted: bool = True) -> int:
+        key = _key(term), wanted
+        self.nearby.setdefault(key, (term, wanted))
+        return [*self.nearby].index(key)
 
-    def _require(self, tree: ex.Expression) -> None:
-        if isinstance(tree, ex.And):
-            for part in tree.operands:
+    def _require(self, term: Compiled) -> None:
+        if term.op == "and":
+            for part in term.parts:
                 self._require(part)
             return
-        slot = self._truth(tree, True)
+        slot = self._truth(term, True)
         if self._code and self._code[-1][op.SLOT] == slot:
             last = self._code.pop()
             self._code.append((last[0], op.REQUIRED, *last[2:]))
@@ -173,37 +164,40 @@ class RegisterWriter:
         else:
             self._code.append((op.AND, op.REQUIRED, slot, slot, 0))
 
-    def _truth(self, tree: ex.Expression, wanted: bool) -> int:
+    def _truth(self, term: Compiled, wanted: bool) -> int:
         """Return the slot of whether a condition is ``wanted``, and not unknown."""
-        if is_nearby(tree, self._variable, self.members):
-            return self._write(op.LOAD_BIT, self._bit(tree if wanted else ex.Not(tree)), 0)
-        match tree:
-            case ex.And(operands=operands) | ex.Or(operands=operands):
-                join = op.AND if isinstance(tree, ex.And) is wanted else op.OR
-                return self._joined(join, [self._truth(operand, wanted) for operand in operands])
-            case ex.Not(operand=operand):
-                return self._truth(operand, not wanted)
-            case rp.IsTruth(operand=operand, truth=truth):
-                return self._unless(wanted, self._truth(operand, truth))
-            case ex.IsNull(operand=operand):
-                return self._unless(wanted, self._is_null(self._value(operand)))
-            case ex.Comparison(operator=sign, left=left, right=right):
-                return self._compared(
-                    sign if wanted else ex.NEGATED[sign], self._value(left), self._value(right)
-                )
-            case ex.IsDistinct(left=left, right=right):
-                first, second = self._value(left), self._value(right)
+        if is_nearby(term, self._variable, self.members):
+            return self._write(op.LOAD_BIT, self._bit(term, wanted), 0)
+        parts = term.parts
+        match term.op:
+            case "and" | "or":
+                join = op.AND if (term.op == "and") is wanted else op.OR
+                return self._joined(join, [self._truth(part, wanted) for part in parts])
+            case "not":
+                return self._truth(parts[0], not wanted)
+            case "is true":
+                return self._unless(wanted, self._truth(parts[0], term.data))
+            case "is null":
+                return self._unless(wanted, self._is_null(self._value(parts[0])))
+            case "compare":
+                sign = term.data if wanted else ex.NEGATED[term.data]
+                return self._compared(sign, self._value(parts[0]), self._value(parts[1]))
+            case "is distinct":
+                first, second = self._value(parts[0]), self._value(parts[1])
                 nulls = [self._is_null(side) for side in (first, second)]
                 differs = self._write(op.COMPARE_INTEGERS + 1, *nulls)
                 either = self._joined(op.OR, [differs, self._compared("!=", first, second)])
                 return self._unless(wanted, either)
-            case ex.In(operand=operand, options=options):
-                item, sign = self._value(operand), "==" if wanted else "!="
-                truths = [self._compared(sign, item, self._value(option)) for option in options]
+            case "in" | "among":
+                item, sign = self._value(parts[0]), "==" if wanted else "!="
+                options = map(self._value, parts[1:])
+                if term.op == "among":
+                    options = (self._constant_slot(vector_of_value(value)) for value in term.data)
+                truths = [self._compared(sign, item, option) for option in options]
                 return self._joined(op.OR if wanted else op.AND, truths)
-        value = self._value(tree)
+        value = self._value(term)
         if value.vector.type.kind != BOOLEAN:
-            raise self._refused(tree)
+            raise self._refused(term)
         return self._write(op.COMPARE_INTEGERS, value.number, self._constant(int(wanted)))
 
     def _joined(self, join: int, truths: Sequence[int]) -> int:
@@ -220,7 +214,6 @@ class RegisterWriter:
         return self._write(code, value.number, value.number)
 
     def _compared(self, sign: str, left: _Slot, right: _Slot) -> int:
-        left, right = self._alike(left, right)
         kinds = {left.vector.type.kind, right.vector.type.kind}
         code = op.COMPARE_INTEGERS
         if TEXT in kinds or BOOLEAN in kinds:
@@ -251,55 +244,57 @@ class RegisterWriter:
 
     # --- values
 
-    def _value(self, tree: ex.Expression) -> _Slot:
-        if is_nearby(tree, self._variable, self.members):
-            return self._loaded(without_variables(tree), HERE, 0)
-        match tree:
-            case ex.Reference() | rp.Classifier():
-                return self._value(rp.Navigation("last", tree, 0))
-            case rp.Navigation():
-                return self._navigated(tree)
-            case rp.RowAggregate():
-                return self._total(tree)
-            case rp.MatchNumber():
+    def _value(self, term: Compiled) -> _Slot:
+        if is_nearby(term, self._variable, self.members):
+            return self._loaded(term, HERE, 0)
+        parts = term.parts
+        match term.op:
+            case "column" | "label":
+                variable = term.data[1] if term.op == "column" else term.data
+                return self._navigated(term, term, ReadRow(False, 0, False, 0), variable)
+            case "navigation":
+                return self._navigated(term, parts[0], *term.data)
+            case "total":
+                return self._total(term)
+            case "number":
                 return self._read(
                     _Register(op.STAYS, op.NUMBER_AT, frozenset()), ColumnType(INTEGER), LARGEST
                 )
-            case ex.Arithmetic(operator=sign, left=left, right=right):
-                return self._computed(tree, sign, self._value(left), self._value(right))
-            case ex.Negative(operand=operand):
-                return self._of_sign(tree, self._value(operand), op.NEGATE_INTEGER, op.NEGATE_FLOAT)
-            case ex.Call(function=function, arguments=(operand,)) if function.lower() == "abs":
-                return self._of_sign(tree, self._value(operand), op.ABS_INTEGER, op.ABS_FLOAT)
-        raise self._refused(tree)
+            case "compute":
+                return self._computed(term, self._value(parts[0]), self._value(parts[1]))
+            case "negative":
+                return self._of_sign(term, self._value(parts[0]), op.NEGATE_INTEGER, op.NEGATE_FLOAT)
+            case "call" if term.data[0] == "abs":
+                return self._of_sign(term, self._value(parts[0]), op.ABS_INTEGER, op.ABS_FLOAT)
+        raise self._refused(term)
 
-    def _refused(self, tree: ex.Expression) -> NoRegistersError:
+    def _refused(self, term: Compiled) -> Exception:
+        if term.tree is None:  # such as a column in another unit
+            return NotVectorizedError()
         return NoRegistersError(
-            f"the kernels cannot compute {print_sql(tree)} over the rows of the match so far"
+            f"the kernels cannot compute {print_sql(term.tree)} over the rows of the match so far"
         )
 
-    def _navigated(self, tree: rp.Navigation) -> _Slot:
-        read = row_read_by(tree)
-        operand, variable, distance = read.operand, variable_of([read.operand]), read.distance
-        offset, first = read.offset, read.from_first
-        if read.final or any(isinstance(n, rp.Navigation | rp.RowAggregate) for n in operand.walk()):
-            raise self._refused(tree)
+    def _navigated(self, term: Compiled, operand: Compiled, read: ReadRow, variable: str | None) -> _Slot:
+        offset, first, distance = read.offset, read.from_first, read.distance
+        if read.final or any(node.op in ("navigation", "total") for node in operand.walk()):
+            raise self._refused(term)
         is_here = not first and (variable is None or self._variable in self.members[variable])
-        if isinstance(operand, rp.Classifier):
+        if operand.op == "label":
             if distance:
                 if distance > 0 or not is_here or (variable is not None and offset):
-                    raise self._refused(tree)
+                    raise self._refused(term)
                 variable, offset = None, offset - distance
             register = self._nth(FIRST_LABEL if first else LAST_LABEL, variable, offset)
             return self._read(register, ColumnType(TEXT), texts=self._labels)
-        if any(isinstance(node, rp.Classifier | rp.MatchNumber) for node in operand.walk()):
-            raise self._refused(tree)
+        if any(node.op in ("label", "number") for node in operand.walk()):
+            raise self._refused(term)
         register = HERE
         if not is_here or offset:
             register = self._number(self._nth(FIRST_PLACE if first else LAST_PLACE, variable, offset))
-        slot = self._loaded(without_variables(operand), register, distance)
+        slot = self._loaded(operand, register, distance)
         if slot.vector.is_one:
-            raise self._refused(tree)
+            raise self._refused(term)
         return slot
 
     def _nth(self, rule: int, variable: str | None, offset: int) -> _Register:
@@ -310,32 +305,30 @@ class RegisterWriter:
             register = _Register(rule, self._number(register), names)
         return register
 
-    def _total(self, tree: rp.RowAggregate) -> _Slot:
-        function, arguments = tree.function, tree.arguments
-        variable = variable_of(arguments) if arguments else tree.variable
-        names = None if variable is None else self.members[variable]
-        of_rows = (rp.Navigation, rp.RowAggregate, rp.Classifier, rp.MatchNumber)
+    def _total(self, term: Compiled) -> _Slot:
+        tree, arguments, variable = term.data.tree, term.parts, term.data.variable
+        function, names = tree.function, None if variable is None else self.members[variable]
+        of_match = ("navigation", "total", "label", "number")
         is_single = len(arguments) < 2 and not any(
-            isinstance(node, of_rows) for part in arguments for node in part.walk()
+            node.op in of_match for part in arguments for node in part.walk()
         )
         if not is_single or (tree.distinct and function not in ("min", "max")) or tree.final:
-            raise self._refused(tree)
+            raise self._refused(term)
         if function == "count" and not arguments:
             return self._count(None, names)
         if function == "count_if":
-            truths = self.rows.holds(self.terms.of(without_variables(arguments[0])))
+            truths = self.rows.holds(arguments[0], True, 0)
             counted = Vector(np.where(truths, 1, 0), ColumnType(INTEGER), (~truths,))
-            return self._count((f"truth {arguments[0]!r}", counted), names)
+            return self._count((("truth", _key(arguments[0])), counted), names)
         if function not in ("count", "avg", *_TOTALS):
-            raise self._refused(tree)
-        argument = without_variables(arguments[0])
-        vector = self._vector(argument)
+            raise self._refused(term)
+        key, vector = _key(arguments[0]), self._vector(arguments[0])
         if vector.is_one:
-            raise self._refused(tree)
+            raise self._refused(term)
         if function == "count":
-            return self._count((repr(argument), vector) if vector.missing else None, names)
+            return self._count((key, vector) if vector.missing else None, names)
         if not vector.is_number or (function == "avg" and vector.type.kind in (TIME, DURATION)):
-            raise self._refused(tree)
+            raise self._refused(term)
         bound = _bound_of(vector) if function in ("sum", "avg") else 0
         if function in ("sum", "avg"):
             bound = bound * max(1, self.longest)
@@ -343,16 +336,16 @@ class RegisterWriter:
                 bound, _MOST_FLOAT if not vector.is_whole else EXACT if function == "avg" else LARGEST
             )
         rules = _TOTALS["sum" if function == "avg" else function]
-        rule, column = rules[not vector.is_whole], self._column(repr(argument), vector)
+        rule, column = rules[not vector.is_whole], self._column(key, vector)
         bound = bound if function in ("sum", "avg") else _bound_of(vector)
         total = self._read(_Register(rule, column, names), vector.type, bound)
         if function != "avg":
             return total
-        count = self._count((repr(argument), vector), names)
+        count = self._count((key, vector), names)
         parts = (self._as_float(part).number for part in (total, count))
         return self._made(op.DIVIDE_FLOATS, *parts, ColumnType(FLOAT), bound)
 
-    def _count(self, counted: tuple[str, Vector] | None, names: frozenset[str] | None) -> _Slot:
+    def _count(self, counted: tuple[Any, Vector] | None, names: frozenset[str] | None) -> _Slot:
         register = _Register(op.COUNT_ROWS, 0, names)
         if counted is not None:
             key, vector = counted
@@ -360,11 +353,10 @@ class RegisterWriter:
             register = _Register(rule, self._column(key, vector), names)
         return self._read(register, ColumnType(INTEGER), max(1, self.longest))
 
-    def _computed(self, tree: ex.Expression, sign: str, left: _Slot, right: _Slot) -> _Slot:
-        left, right = self._alike(left, right)
-        kind = type_of_arithmetic(sign, left.vector.type, right.vector.type)
-        if kind is None or not (left.vector.is_number and right.vector.is_number):
-            raise self._refused(tree)
+    def _computed(self, term: Compiled, left: _Slot, right: _Slot) -> _Slot:
+        sign, kind = term.data, term.type
+        if not (left.vector.is_number and right.vector.is_number):
+            raise self._refused(term)
         is_whole, bounds = (
             left.vector.is_whole and right.vector.is_whole,
             [_bound_of(s.vector) for s in (left, right)],
@@ -377,29 +369,18 @@ class RegisterWriter:
                 raise NotVectorizedError
             return self._made(_OF_INTEGERS[sign], left.number, right.number, kind, bound)
         if kind.kind != FLOAT or sign not in _OF_FLOATS:
-            raise self._refused(tree)
+            raise self._refused(term)
         left, right = self._as_float(left), self._as_float(right)
         check_bound(max(first, second, bound), _MOST_FLOAT)
         bound = np.inf if sign == "/" else bound
         return self._made(_OF_FLOATS[sign], left.number, right.number, kind, bound)
 
-    def _of_sign(self, tree: ex.Expression, value: _Slot, of_integers: int, of_floats: int) -> _Slot:
+    def _of_sign(self, term: Compiled, value: _Slot, of_integers: int, of_floats: int) -> _Slot:
         if not value.vector.is_number:
-            raise self._refused(tree)
+            raise self._refused(term)
         code = of_floats if value.is_float else of_integers
         bound = _bound_of(value.vector)
         return self._made(code, value.number, value.number, value.vector.type, bound)
-
-    def _alike(self, left: _Slot, right: _Slot) -> tuple[_Slot, _Slot]:
-        """Return two values in one unit. Only constants change."""
-        terms = left.as_term(), right.as_term()
-        sides = [left, right]
-        for i, (term, alike) in enumerate(zip(terms, converted(terms), strict=True)):
-            if alike is not term:
-                if not alike.is_constant:
-                    raise NotVectorizedError
-                sides[i] = self._constant_slot(constant_vector(alike))
-        return sides[0], sides[1]
 
     def _as_float(self, value: _Slot) -> _Slot:
         if value.is_float:
@@ -409,12 +390,13 @@ class RegisterWriter:
 
     # --- what instructions read
 
-    def _vector(self, tree: ex.Expression) -> Vector:
-        if repr(tree) not in self._vectors:
-            self._vectors[repr(tree)] = self.rows.value(self.terms.of(tree))
-        return self._vectors[repr(tree)]
+    def _vector(self, term: Compiled) -> Vector:
+        key = _key(term)
+        if key not in self._vectors:
+            self._vectors[key] = self.rows.value(term, 0)
+        return self._vectors[key]
 
-    def _column(self, key: str, vector: Vector) -> int:
+    def _column(self, key: Any, vector: Vector) -> int:
         """Return the number of a column of floats or integers, in which null has its special value."""
         columns = self.floats if vector.type.kind == FLOAT else self.integers
         if key not in columns:
@@ -431,15 +413,15 @@ class RegisterWriter:
                 columns[key] = np.where(is_null, np.nan, values) if vector.missing else values
         return [*columns].index(key)
 
-    def _loaded(self, tree: ex.Expression, register: int, distance: int) -> _Slot:
-        vector = self._vector(tree)
+    def _loaded(self, term: Compiled, register: int, distance: int) -> _Slot:
+        vector = self._vector(term)
         if vector.is_one:
             return self._constant_slot(vector)
         kinds = (INTEGER, FLOAT, TIME, DURATION, BOOLEAN, TEXT)
         if vector.type.kind not in kinds:
-            raise self._refused(tree)
+            raise self._refused(term)
         code = op.LOAD_FLOAT if vector.type.kind == FLOAT else op.LOAD_INTEGER
-        return _Slot(self._write(code, register, self._column(repr(tree), vector), distance), vector)
+        return _Slot(self._write(code, register, self._column(_key(term), vector), distance), vector)
 
     def _read(self, register: _Register, kind: ColumnType, bound: float = 0, texts: Any = None) -> _Slot:
         number = self._write(op.LOAD_REGISTER, self._number(register), 0)
@@ -497,7 +479,7 @@ class WrittenRows:
 
     machine: RowMachine
     transitions: Transitions
-    nearby: tuple[Compiled, ...]  # conditions on nearby rows, by their bits
+    nearby: tuple[tuple[Compiled, bool], ...]  # conditions on nearby rows, by their bits
     floats: np.ndarray
     integers: np.ndarray
     slots: np.ndarray
@@ -506,13 +488,10 @@ class WrittenRows:
 
 
 def reason_without_registers(
-    automaton: RowAutomaton,
-    define: Mapping[str, ex.Expression],
-    members: Members,
-    terms: Terms,
+    automaton: RowAutomaton, conditions: Mapping[str, Compiled], members: Members
 ) -> str | None:
     try:
-        write_rows(automaton, define, members, TypesOnly(), terms)
+        write_rows(automaton, conditions, members, TypesOnly())
     except NoRegistersError as error:
         return str(error)
     except NotVectorizedError:
@@ -522,10 +501,9 @@ def reason_without_registers(
 
 def write_rows(
     automaton: RowAutomaton,
-    define: Mapping[str, ex.Expression],
+    conditions: Mapping[str, Compiled],
     members: Members,
     rows: VectorReader | TypesOnly,
-    terms: Terms,
     longest: int = 0,
     *,
     needs_start: bool = False,
@@ -534,14 +512,14 @@ def write_rows(
     """Return the conditions of a query as a machine."""
     # ``longest`` is the most rows of a partition. With ``needs_start``, partial matches with different first
     # rows never have the same future. ``targets`` are the variables to which AFTER MATCH skips.
-    writer = RegisterWriter(members, tuple(dict.fromkeys(automaton.variable_of_state)), rows, terms, longest)
+    writer = RegisterWriter(members, tuple(dict.fromkeys(automaton.variable_of_state)), rows, longest)
     code: list[tuple] = []
     bits: dict[str, int] = {}
     spans: dict[str, tuple[int, int]] = {}
     for name in writer.names:
         spans[name] = len(code), len(code)
-        if name in define:
-            bit, lines = writer.condition(name, define[name])
+        if name in conditions:
+            bit, lines = writer.condition(name, conditions[name])
             bits |= {} if bit is None else {name: bit}
             code += lines
             spans[name] = spans[name][0], len(code)
@@ -582,9 +560,8 @@ def write_rows(
     )
     stays = {r.argument: i for i, r in enumerate(registers) if r.rule == op.STAYS}
     return WrittenRows(
-        machine, transitions, tuple(map(terms.of, writer.nearby.values())),
-        _stacked(writer.floats, np.float64), _stacked(writer.integers, np.int64), slots,
-        stays.get(op.NUMBER_AT, -1), stays.get(op.START_AT, -1),
+        machine, transitions, tuple(writer.nearby.values()), _stacked(writer.floats, np.float64),
+        _stacked(writer.integers, np.int64), slots, stays.get(op.NUMBER_AT, -1), stays.get(op.START_AT, -1),
     )  # fmt: skip
 
 

@@ -381,6 +381,12 @@ def compile_value(
     *,
     inside: bool = False,
 ) -> Compiled:
+    return replace(_compile(tree, schema, params, inside), tree=tree)
+
+
+def _compile(
+    tree: ex.Expression, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None, inside: bool
+) -> Compiled:
     def part(node: ex.Expression) -> Compiled:
         return compile_value(node, schema, params, inside=inside)
 
@@ -503,10 +509,10 @@ def variable_of(trees: Iterable[ex.Expression]) -> str | None:
 def _navigation(
     tree: rp.Navigation, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None
 ) -> Compiled:
-    read = row_read_by(tree)
+    operand, read = row_read_by(tree)
     from_first, offset, final, distance = read.from_first, read.offset, read.final, read.distance
-    variable = variable_of([read.operand])
-    inner = compile_value(read.operand, schema, params, inside=True)
+    variable = variable_of([operand])
+    inner = compile_value(operand, schema, params, inside=True)
 
     def call(place: Place, row: int) -> Any:
         at = place.nth(variable, from_first, offset, final)
@@ -538,20 +544,6 @@ def _aggregate(
     elif tree.function == "map_agg":
         kind = ColumnType(MAP, key=arguments[0].type, item=arguments[1].type)
     return Compiled(lambda place, row: place.total(total), kind, op="total", parts=arguments, data=total)
-
-
-class Terms:
-    """The bound conditions of a query, in which a column means the row that is read. Each is bound once."""
-
-    def __init__(self, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None):
-        self.schema, self.params = schema, params
-        self._terms: dict[str, Compiled] = {}
-
-    def of(self, tree: ex.Expression) -> Compiled:
-        key = repr(tree)
-        if key not in self._terms:
-            self._terms[key] = compile_value(tree, self.schema, self.params, inside=True)
-        return self._terms[key]
 
 
 def numbers_of_truths(

@@ -467,7 +467,7 @@ class VectorReader(ABC):
         column = self.column(name, self.rows_of(variable) if at is None else at)
         if column.texts is None or len(column.texts) > self.n:  # hardly a text twice
             raise NotVectorizedError
-        place = _TextPlace({name: [*column.texts, None]})
+        place = SingleRow({name: [*column.texts, None]}, 0)
         of_text = []
         for place.row in range(len(column.texts) + 1):
             try:
@@ -493,11 +493,13 @@ class VectorReader(ABC):
 
 
 @dataclass
-class _TextPlace:
-    """One of the texts of a column, as functions of a place see it."""
+class SingleRow:
+    """A row, as functions that look at nearby rows see it."""
 
     columns: Mapping[str, list[Any]]
+    n_rows: int
     row: int = 0
+    low: int = 0
 
     def nth(self, variable: str | None, from_first: bool, offset: int, final: bool) -> int:
         return self.row

@@ -10,10 +10,9 @@ from typing import Any, cast
 import numpy as np
 
 from cepkit.compile.match_recognize.compiled import Compiled, reach_of
-from cepkit.compile.match_recognize.registers import reason_without_registers, without_variables
+from cepkit.compile.match_recognize.registers import reason_without_registers
 from cepkit.compile.match_recognize.values import (
     ColumnScope,
-    Terms,
     column_of,
     compile_total,
     compile_value,
@@ -106,12 +105,11 @@ def _prepare(
         name: scope.compiled(tree, f"DEFINE {name}", is_condition=True) for name, tree in define.items()
     }
     measures = [scope.compiled(tree, f"MEASURES {name}") for name, tree in query.measures]
-    needs = history_needs(define, members)
-    terms = Terms(schema, params)
+    needs = history_needs(compiled, members)
     rows_before, rows_after = reach_of(define.values())
     program = RowProgram(
         automaton=automaton,
-        conditions={name: condition.call for name, condition in compiled.items()},
+        conditions=compiled,
         members=members,
         needs=needs,
         totals={
@@ -124,8 +122,7 @@ def _prepare(
         rows_before=rows_before,
         rows_after=rows_after,
         columns=columns_read(query, schema),
-        reason=reason_without_registers(automaton, define, members, terms),
-        terms=terms,
+        reason=reason_without_registers(automaton, compiled, members),
     )
     return program, measures
 
@@ -454,18 +451,16 @@ class SearchedRows:
         # The program has the conditions of the query, perhaps with another pattern.
         if self.events.n_events < FEWEST_ROWS or reason_for_python(program) is not None:
             return None
-        return find_in_partitions(program, dict(self.bound.query.define), self._given)
+        return find_in_partitions(program, self._given)
 
-    def count_rows(self, condition: ex.Expression) -> int | None:
+    def count_rows(self, condition: Compiled) -> int | None:
         """Return how many rows satisfy a condition on nearby rows, or None if Python must look at them."""
         if self.events.n_events < FEWEST_ROWS:
             return None
         order = self._given.order
         try:
             rows = NearbyRows(self._given, order, (0, order.n_partitions))
-            return int(
-                np.count_nonzero(rows.holds(self.bound.program.terms.of(without_variables(condition))))
-            )
+            return int(np.count_nonzero(rows.holds(condition, True, 0)))
         except (NotVectorizedError, PredicateError):
             return None
 

@@ -17,15 +17,12 @@ from cepkit.compile.match_recognize.set_tables import (
     TooManySetsError,
     set_tables,
 )
-from cepkit.compile.match_recognize.vectors import NotVectorizedError, Vector, VectorReader
+from cepkit.compile.match_recognize.vectors import NotVectorizedError, SingleRow, Vector, VectorReader
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.match_recognize.found_rows import FINDING, FoundRows, RowInput, RowOrder
 from cepkit.engines.match_recognize.matching import (
     BUDGET,
-    MatchHistory,
-    Needs,
     RowProgram,
-    Trial,
     target_error,
     work_error,
 )
@@ -33,7 +30,6 @@ from cepkit.errors import CepError, PredicateError
 from cepkit.events import INTEGER, NULL_INTEGER, TIME
 from cepkit.kernels import row_codes as op
 from cepkit.kernels.row_codes import MatchRoom, RowMachine, SearchedPlaces, SearchWork
-from cepkit.language.expressions import trees as ex
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 
@@ -85,18 +81,20 @@ class NearbyRows(VectorReader):
 
 
 def truths_by_python(
-    condition: Compiled, plain: Mapping[str, np.ndarray], order: RowOrder, first: int, until: int
+    condition: Compiled,
+    wanted: bool,
+    plain: Mapping[str, np.ndarray],
+    order: RowOrder,
+    first: int,
+    until: int,
 ) -> np.ndarray:
-    """Return where a condition on nearby rows holds in some partitions, computed row by row."""
-    truths, history = [], MatchHistory(Needs((), False, ()), {}, {})
-    bounds = order.first_place_of_partition[first : until + 1].tolist()
-    for start, stop in pairwise(bounds):
+    """Return where a condition on nearby rows is ``wanted`` in some partitions, computed row by row."""
+    truths = []
+    for start, stop in pairwise(order.first_place_of_partition[first : until + 1].tolist()):
         rows = order.rows_between(start, stop)
-        columns = {column: values[rows].tolist() for column, values in plain.items()}
-        trial = Trial(history, columns, stop - start)
-        for row in range(stop - start):
-            trial.start = trial.row = row
-            truths.append(condition.call(trial, row) is True)
+        place = SingleRow({column: values[rows].tolist() for column, values in plain.items()}, stop - start)
+        for place.row in range(stop - start):
+            truths.append(condition.call(place, place.row) is wanted)
     return np.array(truths, bool)
 
 
@@ -123,9 +121,7 @@ def reason_for_python(program: RowProgram) -> str | None:
     return program.reason
 
 
-def find_in_partitions(
-    program: RowProgram, define: Mapping[str, ex.Expression], given: RowInput
-) -> FoundRows | None:
+def find_in_partitions(program: RowProgram, given: RowInput) -> FoundRows | None:
     """Return the matches of all partitions, or None if the search in Python must find them."""
     if reason_for_python(program) is not None or given.order.n_places == 0:
         return None
@@ -133,7 +129,7 @@ def find_in_partitions(
         rows = NearbyRows(given, given.order, (0, given.order.n_partitions))
         longest = int(np.diff(given.order.first_place_of_partition).max())
         targets = program.members.get(program.after_match_variable or "", frozenset())
-        arguments = program.automaton, define, program.members, rows, program.terms, longest
+        arguments = program.automaton, program.conditions, program.members, rows, longest
         written = write_rows(*arguments, needs_start=program.within is not None, targets=targets)
         search = _KernelSearch(program, written, given)
         if len(written.nearby) > _MOST_BITS:
@@ -167,12 +163,12 @@ class _KernelSearch:
         low, high = (int(self.order.first_place_of_partition[p]) for p in (first, until))
         dtype = np.uint8 if len(self.conditions) <= MOST_CONDITIONS else np.uint64
         rows, bits = None, None
-        for bit, condition in enumerate(self.conditions):
+        for bit, (condition, wanted) in enumerate(self.conditions):
             rows = NearbyRows(self.given, self.order, (first, until)) if rows is None else rows
             try:
-                held = rows.holds(condition)
+                held = rows.holds(condition, wanted, 0)
             except NotVectorizedError:
-                held = self._by_python(condition, first, until)
+                held = self._by_python(condition, wanted, first, until)
             held = held.view(np.uint8).astype(dtype, copy=False)
             if bits is None:
                 bits = held
@@ -180,11 +176,11 @@ class _KernelSearch:
                 bits |= np.multiply(held, dtype(1 << bit), out=held)  # ten times as fast as a shift
         return np.zeros(high - low, dtype) if bits is None else bits
 
-    def _by_python(self, condition: Compiled, first: int, until: int) -> np.ndarray:
+    def _by_python(self, condition: Compiled, wanted: bool, first: int, until: int) -> np.ndarray:
         for column in (node.data[0] for node in condition.walk() if node.op == "column"):
             if column not in self.plain:
                 self.plain[column] = self.given.plain(column)
-        return truths_by_python(condition, self.plain, self.order, first, until)
+        return truths_by_python(condition, wanted, self.plain, self.order, first, until)
 
     # --- matches
 

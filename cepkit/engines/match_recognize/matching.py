@@ -8,14 +8,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from cepkit.compile.match_recognize.compiled import RowTotal
+from cepkit.compile.match_recognize.compiled import Compiled, RowTotal
 from cepkit.compile.match_recognize.registers import is_nearby
-from cepkit.compile.match_recognize.values import AGGREGATES, Terms
+from cepkit.compile.match_recognize.values import AGGREGATES
 from cepkit.compile.shared.row_automaton import ACCEPT as MATCH
 from cepkit.compile.shared.row_automaton import RowAutomaton, fewest_rows
 from cepkit.errors import CepError, PredicateError, UnsupportedQueryError
@@ -43,13 +43,14 @@ class Needs:
     variables: tuple[str, ...]
 
 
-def history_needs(define: Mapping[str, ex.Expression], members: Mapping[str, frozenset[str]]) -> Needs:
+def history_needs(conditions: Mapping[str, Compiled], members: Mapping[str, frozenset[str]]) -> Needs:
     """Return what the conditions need; ``members`` has the variables that a name stands for."""
     sizes: dict[tuple[str, str], int] = {}
     totals: dict[rp.RowAggregate, None] = {}
     labels = needs_start = False
-    for name, tree in define.items():
-        for node, from_first, offset in _looks(tree):
+    for name, condition in conditions.items():
+        assert condition.tree is not None
+        for node, from_first, offset in _looks(condition.tree):
             if isinstance(node, rp.MatchNumber):
                 needs_start = True
             elif isinstance(node, rp.RowAggregate):
@@ -69,7 +70,7 @@ def history_needs(define: Mapping[str, ex.Expression], members: Mapping[str, fro
                 sizes[key] = max(sizes.get(key, 0), rows)
     parts: list[tuple] = [(end, variable, rows) for (end, variable), rows in sizes.items()]
     parts += [("total", tree) for tree in totals]
-    variables = tuple(name for name, tree in define.items() if not is_nearby(tree, name, members))
+    variables = tuple(name for name, term in conditions.items() if not is_nearby(term, name, members))
     return Needs((*parts, *([LABELS] if labels else ())), needs_start or labels, variables)
 
 
@@ -211,20 +212,19 @@ class RowMatch:
 class RowProgram:
     """A row pattern that is ready to run."""
 
-    # ``conditions`` has a function for each variable with a definition, and ``totals`` their aggregates.
+    # ``conditions`` has the condition of each variable with a definition, and ``totals`` their aggregates.
     # ``members`` has the variables that each name stands for. ``after_match`` and ``after_match_variable``
     # are as in `RowPatternQuery`. ``within`` has the column of the clock and the number of ticks.
     # ``timed_out`` says whether partial matches that ran out of time have rows. Conditions look at most
     # ``rows_before`` rows back and ``rows_after`` rows ahead of the rows of a match. ``columns`` are those
     # that conditions and measures read, in this order, and then the clock. ``reason`` says why no kernel
-    # tests the conditions. ``terms`` has the conditions as kernels read them.
+    # tests the conditions.
 
     automaton: RowAutomaton
-    conditions: Mapping[str, Callable[[Any, int], Any]]
+    conditions: Mapping[str, Compiled]
     members: Mapping[str, frozenset[str]]
     needs: Needs
     totals: Mapping[RowAggregate, RowTotal]
-    terms: Terms
     after_match: str = "past_last_row"
     after_match_variable: str | None = None
     within: tuple[str, int] | None = None
@@ -316,7 +316,8 @@ class RowSearch:
         self.hit_end, self.ran_out, self.deepest = False, False, -1
         self.history = MatchHistory(program.needs, program.members, program.totals)
         self.trial = Trial(self.history, columns, n_rows)
-        self.conditions = [program.conditions.get(name) for name in program.automaton.variable_of_state]
+        calls = {name: condition.call for name, condition in program.conditions.items()}
+        self.conditions = [calls.get(name) for name in program.automaton.variable_of_state]
         # What failed from a row on fails for every first row, if no condition knows the first row.
         self.is_shared = not program.needs.needs_start and program.within is None
         self.is_local = self.is_shared and not program.needs.parts

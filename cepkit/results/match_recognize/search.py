@@ -67,7 +67,7 @@ class RowPatternSearch:
         self._given = RowInput(source.column, self._plain_column, self.order, reach, place)
         self._by_kernels: FoundRows | None = None
         if self.order.n_places >= FEWEST_ROWS and reason_for_python(program) is None:
-            self._by_kernels = find_in_partitions(program, dict(query.define), self._given)
+            self._by_kernels = find_in_partitions(program, self._given)
         if self._by_kernels is None:
             self.partitions  # noqa: B018  an error is raised now
 
