@@ -24,8 +24,10 @@ OVERRIDES = {
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
     "@jupyterlab/docmanager-extension:plugin": {"autosave": False},
 }
-# Seen when the kernel of the notebook before ends: the topic of a message of ipykernel comes in place of its
-# header. The text is JupyterLab's and says nothing about a page.
+# Seen when the kernel of the notebook before ends. The thread that sends its output has ended, so each thread
+# sends by itself (`IOPubThread._really_send`). Parts of two messages mix: a topic comes in place of a header.
+# ipykernel 7.4 does it without cepkit. After `IOPubThread.stop()`, one thread wrote 3,000 times to an
+# `OutStream`, another one called `Session.send` 3,000 times; 77 messages were mixed.
 MIXED = "Kernel message validation error: Unexpected token 's', \"stream.stderr\" is not valid JSON"
 APPS = ("LabApp", "JupyterNotebookApp")
 KERNEL_IS_IDLE = """() => {

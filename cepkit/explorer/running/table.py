@@ -428,7 +428,7 @@ PAGE = 15  # matches
 FEW = 20_000  # matches that are listed in a few hundredths of a second
 CANONICAL, REVERSE = "canonical", "reverse"
 NO_FILTERS: Mapping[str, str] = MappingProxyType({})
-_COMPARED = 16  # matches that say which columns differ
+_COMPARED = 8  # matches that say which columns differ
 _PART_NOTE = "filters and bars are of the first {:,} matches; sorting by columns needs a filter"
 
 
