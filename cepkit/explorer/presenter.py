@@ -222,14 +222,15 @@ class RunPresenter:
         result.count()
         checkpoint()
         took = time.perf_counter() - began
-        notes, table = self._notes(asked, result), self._table.first_page(result)
+        table = self._table.first_page(result)
+        turn.deliver(lambda: self._show(result, table))
+        notes = self._notes(asked, result)
 
-        def show() -> None:
-            self._show(result, table)
+        def say() -> None:
             if turn.is_newest:
                 self._say_done(result, asked.version, notes, took)
 
-        turn.deliver(show)
+        turn.deliver(say)
         drawn = self._timeline.draw(result)
 
         def show_bands() -> None:
@@ -314,8 +315,7 @@ class RunPresenter:
         self._table.show(result, table)
 
     def _say_done(self, result: Result, version: int, notes: list[str], took: float) -> None:
-        summary = f"{counted(result.count(), 'match')} in {seconds_text(took)}"
-        parts = (self._shown.sampled, summary, *notes)
+        parts = (self._shown.sampled, f"{counted(result.count(), 'match')} in {seconds_text(took)}", *notes)
         self._board.say("done", "; ".join(part for part in parts if part), version=version)
         self.ended(result.program, result.count(), took)
 

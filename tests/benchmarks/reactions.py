@@ -293,6 +293,7 @@ def measure(board: Board, n: int) -> None:
     for k in range(n):
         act = lambda k=k: drawn.select_option("price" if k % 2 else "size")  # noqa: E731
         board.react("drawn column", "change", act, {"timeline": REDRAWN})
+    bar.locator(".options").click()  # shows the strategy
     strategy = bar.get_by_label("Strategy", exact=True)
     if board.name == "sequence" and strategy.count():
         values = strategy.locator("option").evaluate_all("all => all.map(one => one.value)")

@@ -327,11 +327,11 @@ def test_the_events_are_there_before_anything_is_compiled(monkeypatch):
     gate = Gate(monkeypatch)
     explorer = FRAME.cep.explore(REGEX, order_by="t", partition_by="key")
     timeline = explorer.board.timeline
-    wait_until(lambda: len(timeline.x))
+    wait_until(lambda: len(timeline.x) and not timeline.busy)
     own = FRAME[FRAME["key"] == "k000"]
     assert explorer.status["state"] == "running"
     assert explorer.status["message"] == "searching"
-    assert np.frombuffer(timeline.x).tolist() == own["t"].tolist() and not timeline.busy
+    assert np.frombuffer(timeline.x).tolist() == own["t"].tolist()
     assert explorer.board.bar.key_text == "key = k000, 1 of 10 keys"
     explorer.show_key("k004")  # also while the query runs
     explorer.cancel()
