@@ -13,7 +13,16 @@ import numpy as np
 
 from cepkit.compile.interpreted.instructions import regex_code_of
 from cepkit.compile.regex.plan import tables_of
-from cepkit.compile.regex.program import LIST_FULL, MOST_LIVE, QUEUE_FULL, Kernel, Program, State
+from cepkit.compile.regex.program import (
+    CONSUMED,
+    LIST_FULL,
+    MOST_LIVE,
+    QUEUE_FULL,
+    REASON,
+    Kernel,
+    Program,
+    State,
+)
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import (
     are_kernels_ready,
@@ -271,6 +280,20 @@ def advance(
     if not spans:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     return np.concatenate([first for first, _ in spans]), np.concatenate([last for _, last in spans])
+
+
+def advance_by_one(
+    kernel: Kernel, state: State, partition: np.ndarray, arguments: list, row: int, out: tuple
+) -> int:
+    """Advance ``state`` by one event; return how many matches end there. ``out`` has room for one."""
+    # ``arguments`` are those that come from the event, ``out`` the first and last row and the report.
+    report = out[2]
+    while True:
+        n_found = kernel.run(partition, 0, 1, row, _WORK_PER_CALL, *arguments, *state.arguments(), *out)
+        if report[CONSUMED]:
+            return n_found
+        if report[REASON] in (LIST_FULL, QUEUE_FULL):
+            state.grow("list" if report[REASON] == LIST_FULL else "queue", int(partition[0]))
 
 
 @dataclass(frozen=True, slots=True)

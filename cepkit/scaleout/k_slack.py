@@ -506,6 +506,10 @@ class SortedStream:
         split_late(self.stream, table_of_batch(batch, self.stream.schema))
         return self._pass_on(lambda: self.slack.push(batch))
 
+    def push_row(self, row: Any) -> Any:
+        """Add a row, as `push` of a list with it."""
+        return self.push([row])
+
     def _pass_on(self, release: Callable[[], Any]) -> Any:
         """Give the rows that leave the buffer to the stream; an error takes the buffer back."""
         mark = self.slack.mark()

@@ -238,6 +238,8 @@ def _arrays_of_frame(batch: Any, schema: StreamSchema) -> list[pa.Array | pa.Chu
 def _columns_of(batch: Any, wanted: Sequence[str]) -> dict[str, Any]:
     """Return the columns by name; None for a repeated name."""
     if isinstance(batch, pd.DataFrame):
+        if batch.columns.is_unique and all(name in batch.columns for name in wanted):
+            return {name: batch[name] for name in wanted}
         doubled = set(batch.columns[batch.columns.duplicated()])
         return {name: None if name in doubled else batch[name] for name in dict.fromkeys(batch.columns)}
     if isinstance(batch, pa.RecordBatch):
@@ -349,6 +351,8 @@ def ordered_batch(
     """Return a batch in stream order, and its order columns ``by``."""
     # ``newest`` has the order columns of the newest event so far, one row.
     keys = _order_columns(table, by, schema)
+    if len(by) == 1 and _is_in_order(keys.column(0), None if newest is None else newest.column(0)):
+        return table, keys
     order = stream_order(ArrowSource(keys), by)
     if order is not None:
         table, keys = table.take(pa.array(order)), keys.take(pa.array(order))
@@ -359,6 +363,22 @@ def ordered_batch(
             f"({shown}); a stream cannot go back: sort its source, or remove late rows before push()"
         )
     return table, keys
+
+
+def _is_in_order(clock: pa.ChunkedArray, newest: pa.ChunkedArray | None) -> bool:
+    """Return whether times or integers are in order, after the newest one; False for other columns."""
+    ticks, before = _ticks(clock), None if newest is None else _ticks(newest)
+    if ticks is None or not len(ticks) or ticks[0] == NULL_INTEGER or (newest is not None and before is None):
+        return False
+    return bool((ticks[1:] >= ticks[:-1]).all()) and (before is None or before[0] <= ticks[0])
+
+
+def _ticks(clock: pa.ChunkedArray) -> np.ndarray | None:
+    """Return times or integers without nulls as numbers; None for other columns."""
+    if clock.null_count or not (pa.types.is_timestamp(clock.type) or pa.types.is_integer(clock.type)):
+        return None
+    array = one_chunk(clock)
+    return (array.view(pa.int64()) if pa.types.is_timestamp(clock.type) else array).to_numpy()
 
 
 def count_late(keys: pa.Table, newest: pa.Table, by: tuple[str, ...]) -> int:

@@ -83,6 +83,13 @@ class BatchCoder:
             check_sizes(self.program.terms(), columns, constants, self._n_rows)
         return self._inputs.with_columns(self.program.arrays(columns))
 
+    @property
+    def inputs_so_far(self) -> list | None:
+        """The arguments of kernels after the columns; None if texts came that they do not know."""
+        if self._inputs is None or any(codes.has_changed for codes in self.codes_of_column.values()):
+            return None
+        return [*self._inputs.constants, *self._inputs.tables, *self._inputs.texts]
+
     def _look_up(self, columns: Mapping[str, Column], before: Inputs | None) -> Inputs:
         """Return the inputs ``before`` with constants and tables that know the texts of all codes."""
         changed = {codes: codes.take_changed() for codes in self._every}

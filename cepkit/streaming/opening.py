@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from cepkit.doors import open_door
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.language.query_parts import Duration, is_match_recognize
+from cepkit.limits import MemoryLimit
 from cepkit.planning.planner import check_engine
 from cepkit.planning.queries import (
     Arguments,
@@ -35,6 +36,7 @@ def stream(
     pulse_every: int = 1000,
     idle_after: Duration | None = None,
     max_live: int | None = None,
+    memory_limit: MemoryLimit = "auto",
     engine: str = "auto",
     latency_bound: Duration | float | None = None,
     shedding: Any = None,
@@ -85,6 +87,9 @@ def stream(
     max_live : int, optional
         The largest number of live partial matches of a key after a batch; more are an error. None for any
         number. Only for regex queries.
+    memory_limit : int, str or None, optional
+        The most memory that the matches of one push may take, as for `cepkit.match`; beyond it the push is
+        refused, and has no effect.
     engine : str
         Only ``"auto"``: a stream chooses its engine itself.
     latency_bound : str, timedelta or float, optional
@@ -146,12 +151,13 @@ def stream(
     if isinstance(query, list | tuple) and len(query) > 1 and hasattr(query[0], "open_before"):
         opened = stream(
             query[1] if len(query) == 2 else query[1:], schema, rows=rows, threads=threads,
-            pulse_every=pulse_every, idle_after=idle_after, max_live=max_live, engine=engine,
+            pulse_every=pulse_every, idle_after=idle_after, max_live=max_live, memory_limit=memory_limit,
+            engine=engine,
             latency_bound=latency_bound, shedding=shedding, warm_up=warm_up, weights=weights,
             time_slice=time_slice, seed=seed, clock=clock, **keywords,
         )  # fmt: skip
         return query[0].open_before(opened)  # a buffer such as `cepkit.KSlack`, which the wings define
-    options = Options(rows, threads, pulse_every, idle_after, max_live)
+    options = Options(rows, threads, pulse_every, idle_after, max_live, memory_limit)
     arguments = read_arguments(stream, keywords)
     if isinstance(query, str) and is_match_recognize(query):
         value: Any = _as_rows(query, schema, arguments)

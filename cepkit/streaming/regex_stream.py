@@ -14,7 +14,7 @@ from cepkit.compile.regex.program import Program
 from cepkit.engines.measures.regex_measures import Picked, measure, measure_expressions
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError
-from cepkit.events import DURATION, FLOAT, INTEGER, LIST, TIME, Column, Events
+from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, TEXT, TIME, Column, Events
 from cepkit.frames.arrow import ArrowSource, column_of_arrow, path_of
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.expressions.trees import Attribute
@@ -31,6 +31,7 @@ from cepkit.streaming.replicas import (
     gather,
     values_in_use,
 )
+from cepkit.streaming.rows import KernelRow
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
 from cepkit.streaming.values import KeyCodes
@@ -73,6 +74,14 @@ class RegexSearch(Search):
         self._replicas = [
             Replica(matcher, _key_text(query, self._keys, r, self.n_threads)) for r in range(self.n_threads)
         ]
+        self._row = self._row_of(options, matcher)
+        self.takes_rows = self._row is not None
+        names = schema.arrow.names
+        self._key_places = [names.index(name) for name in query.partition_by] if self._row else []
+        self._shown_places = [names.index(name) for name in matcher.result_columns.names]
+        self._clock_place = names.index(query.order_by[0]) if self._row and query.order_by else 0
+        self._nothing_idle_until = -math.inf  # no key is idle before this time
+        self._columns = columns
         self._threads: ReplicaThreads | None = None
         self._ready: list[tuple[ReplicaMatches, int]] = []
         self.n_evicted = 0
@@ -108,6 +117,35 @@ class RegexSearch(Search):
         self._forget(np.array(ended, np.int64))
         return ready
 
+    def _row_of(self, options: Options, matcher: Matcher) -> KernelRow | None:
+        """Return the arguments for single events; None if the query needs them as a table."""
+        kinds = {self.schema.columns[name].kind for name in self.query.partition_by}
+        is_plain = kinds <= {INTEGER, TEXT, BOOLEAN} and set(self.query.order_by) <= set(
+            self.schema.arrow.names
+        )
+        if self.n_threads > 1 or options.rows == "all" or not matcher.kernel.is_compiled or not is_plain:
+            return None
+        dtypes = {name: array.dtype for name, array in matcher.inputs.columns.items()}
+        return KernelRow.of(self._coder.program, dtypes, self._coder.codes_of_column, self.schema.arrow)
+
+    def advance_row(self, values: list, n_before: int) -> Ready | None:
+        row, keys, given = self._row, self._keys, self._coder.inputs_so_far
+        if row is None or given is None or self._coder.is_due or not row.write(values):
+            return None  # such as an event with a new text
+        code = keys.code_of_key.get(tuple([values[place] for place in self._key_places]))
+        if code is None:
+            return None
+        clock = values[self._clock_place]
+        if keys.idle_ticks is not None and clock > self._nothing_idle_until:
+            self._nothing_idle_until = keys.first_newest() + keys.idle_ticks
+            if clock > self._nothing_idle_until:
+                return None
+        shown = [values[place] for place in self._shown_places]
+        matches = self._replicas[0].work_on_row(code, n_before, shown, [*row.columns, *given], self._columns)
+        if keys.idle_ticks is not None:
+            keys.newest_of_code[code] = clock
+        return self.release() if matches is None else (matches.table, np.diff(matches.first_row))
+
     def remember(self) -> Callable[[], None]:
         undo = [super().remember(), *(replica.remember() for replica in self._replicas)]
         self._keys = self._keys.copy()
@@ -135,6 +173,8 @@ class RegexSearch(Search):
         return self.release()
 
     def _forget(self, codes: np.ndarray) -> None:
+        if not len(codes):
+            return
         self.n_evicted += 0 if self._loses_nothing else len(codes)
         n = self.n_threads
         for r in np.unique(codes % n):
@@ -204,7 +244,7 @@ class RegexSearch(Search):
 
     @property
     def n_retained(self) -> int:
-        return sum(len(replica.kept) for replica in self._replicas)
+        return sum(replica.n_kept for replica in self._replicas)
 
     # --- saving
 

@@ -20,11 +20,12 @@ from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.term_writing import StateArray
 from cepkit.compile.shared.terms import Term
 from cepkit.engines.measures.regex_measures import measure
-from cepkit.engines.regex import advance, label_rows
+from cepkit.engines.regex import advance, advance_by_one, label_rows
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, OrderError
 from cepkit.events import Column, Events
 from cepkit.frames.arrow import ArrowSource
+from cepkit.streaming.rows import table_of_rows
 from cepkit.streaming.saved import Saved
 
 # The state of a regex kernel: rows of single partitions, and the whole state as arrays for a file.
@@ -51,34 +52,39 @@ def _cells(first: np.ndarray, n: np.ndarray) -> np.ndarray:
     return np.repeat(first - (np.cumsum(n) - n), n) + np.arange(n.sum())
 
 
-def _cells_of(state: State, array: StateArray, partitions: np.ndarray, rooms: Mapping) -> np.ndarray:
-    """Return the cells of these partitions, as many as their slabs had."""
-    per = "list" if array.per == "slots" else array.per
-    return _cells(state.place(per)[partitions, 0], rooms[per])
+def _cells_of(state: State, partitions: np.ndarray, rooms: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return the cells of these partitions by kind of array, as many as their slabs had."""
+    cells: dict[str, Any] = {}
+    for per, room in rooms.items():
+        first = state.place(per)[partitions, 0]
+        one = len(partitions) == 1
+        cells[per] = slice(int(first[0]), int(first[0] + room[0])) if one else _cells(first, room)
+    return cells | {"slots": cells["list"]}
 
 
 def copy_partitions(state: State, partitions: np.ndarray) -> dict[str, Any]:
     """Return the state of these partitions, for `put_back`. O(cells of the partitions)."""
-    rooms = {
-        per: state.place(per)[partitions, 1] for per in ("list", "queue") if f"{per}_place" in state.arrays
-    }
+    groups = ("list", "queue") if "queue_place" in state.arrays else ("list",)
+    rooms = {per: state.place(per)[partitions, 1] for per in groups}
     copies: dict[str, Any] = {"": rooms}
+    cells = _cells_of(state, partitions, rooms)
     for array in state.layout:
         if array.per in ("partition", "ring"):
             copies[array.name] = state.arrays[array.name][partitions]
         elif array.per != "place":
-            copies[array.name] = state.arrays[array.name][..., _cells_of(state, array, partitions, rooms)]
+            copies[array.name] = state.arrays[array.name][..., cells[array.per]].copy()
     return copies
 
 
 def put_back(state: State, partitions: np.ndarray, copies: Mapping[str, Any]) -> None:
     """Restore the state that `copy_partitions` returned; slabs may have moved in the meantime."""
+    cells = _cells_of(state, partitions, copies[""])
     for array in state.layout:
         values = state.arrays[array.name]
         if array.per in ("partition", "ring"):
             values[partitions] = copies[array.name]
         elif array.per != "place":
-            values[..., _cells_of(state, array, partitions, copies[""])] = copies[array.name]
+            values[..., cells[array.per]] = copies[array.name]
 
 
 def values_in_use(state: State) -> list[np.ndarray]:
@@ -190,6 +196,7 @@ class OrderedMerge(Generic[T]):
 #
 # They know arrays and Arrow tables, but no other frames.
 
+_FEWEST_NEW_ROWS = 256  # that came one by one, before the rows that nothing needs are dropped
 _MESSAGES = 8  # may wait for a replica; the sender of more blocks
 
 
@@ -330,11 +337,43 @@ class Replica:
         self.n_partitions = 1
         self.n_events = 0
         self.n_ended = 0  # partial matches that ended because their key was forgotten
-        self.kept = matcher.nothing_kept()
+        self._kept = matcher.nothing_kept()
+        self._new: list[tuple[int, int, list]] = []  # the newest rows: partition, position, values
+        self._out = np.empty(1, np.int64), np.empty(1, np.int64), np.zeros(5, np.int64)
         self._drop_at = 0
 
+    @property
+    def kept(self) -> Kept:
+        """The rows that a later match may need, and some more."""
+        if self._new:
+            kept, new = self._kept, self._new
+            self._kept = Kept(
+                np.concatenate([kept.number, np.arange(self.n_events - len(new), self.n_events)]),
+                np.concatenate([kept.position, np.array([position for _, position, _ in new], np.int64)]),
+                np.concatenate([kept.partition, np.array([partition for partition, _, _ in new], np.int32)]),
+                pa.concat_tables([kept.table, table_of_rows([row for *_, row in new], kept.table.schema)]),
+                kept.columns,
+            )
+            self._new = []
+        return self._kept
+
+    def _keep(self, rows: Kept) -> None:
+        """Keep these rows. From time to time, drop those that nothing needs."""
+        if len(rows) >= self._drop_at:
+            rows = self._needed(rows)
+            self._drop_at = self._next_drop(rows)
+        self._kept = rows
+
+    @property
+    def n_kept(self) -> int:
+        """Number of rows that are kept."""
+        if self._new:
+            self._keep(self.kept)
+        return len(self._kept)
+
     def remember(self) -> Callable[[], None]:
-        """Return what takes back all later changes. O(partitions x capacity)."""
+        """Return what takes back all later changes. O(cells)."""
+        assert self.kept is self._kept  # so no list changes in place
         before = dict(vars(self))
         self.state = self.state.copy()
         return lambda: vars(self).update(before)
@@ -349,7 +388,8 @@ class Replica:
         if not len(share.position):
             return None
         self._make_room(share.n_partitions)
-        touched = np.unique(share.partition)
+        touched = np.sort(share.partition)
+        touched = touched[np.concatenate([[True], touched[1:] != touched[:-1]])]
         before = copy_partitions(self.state, touched)
         try:
             first, last = advance(
@@ -358,15 +398,34 @@ class Replica:
             self._check_live(touched)
             rows = self.kept.followed_by(share, self.n_events)
             matches = self._results(rows, first, last, share.columns) if len(first) else None
-            kept = rows if len(rows) < self._drop_at else self._needed(rows)
+            self._keep(rows)
         except BaseException:
             put_back(self.state, touched, before)
             raise
-        if kept is not rows:
-            self._drop_at = self._next_drop(kept)
-        self.kept = kept
         self.n_events += len(share.position)
         return matches
+
+    def work_on_row(
+        self, partition: int, position: int, values: list, arguments: list, columns: Mapping[str, Column]
+    ) -> ReplicaMatches | None:
+        """Advance over one event, as `work` does; ``values`` are those of the columns of results."""
+        touched, state, (first, last, _) = np.array([partition], np.int32), self.state, self._out
+        if len(self._new) >= max(_FEWEST_NEW_ROWS, self._drop_at - len(self._kept)):
+            self._keep(self.kept)
+        before, n_events = copy_partitions(state, touched), self.n_events
+        try:
+            n_found = advance_by_one(self.matcher.kernel, state, touched, arguments, n_events, self._out)
+            self._check_live(touched)
+            self._new.append((partition, position, values))
+            self.n_events += 1
+            return self._results(self.kept, first.copy(), last.copy(), columns) if n_found else None
+        except BaseException:
+            put_back(state, touched, before)
+            if self.n_events > n_events:
+                kept = self.kept
+                self._kept = kept.where(kept.number < n_events)
+                self.n_events = n_events
+            raise
 
     def _make_room(self, n_partitions: int) -> None:
         if n_partitions > self.n_partitions:
@@ -423,13 +482,13 @@ class Replica:
         self.n_ended += int(live_starts(self.state, partitions).sum())
         self.state.forget(partitions)
         if len(self.kept):
-            self.kept = self.kept.where(~np.isin(self.kept.partition, partitions))
+            self._kept = self.kept.where(~np.isin(self.kept.partition, partitions))
 
     # --- saving
 
     def pack(self) -> Saved:
-        self.kept = self._needed(self.kept)
-        self._drop_at = self._next_drop(self.kept)
+        self._kept = self._needed(self.kept)
+        self._drop_at = self._next_drop(self._kept)
         arrays = {f"column/{name}": values for name, values in self.kept.columns.items()}
         arrays |= {name: getattr(self.kept, name) for name in ("number", "position", "partition")}
         counters = {"n_events": self.n_events, "n_ended": self.n_ended}
@@ -442,7 +501,7 @@ class Replica:
         self.state = unpack_state(self.matcher.kernel.source.state, saved.part("state").arrays)
         self.n_partitions = len(self.state.arrays["live"])
         rows = (arrays["number"], arrays["position"], arrays["partition"])
-        self.kept = Kept(*rows, saved.tables["kept"], columns)
+        self._kept = Kept(*rows, saved.tables["kept"], columns)
         self.n_events, self.n_ended = saved.counter("n_events"), saved.counter("n_ended")
 
 
@@ -560,6 +619,8 @@ def _handle(number: int, message: tuple | np.ndarray, outlet: _Outlet, replica: 
 
 def gather(released: list[tuple[ReplicaMatches, int]], empty: pa.Table) -> tuple[pa.Table, np.ndarray]:
     """Return the results of released matches as one table, and the number of rows of each match."""
+    if not released:
+        return empty, np.empty(0, np.int64)
     tables, first_row_of_matches, n_rows = [empty], {}, 0
     for matches, _ in released:
         if id(matches) not in first_row_of_matches:

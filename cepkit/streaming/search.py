@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,14 +28,20 @@ class Options:
     pulse_every: int = 1000
     idle_after: Duration | None = None
     max_live: int | None = None
+    memory_limit: limits.MemoryLimit = "auto"
 
     def __post_init__(self) -> None:
         if self.rows not in ("one", "all"):
             raise CepError(f"rows={self.rows!r}: write 'one' (a row per match) or 'all' (the matched rows)")
+        limits.memory_limit_of(self.memory_limit)
         whole_number("threads", self.threads, 1, limits.THREADS)
         whole_number("pulse_every", self.pulse_every, 1)
         if self.max_live is not None:
             whole_number("max_live", self.max_live, 1)
+
+    def bound_memory(self) -> AbstractContextManager[None]:
+        """Return the block in which a push obeys ``memory_limit``."""
+        return limits.bound_memory(self.memory_limit, "Push fewer events at once, or narrow the query")
 
 
 class Search(ABC):
@@ -42,6 +49,7 @@ class Search(ABC):
 
     empty: pa.Table  # the result of no match, without the match number
     column_of_result: Mapping[str, str]  # columns of results that are columns of the stream
+    takes_rows: bool = False  # whether `advance_row` reads events
     n_evicted: int = 0  # keys that were forgotten after a pause
     # Until when the user says that the data are complete, just before `finish`; None: the last time so far
     complete_until: Any = None
@@ -66,6 +74,10 @@ class Search(ABC):
         """Read the next events, and return the complete matches."""
         # ``table`` has at least one event, in stream order; ``keys`` has the order columns, None without
         # ``order_by``; ``n_before`` is the number of earlier events.
+
+    def advance_row(self, values: list, n_before: int) -> Ready | None:
+        """Read the next event as plain values, see `RowValues`; None if the search needs a table."""
+        return None
 
     def remember(self) -> Callable[[], None]:
         """Return what takes back all later changes; attributes get new values, and no value changes."""

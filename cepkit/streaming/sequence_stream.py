@@ -27,11 +27,13 @@ from cepkit.planning.planner import choose_engine
 from cepkit.planning.plans import compile_checked
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.coding import keys_of_batch
+from cepkit.streaming.rows import table_of_rows
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
 
 _FEW = 1 << 10  # up to this many events, a search takes no longer than the preparation of keys
 _FEWEST_OF_POLICY = 1 << 12  # matches and partitions that an after-match policy remembers at least
+_MOST_NEW = 1 << 12  # events that wait for a search
 _LONG_AGO = -(2**63)  # the smallest time
 
 
@@ -61,13 +63,21 @@ class SequenceSearch(Search):
                 "without a window the stream keeps every event of the pattern, since a later event may "
                 "complete a match with it; give the query a WITHIN"
             )
-        self.program = program
+        self.program = self._program = program  # for the schema, and for the last batch
         none = Events(0, {}, np.empty(0, np.int32), 0)
         self.column_of_result = {name: name for name in schema.arrow.names}
         if options.rows == "one":
             measured = sequence_measures(program, none, EMPTY, bound.source())
             self.column_of_result = {n: m.column for n, m in measured.items() if isinstance(m, Picked)}
         self._reporter = Reporter(program)
+        self._new: list[list] = []  # the newest events, which end no match and wait for a search
+        self._n_events = 0
+        ending = {bound.branch.components[-1].event_type for bound in program.branches}
+        self.takes_rows = not program.functions and query.event_type in schema.arrow.names
+        if None in ending or program.can_be_forbidden_later or program.derived:
+            self.takes_rows = False
+        self._ending_types = ending
+        self._place_of_type = schema.arrow.names.index(query.event_type) if self.takes_rows else 0
         self._kept = schema.arrow.empty_table()
         self._position_of_kept = np.empty(0, np.int64)
         self._done = (-1, 0)  # the last event of the returned matches, and how many of them end there
@@ -81,12 +91,30 @@ class SequenceSearch(Search):
     # --- events in, matches out
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
-        whole = pa.concat_tables([self._kept, table.select(self._kept.schema.names)]).combine_chunks()
-        position = np.arange(n_before, n_before + table.num_rows)
-        return self._advance(whole, np.concatenate([self._position_of_kept, position]), is_last=False)
+        rows, first = table.select(self._kept.schema.names), n_before - len(self._new)
+        if self._new:
+            rows = pa.concat_tables([table_of_rows(self._new, self.schema.arrow), rows])
+        position = np.concatenate([self._position_of_kept, np.arange(first, first + rows.num_rows)])
+        ready = self._advance(pa.concat_tables([self._kept, rows]).combine_chunks(), position, is_last=False)
+        self._new, self._n_events = [], n_before + table.num_rows
+        return ready
+
+    def advance_row(self, values: list, n_before: int) -> Ready | None:
+        """Read the next event. One that ends no match waits for a later event, and no search begins."""
+        if values[self._place_of_type] in self._ending_types or len(self._new) >= _MOST_NEW:
+            return self.advance(table_of_rows([values], self.schema.arrow), None, n_before)
+        self._new.append(values)
+        self._n_events = n_before + 1
+        return self.release()
+
+    def _settle(self) -> None:
+        """Search the events that wait, which end no match."""
+        if self._new:
+            self.advance(self.schema.arrow.empty_table(), None, self._n_events)
 
     def pass_time(self, now: int) -> Ready:
         """Return the matches that no later event can forbid, and forget events out of the window."""
+        self._settle()
         self._now = now if self._now is None else max(now, self._now)
         if not self.n_retained:
             return self.release()
@@ -106,9 +134,11 @@ class SequenceSearch(Search):
 
     def finish(self, n_events: int) -> Ready:
         """Return the matches that waited for the end of an absence, if it ends with the data."""
+        self._settle()
         return self._advance(self._kept, self._position_of_kept, is_last=True)
 
     def remember(self) -> Callable[[], None]:
+        self._new = [*self._new]
         undo, reporter, codes = super().remember(), self._reporter, self._codes
         if reporter.policy != "none":
             self._reporter, self._codes = reporter.copy(), dict(codes)
@@ -124,7 +154,7 @@ class SequenceSearch(Search):
 
     def _search(self, whole: pa.Table, position: np.ndarray, *, is_last: bool) -> Ready:
         source = ArrowSource(whole)
-        program = compile_sequence(self.query, source.schema)
+        program = self._program_for(source)
         events = build_events(source, program)
         self._wakes_at = self._end_of_last_window(program, events)
         sequences = choose_engine(program, by_key=events.n_events > _FEW).run(program, events)
@@ -150,6 +180,12 @@ class SequenceSearch(Search):
             int(self._position_of_kept[0]) if keep.any() else int(position.max(initial=-1)) + 1
         )
         return ready
+
+    def _program_for(self, source: ArrowSource) -> SequenceProgram:
+        """Return the query for these columns, which may have nulls or not; most batches are alike."""
+        if self._program.schema != source.schema:
+            self._program = compile_sequence(self.query, source.schema)
+        return self._program
 
     def _forget_of_policy(self, oldest: int) -> None:
         """Forget what an after-match policy says about matches that begin before ``oldest``."""
@@ -300,11 +336,13 @@ class SequenceSearch(Search):
 
     @property
     def n_retained(self) -> int:
+        self._settle()
         return len(self._position_of_kept)
 
     # --- saving
 
     def pack(self, n_events: int) -> Saved:
+        self._settle()
         horizon = self._reporter.horizon
         arrays = {
             "position": self._position_of_kept,

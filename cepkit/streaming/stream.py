@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from cepkit.compile.shared.operations import end_in_ticks
@@ -26,6 +27,7 @@ from cepkit.streaming.batches import (
 )
 from cepkit.streaming.chains import ChainSearch, joined, open_search
 from cepkit.streaming.row_pattern_query import RowPatternStream
+from cepkit.streaming.rows import RowValues
 from cepkit.streaming.saved import (
     Saved,
     duration_as_json,
@@ -62,15 +64,28 @@ class Stream:
     """
 
     def __init__(self, query: StreamQuery, schema: StreamSchema, options: Options, kind: Kind):
+        self._empties: dict[tuple, Any] = {}
         if taken := [n for n in ("match", "variable") if options.rows == "all" and n in schema.columns]:
             raise CepError(
                 f"rows='all' adds the columns 'match' and 'variable'; rename {taken} of the schema"
             )
         self.query, self.schema, self.options, self._kind = query, schema, options, kind
         self._search = self._open_search()
-        self._newest: pa.Table | None = None  # the order columns of the newest event
+        self._reader = RowValues(schema, getattr(query, "order_by", ()))
+        self._newest = None
         self._n_events = self._n_matches = 0
         self._closed = False
+
+    @property
+    def _newest(self) -> pa.Table | None:
+        """The order columns of the newest event."""
+        if self._newest_table is None and self._newest_row is not None:
+            self._newest_table = self._reader.table_of_order(self._newest_row)
+        return self._newest_table
+
+    @_newest.setter
+    def _newest(self, newest: pa.Table | None) -> None:
+        self._newest_table, self._newest_row = newest, None
 
     def _open_search(self) -> Search:
         return open_search(self.query, self.schema, self.options)
@@ -113,8 +128,14 @@ class Stream:
         [{'x': 2}]
         """
         self._check_open()
-        kind, newest = kind_of_batch(batch), self._newest
+        if self._search.takes_rows and isinstance(batch, pd.DataFrame) and len(batch) == 1:
+            ready = self._advance_row(self._reader.read_frame(batch))
+            if ready is not None:
+                self._kind = self._kind_of(batch)
+                return self._results(ready)
+        newest = self._newest
         table = table_of_batch(batch, self.schema, newest)
+        kind = self._kind_of(batch)
         if table.num_rows == 0:
             self._kind = kind
             return self._results(self._search.release())
@@ -122,18 +143,83 @@ class Stream:
         if self.query.order_by:
             table, keys = ordered_batch(table, newest, self.query.order_by, self.schema)
             newest = keys.slice(len(keys) - 1)
-        ready = self._search.advance(table, keys, self._n_events)
+        with self.options.bound_memory():
+            ready = self._search.advance(table, keys, self._n_events)
         self._n_events += table.num_rows
         self._newest, self._kind = newest, kind
         return self._results(ready)
 
+    def push_row(self, row: Any) -> list[dict[str, Any]]:
+        """Read the next event and return the complete matches, as `push` of a list with this event.
+
+        Most events need no table, so this is much faster than a batch of one event.
+
+        Parameters
+        ----------
+        row : dict or tuple
+            The value of each column of the schema, by name or in their order.
+
+        Returns
+        -------
+        list of dict
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> ups = cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}, measures={"x": "last(x)"})
+        >>> ups.push_row({"x": 1}), ups.push_row((2,))
+        ([], [{'x': 2}])
+        """
+        self._check_open()
+        row = self._reader.as_dict(row)
+        ready = self._advance_row(self._reader.read(row)) if self._search.takes_rows else None
+        if ready is None:
+            return self.push([row])
+        self._kind = Kind("rows")
+        return self._results(ready)
+
+    def _advance_row(self, values: list | None) -> Ready | None:
+        """Read an event as plain values; None if it needs a batch, with the checks of batches."""
+        if values is None:
+            return None
+        at = self._reader.order_of(values)
+        if self._newest_row is None:
+            self._newest_row = self._reader.order_of_table(self._newest_table)
+        if at is None or (self._newest_row is not None and at < self._newest_row):
+            return None
+        with self.options.bound_memory():
+            ready = self._search.advance_row(values, self._n_events)
+        if ready is not None:
+            self._n_events += 1
+            self._newest_table, self._newest_row = None, at or None
+        return ready
+
     def _results(self, ready: Ready) -> Any:
         table, n_rows = ready
+        if not len(n_rows) and not table.num_rows and self.options.rows == "one":
+            return self._no_results()
         if self.options.rows == "all":
             match = np.repeat(np.arange(self._n_matches, self._n_matches + len(n_rows)), n_rows)
             table = table.add_column(0, "match", pa.array(match))
         self._n_matches += len(n_rows)
         return self._kind.native(table, self._search.column_of_result)
+
+    def _no_results(self) -> Any:
+        """Return an empty result; it is made once for all batches of a kind."""
+        key = self._kind.name, *self._kind.dtypes.values()
+        if key not in self._empties:
+            self._empties[key] = self._kind.native(self._last.empty, self._search.column_of_result)
+        empty = self._empties[key]
+        if isinstance(empty, pd.DataFrame):
+            return empty.copy(deep=False)
+        return [] if isinstance(empty, list) else empty
+
+    def _kind_of(self, frame: Any) -> Kind:
+        """Return the kind of a batch, with the types of the columns that results take."""
+        if not isinstance(frame, pd.DataFrame):
+            return kind_of_batch(frame)
+        names = dict.fromkeys(self._search.column_of_result.values())
+        return Kind("pandas", {name: frame[name].dtype for name in names if name in frame.columns})
 
     def flush(self) -> Any:
         """Wait for the threads and return the complete matches; without threads, return no matches.
@@ -446,6 +532,7 @@ class JoinStream(Stream):
     """An open stream of a join; call `cepkit.stream` to open one. Only one thread at a time may use it."""
 
     def __init__(self, query: Join | Chain, schemas: tuple[StreamSchema, ...], options: Options):
+        self._empties: dict[tuple, Any] = {}
         self.query, self.schemas, self.options = query, schemas, options
         first = query if isinstance(query, Join) else query.steps[0]
         rest = () if isinstance(query, Join) else query.steps[1:]
@@ -475,13 +562,21 @@ class JoinStream(Stream):
         )
         undo = self._search.remember()
         try:
-            ready = self._follow(self._search.advance(tables))
+            with self.options.bound_memory():
+                ready = self._follow(self._search.advance(tables))
         except BaseException:
             undo()
             raise
         self._n_events += sum(table.num_rows for table in tables if table is not None)
         self._kind = kind_of_batch(batches[0])
         return self._results(ready)
+
+    # A join has two inputs.
+    def push_row(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, left: Any = None, right: Any = None
+    ) -> Any:
+        """Read the next row of one side or of both, as dicts, and return the complete results."""
+        return self.push(*(None if row is None else [row] for row in (left, right)))
 
     def _follow(self, ready: Ready) -> Ready:
         return ready if self._then is None else self._then.advance(ready[0], None, 0)

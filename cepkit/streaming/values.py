@@ -246,6 +246,11 @@ class KeyCodes:
             self.key_of_code[code] = None
         self.free += assignment.taken
 
+    def first_newest(self) -> float:
+        """Return the clock of the last event of the key that waits longest."""
+        is_live = np.array([key is not None for key in self.key_of_code])
+        return self.newest_of_code[: self.n_codes][is_live].min().item()
+
     def end_idle(self, now: float) -> list[int]:
         """Forget the keys without an event in the ``idle_ticks`` before ``now``, and return their codes."""
         if self.idle_ticks is None:
@@ -437,7 +442,7 @@ def _are_exact(values: list, of: pa.DataType) -> bool:
     if pa.types.is_temporal(of) and _TICKS.issuperset(map(type, values)):
         return True
     if pa.types.is_timestamp(of):
-        return _TIMES.issuperset(map(type, values)) and all(map(_fitting_time(of), values))
+        return _TIMES.issuperset(map(type, values)) and all(map(fitting_time(of), values))
     if pa.types.is_duration(of):
         return _DURATIONS.issuperset(map(type, values)) and all(map(_fitting_duration(of), values))
     return False
@@ -448,7 +453,7 @@ def _is_too_great(value: float | None) -> bool:
     return value is not None and _GREATEST_FLOAT32 < abs(value) < math.inf
 
 
-def _fitting_time(of: pa.DataType) -> Callable[[Any], bool]:
+def fitting_time(of: pa.DataType) -> Callable[[Any], bool]:
     micros, nanos = _PER_UNIT[of.unit]
 
     def fits(value: Any) -> bool:
@@ -487,7 +492,7 @@ def _inferred(values: list, of: pa.DataType) -> pa.Array:
 
 def _check_parts(values: Iterable[Any], of: pa.DataType) -> None:
     """Raise `ValueError` for parts of times that Arrow cuts off when it infers a type."""
-    is_time = _fitting_time(of) if pa.types.is_timestamp(of) else None
+    is_time = fitting_time(of) if pa.types.is_timestamp(of) else None
     is_duration = _fitting_duration(of) if pa.types.is_duration(of) else None
     for value in values:
         if is_time is not None and isinstance(value, dt.datetime) and not is_time(value):

@@ -404,12 +404,12 @@ def test_states_grow_without_losing_anything():
 def test_a_partition_with_many_starts_takes_no_room_from_others():
     program = program_of(". e* up", {"e": "x > 0", "up": "x < first(x)"})
     inputs = program.inputs({"x": PandasSource(pd.DataFrame({"x": np.zeros(0, np.int64)})).column("x")})
-    state = program.matching(inputs).new_state(1000)
+    state = program.matching(inputs).new_state(20_000)
     cells = sum(array.size for array in state.arrays.values())
     for _ in range(8):
         state.grow("list", 7)
     room = int(state.place("list")[7, 1])
-    assert room >= 2000 and sum(array.size for array in state.arrays.values()) < cells + 20 * room
+    assert room >= 2000 and sum(array.size for array in state.arrays.values()) < 1.3 * cells + 20 * room
     taken = sum(array.size for array in state.arrays.values())
     state.forget(np.array([7]))
     assert state.place("list")[7, 1] == 8

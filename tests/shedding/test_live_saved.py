@@ -141,3 +141,11 @@ def test_values_survive_a_file():
     for wrong in ({1: 2}, {"a": {1, 2}}, {"array": 1}):
         with pytest.raises(CepError, match="saved state"):
             pack_values(wrong)
+
+
+@pytest.mark.parametrize("name", ["darling", "none"])
+def test_a_state_of_an_earlier_version_says_what_to_do(name):
+    with pytest.raises(
+        CepError, match=r"earlier version of cepkit saved .* Load it with that version.*close"
+    ):
+        cep.stream.load(Path(__file__).parent / "states" / f"earlier_{name}.state")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import cepkit as cep
+from cepkit.errors import CepError
 from cepkit.streaming.stream import JoinStream
 from tests.support.sizes import seeds
 
@@ -146,3 +147,24 @@ def test_a_push_that_fails_has_no_effect(kind, seed):
         assert seen_of(failing)[:2] == seen_of(calm)[:2]
     assert rest_of(failing) == rest_of(calm)
     assert n_failures
+
+
+@pytest.mark.parametrize("is_join", [False, True])
+def test_a_push_beyond_memory_limit_is_refused_and_has_no_effect(is_join):
+    if is_join:
+        window = cep.Window(time=10, order_by="t")
+        schema = {side: {"t": "int64"} for side in ("left", "right")}
+        opened = cep.stream(cep.Join(left=window, right=window), schema, memory_limit="1 MB")
+        few = {"left": [{"t": 2}], "right": [{"t": 3}]}
+        with pytest.raises(CepError, match=r"memory_limit is 1\.0 MB\. Push fewer"):
+            opened.push(left=[{"t": 1}] * 3000 + [{"t": 9}], right=[{"t": 2}] * 3000)
+        opened.push(**few)
+    else:
+        text = "PATTERN SEQ(A a, B b, C c) WITHIN 9"
+        opened = cep.stream(
+            text, {"k": "string", "t": "int64"}, event_type="k", order_by="t", memory_limit="1 MB"
+        )
+        with pytest.raises(CepError, match=r"memory_limit is 1\.0 MB\. Push fewer"):
+            opened.push([{"k": kind, "t": 1} for kind in "ABC" for _ in range(100)])
+        assert len(opened.push([{"k": kind, "t": 1} for kind in "ABC"])) == 1
+    assert opened.events in (2, 3)

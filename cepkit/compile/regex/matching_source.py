@@ -136,7 +136,7 @@ class _MatchingWriter:
         lines.add(3, "reason = 3", "consumed = start + j", "break")
         if self.plan.queues:
             lines.add(
-                2, "q_first = queue_place[k, 0]", "q_at = np.uint64(q_first)", "q_room = queue_place[k, 1]"
+                2, "q_first, q_room = queue_place[k, 0], queue_place[k, 1]", "q_at = np.uint64(q_first)"
             )
         for number, queue in enumerate(self.plan.queues):
             self._make_room(lines, number, queue)
@@ -216,13 +216,8 @@ class _MatchingWriter:
         # once, and the cells in use stay few enough for the cache.
         lines.add(2, f"if {q}h > 32 and 2 * {q}h > {q}t:")
         lines.add(3, f"for r in range({q}t - {q}h):")
-        lines.add(
-            4,
-            *(
-                f"{a}[q_at + np.uint64(r)] = {a}[q_at + np.uint64({q}h + r)]"
-                for a in self._queue_arrays(number, queue)
-            ),
-        )
+        new, old = _cell("r"), _cell(f"{q}h + r")
+        lines.add(4, *(f"{a}{new} = {a}{old}" for a in self._queue_arrays(number, queue)))
         lines.add(3, f"{q}t -= {q}h", f"{q}h = 0", f"{q}_head[k] = 0", f"{q}_tail[k] = {q}t")
         lines.add(2, f"if {q}t >= q_room:", "    reason = 2", "    consumed = start + j", "    break")
 
@@ -266,20 +261,15 @@ class _MatchingWriter:
         lines.add(4, f"work += {q}t - {q}h", f"kept = {q}h")
         self._reset(lines, 4, number, queue)
         stay = [
-            " and ".join([f"{test} {q}_g{_grade(queue, i)}[q_at + np.uint64(r)]", *valid_tests])
+            " and ".join([f"{test} {q}_g{_grade(queue, i)}{_cell('r')}", *valid_tests])
             for test, i, valid_tests in tests
         ]
         lines.add(4, f"for r in range({q}h, {q}t):", f"    if {' and '.join(stay)}:")
-        lines.add(
-            6,
-            *(
-                f"{array}[q_at + np.uint64(kept)] = {array}[q_at + np.uint64(r)]"
-                for array in self._queue_arrays(number, queue)
-            ),
-        )
+        new, old = _cell("kept"), _cell("r")
+        lines.add(6, *(f"{array}{new} = {array}{old}" for array in self._queue_arrays(number, queue)))
         for i, bound in enumerate(queue.bounds):
             if bound:
-                lines.add(6, f"v = {q}_g{_grade(queue, i)}[q_at + np.uint64(kept)]")
+                lines.add(6, f"v = {q}_g{_grade(queue, i)}{_cell('kept')}")
                 self._note(lines, 6, number, queue, i)
         lines.add(6, "kept += 1")
         lines.add(4, f"{q}t = kept", f"{q}_tail[k] = kept")
@@ -293,7 +283,7 @@ class _MatchingWriter:
             lines.add(depth, "if v != v:", f"    {b} = v")
 
     def _slots_at(self, queue: Queue, q: str, row: str) -> list[str]:
-        return [f"s{self._slot(s)} = {q}_s{self._slot(s)}[q_at + np.uint64({row})]" for s in queue.slots]
+        return [f"s{self._slot(s)} = {q}_s{self._slot(s)}{_cell(row)}" for s in queue.slots]
 
     def _scan(self, lines: _Lines, number: int, queue: Queue, t: int, target: Target) -> None:
         q = f"q{number}"
@@ -311,9 +301,8 @@ class _MatchingWriter:
                 4, f"x = {event}", "hit = 0", f"bound = {_unbeatable(queue, t)!r}".replace("inf", "np.inf")
             )
             g = f"{q}_g{_grade(queue, t)}"
-            lines.add(
-                4, f"g = {g}[q_first + {q}h : q_first + {q}t]", "for r in range(len(g)):", "    v = g[r]"
-            )
+            lines.add(4, f"g = {g}[q_first + {q}h : q_first + {q}t]")
+            lines.add(4, "for r in range(len(g)):", "    v = g[r]")
             closer = "<" if _is_least(queue, t) else ">"
             lines.add(5, f"hit |= 1 if x {bound.sign} v else 0", f"bound = v if v {closer} bound else bound")
             lines.add(4, f"{q}_b{t}[k] = bound", f"work += {q}t - {q}h", "if hit:")
@@ -324,30 +313,24 @@ class _MatchingWriter:
             depth = 4
         lines.add(depth, f"for r in range({q}h, {q}t):")
         lines.add(depth + 1, *self._slots_at(queue, q, "r"))
-        tests = [f"{event} {bound.sign} {q}_g{_grade(queue, t)}[q_at + np.uint64(r)]"] if bound else []
+        tests = [f"{event} {bound.sign} {q}_g{_grade(queue, t)}{_cell('r')}"] if bound else []
         test = " and ".join([*tests, *(self.terms.true(term) for term in conjuncts)]) or "True"
         lines.add(depth + 1, f"if {test}:")
-        lines.add(
-            depth + 2,
-            f"if best < 0 or {q}_start[q_at + np.uint64(r)] < best:",
-            f"    best = {q}_start[q_at + np.uint64(r)]",
-            "break",
-        )
+        first = f"{q}_start{_cell('r')}"
+        lines.add(depth + 2, f"if best < 0 or {first} < best:", f"    best = {first}", "break")
 
     def _enter(self, lines: _Lines, depth: int, number: int, queue: Queue, start: str) -> None:
         q, bit = f"q{number}", 1 << queue.position
         lines.add(depth, f"if f & {bit}:")
-        lines.add(depth + 1, f"{q}t = {q}_tail[k]", f"{q}_start[q_at + np.uint64({q}t)] = {start}")
-        lines.add(
-            depth + 1,
-            *(f"{q}_s{self._slot(s)}[q_at + np.uint64({q}t)] = s{self._slot(s)}" for s in queue.slots),
-        )
+        cell = _cell(f"{q}t")
+        lines.add(depth + 1, f"{q}t = {q}_tail[k]", f"{q}_start{cell} = {start}")
+        lines.add(depth + 1, *(f"{q}_s{self._slot(s)}{cell} = s{self._slot(s)}" for s in queue.slots))
         for i, bound in enumerate(queue.bounds):
             if bound:
                 grade = _grade(queue, i)
-                cell = f"{q}_g{grade}[q_at + np.uint64({q}t)]"
-                lines.add(depth + 1, f"v = {self.terms.value(bound.start) if grade == i else cell}")
-                lines.add(depth + 1, *([f"{cell} = v"] if grade == i else []))
+                graded = f"{q}_g{grade}{cell}"
+                lines.add(depth + 1, f"v = {self.terms.value(bound.start) if grade == i else graded}")
+                lines.add(depth + 1, *([f"{graded} = v"] if grade == i else []))
                 self._note(lines, depth + 1, number, queue, i)
         lines.add(depth + 1, f"{q}_tail[k] = {q}t + 1", f"f &= {self.every & ~bit}")
 
@@ -460,6 +443,10 @@ def _state_type(array: StateArray) -> str:
 
 def _bits(mask: int, every: int, condition: str) -> str:
     return f"({every} if {condition} else {every & ~mask})"
+
+
+def _cell(r: str) -> str:
+    return f"[q_at + np.uint64({r})]"
 
 
 def _grade(queue: Queue, i: int) -> int:

@@ -16,7 +16,7 @@ from cepkit.compile.shared.operations import end_in_ticks
 from cepkit.engines.measures.regex_measures import Picked
 from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock
-from cepkit.errors import UnsupportedQueryError, warn
+from cepkit.errors import CepError, UnsupportedQueryError, warn
 from cepkit.events import Events
 from cepkit.frames.building import build_events
 from cepkit.language.query_parts import END
@@ -47,6 +47,13 @@ from cepkit.streaming.search import Options, Ready, Search
 _TOGETHER = 256  # events between two checkpoints
 _CHANGE = 0.05  # change of the seconds of a type after which the stream tells the strategy
 _BINS_AFTER = 2  # the bins of positions are chosen after one in this many events of the warm-up
+
+
+OF_EARLIER_VERSION = (
+    "an earlier version of cepkit saved this stream with a latency bound, and measured other times. "
+    "Load it with that version, and call close() for its last matches; then open a new stream with this "
+    "version, which learns again in its warm-up"
+)
 
 
 @dataclass(frozen=True)
@@ -496,6 +503,8 @@ class LiveSearch(Search):
     def unpack(self, saved: Saved) -> None:
         """Restore what `pack` returned; the search was opened with the same query and settings."""
         state, settings = unpack_values(saved.part("state")), self.settings
+        if "costs" not in state:
+            raise CepError(OF_EARLIER_VERSION)
         # No time passes for the stream while it is closed.
         (getattr(self.clock, "continue_from", None) or self.clock.wait_until)(state["now"])
         for name in _PLAIN:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from math import inf, nan
 from typing import Any
 
@@ -20,7 +20,7 @@ from cepkit.results.explanation import Explanation
 from cepkit.shedding.buffers import BY_RATE
 from cepkit.shedding.live.learning import Latencies, WallClock
 from cepkit.shedding.live.report import SheddingReport
-from cepkit.shedding.live.search import LiveSearch, LiveSettings
+from cepkit.shedding.live.search import OF_EARLIER_VERSION, LiveSearch, LiveSettings
 from cepkit.shedding.simulation.scene import WARM_UP, check_settings, check_types, seconds_of
 from cepkit.shedding.simulation.server import ServerClock
 from cepkit.shedding.strategies.darling import POSITION, Darling
@@ -217,7 +217,10 @@ def _strategy_of_json(saved: Mapping[str, Any], given: Any) -> Strategy:
             f"the stream was saved with the strategy {name}, which is not one of cepkit's; give it: "
             f"cepkit.stream.load(path, shedding={name}(…))"
         )
-    return _classes()[name](**settings)
+    strategy = _classes()[name]
+    if unknown := set(settings) - {item.name for item in fields(strategy)}:
+        raise CepError(f"{name} has no settings {sorted(unknown)}: {OF_EARLIER_VERSION}")
+    return strategy(**settings)
 
 
 # Load shedding in the buckets of a Spark stream: each bucket keeps the latency bound for itself.
