@@ -8,16 +8,15 @@ from functools import lru_cache
 
 import numpy as np
 
+from cepkit.compile.match_recognize.registers import is_nearby
 from cepkit.compile.match_recognize.values import compile_value
 from cepkit.compile.shared.row_automaton import ACCEPT as MATCH
 from cepkit.compile.shared.row_automaton import build_row_automaton
 from cepkit.engines.match_recognize.bound import BoundRowQuery, RowPartition, SearchedRows, all_row_matches
 from cepkit.engines.match_recognize.matching import (
     MatchHistory,
-    Needs,
     Trial,
     find_row_matches,
-    history_needs,
 )
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import DURATION, TIME, ColumnType
@@ -73,7 +72,7 @@ class RowReader:
         if every_way:
             program = replace(program, automaton=build_row_automaton(bound.query.pattern, every_way=True))
         self.program = program
-        self._history = MatchHistory(program.needs, program.members, program.totals)
+        self._history = MatchHistory(program.needs, program.members)
         self._trial = Trial(self._history, part.columns, part.n_rows)
         self._trial.start, self._trial.number = start, number
 
@@ -200,16 +199,6 @@ def value_text(value: object, kind: ColumnType) -> str:
     return repr(value) if isinstance(value, str) else cell(value)
 
 
-def needs_of(bound: BoundRowQuery, variable: str, condition: ex.Expression) -> Needs:
-    return history_needs({variable: _compiled(bound, condition)}, bound.members)
-
-
-def is_row_local(bound: BoundRowQuery, variable: str, condition: ex.Expression) -> bool:
-    """Return whether a condition depends only on the row and on rows a fixed distance away."""
-    needs = needs_of(bound, variable, condition)
-    return not needs.parts and not needs.needs_start and not needs.variables
-
-
 # Count the rows from which each beginning of a row pattern matches.
 
 
@@ -265,9 +254,10 @@ def _conditions(searched: SearchedRows, step: pt.Pattern) -> tuple[int | None, t
 
 def _rows_with(searched: SearchedRows, variable: str, condition: ex.Expression) -> int | None:
     """Return the number of rows that satisfy a condition of a variable; None if it needs rows before."""
-    if not is_row_local(searched.bound, variable, condition):
+    compiled = _compiled(searched.bound, condition)
+    if not is_nearby(compiled, variable, searched.bound.members):
         return None
-    counted = searched.count_rows(_compiled(searched.bound, condition))
+    counted = searched.count_rows(compiled)
     if counted is not None:
         return counted
     total = 0

@@ -196,8 +196,7 @@ class OpenPatternSearch(Search):
         self.query, self.schema = query, schema
         self._bound = query.bind(schema.without_nulls(query.order_by).columns)
         self._program, self._measures = self._bound.program, self._bound.measures
-        rows = self._bound.query.rows
-        self._n_before, self._n_ahead = reach_of(tree for _, tree in (*rows.define, *rows.measures))
+        self._n_before, self._n_ahead = reach_of((*self._program.conditions.values(), *self._measures))
         self._clock = None if self._program.within is None else self._program.within[0]
         self._used = self._program.columns
         self._shown = self._bound.columns_around()

@@ -160,27 +160,20 @@ class ReadRow:
 
 
 def row_read_by(tree: rp.Navigation) -> tuple[ex.Expression, ReadRow]:
-    """Return what a navigation reads, and at which row."""
-    inner: rp.Navigation | None = tree
+    """Return what a navigation reads, and at which row. PREV moves back, and FIRST and LAST do not move."""
+    inner, distance = tree, 0
     if tree.function in ("prev", "next"):
-        inner = tree.operand if isinstance(tree.operand, rp.Navigation) else None
-    if inner is None:
-        return tree.operand, ReadRow(False, 0, False, distance_of(tree))
-    from_first = inner.function == "first"
-    return inner.operand, ReadRow(from_first, inner.offset or 0, bool(inner.final), distance_of(tree))
+        distance = 1 if tree.offset is None else tree.offset
+        distance = distance if tree.function == "next" else -distance
+        if not isinstance(tree.operand, rp.Navigation):
+            return tree.operand, ReadRow(False, 0, False, distance)
+        inner = tree.operand
+    return inner.operand, ReadRow(inner.function == "first", inner.offset or 0, bool(inner.final), distance)
 
 
-def distance_of(tree: rp.Navigation) -> int:
-    """Return how many rows NEXT moves; PREV moves back, and FIRST and LAST do not move."""
-    if tree.function not in ("prev", "next"):
-        return 0
-    distance = 1 if tree.offset is None else tree.offset
-    return distance if tree.function == "next" else -distance
-
-
-def reach_of(trees: Iterable[ex.Expression]) -> tuple[int, int]:
+def reach_of(terms: Iterable[Compiled]) -> tuple[int, int]:
     """Return how many rows PREV looks back and NEXT looks ahead, at most."""
-    moves = [distance_of(node) for tree in trees for node in tree.walk() if isinstance(node, rp.Navigation)]
+    moves = [node.data[0].distance for term in terms for node in term.walk() if node.op == "navigation"]
     return -min([0, *moves]), max([0, *moves])
 
 

@@ -526,15 +526,29 @@ def _navigation(
 def _aggregate(
     tree: rp.RowAggregate, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None
 ) -> Compiled:
+    """Return an aggregate. Raise if no engine computes it."""
     arguments = [compile_value(node, schema, params, inside=True) for node in tree.arguments]
-    total = compile_total(tree, schema, params)
+    if tree.function not in AGGREGATES:
+        raise PredicateError(f"MATCH_RECOGNIZE does not compute {tree.function.upper()}")
+    if tree.function in ("count_if", "share", "bool_and", "bool_or", "every"):
+        for node, argument in zip(tree.arguments, arguments, strict=True):
+            refuse_non_boolean(node, argument.type, f"the argument of {tree.function.upper()}")
+    kinds = {TEXT: "texts", BOOLEAN: "truth values", LIST: "lists"}
+    kinds |= {} if tree.function == "avg" else {TIME: "times"}
+    kinds |= {} if tree.function in ("sum", "avg") else {DURATION: "intervals"}
+    if tree.function in _OF_NUMBERS and arguments and arguments[0].type.kind in kinds:
+        name, refused = tree.function.upper(), kinds[arguments[0].type.kind]
+        raise PredicateError(f"{name}() needs numbers, not {refused}, in {print_sql(tree)}")
+    variable = variable_of(tree.arguments) if arguments else tree.variable
+    is_of_times = bool(arguments) and arguments[0].type.kind in TIMED
+    total = RowTotal(tree, tuple(argument.call for argument in arguments), variable, is_of_times)
     kind = ColumnType(OTHER)
     if tree.function in ("count", "count_if"):
         kind = ColumnType(INTEGER)
     elif tree.function in OF_FIRST_ARGUMENT:
         kind = arguments[0].type
     elif tree.function == "avg":
-        kind = arguments[0].type if arguments[0].type.kind in (TIME, DURATION) else ColumnType(FLOAT)
+        kind = arguments[0].type if is_of_times else ColumnType(FLOAT)
     elif tree.function in ("bool_and", "bool_or", "every"):
         kind = ColumnType(BOOLEAN)
     elif tree.function in _FLOATS:
@@ -568,27 +582,6 @@ def numbers_of_truths(
         return replace(node, function=function, arguments=(number, *node.arguments[1:]))
 
     return tuple((name, ex.rebuilt(tree, ex.Expression, change)) for name, tree in trees)
-
-
-def compile_total(
-    tree: rp.RowAggregate, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None = None
-) -> RowTotal:
-    """Return an aggregate with its arguments as functions. Raise if no engine computes it."""
-    if tree.function not in AGGREGATES:
-        raise PredicateError(f"MATCH_RECOGNIZE does not compute {tree.function.upper()}")
-    compiled = [compile_value(node, schema, params, inside=True) for node in tree.arguments]
-    if tree.function in ("count_if", "share", "bool_and", "bool_or", "every"):
-        for node, argument in zip(tree.arguments, compiled, strict=True):
-            refuse_non_boolean(node, argument.type, f"the argument of {tree.function.upper()}")
-    kinds = {TEXT: "texts", BOOLEAN: "truth values", LIST: "lists"}
-    kinds |= {} if tree.function == "avg" else {TIME: "times"}
-    kinds |= {} if tree.function in ("sum", "avg") else {DURATION: "intervals"}
-    if tree.function in _OF_NUMBERS and compiled and compiled[0].type.kind in kinds:
-        name, refused = tree.function.upper(), kinds[compiled[0].type.kind]
-        raise PredicateError(f"{name}() needs numbers, not {refused}, in {print_sql(tree)}")
-    arguments = tuple(argument.call for argument in compiled)
-    variable = variable_of(tree.arguments) if arguments else tree.variable
-    return RowTotal(tree, arguments, variable, bool(compiled) and compiled[0].type.kind in (TIME, DURATION))
 
 
 # Compile expressions of MATCH_RECOGNIZE with errors that name the clause and underline the place.

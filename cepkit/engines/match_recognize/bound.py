@@ -14,7 +14,6 @@ from cepkit.compile.match_recognize.registers import reason_without_registers
 from cepkit.compile.match_recognize.values import (
     ColumnScope,
     column_of,
-    compile_total,
     compile_value,
     numbers_of_truths,
 )
@@ -99,22 +98,17 @@ def _prepare(
     primary = [variable.name for variable in pt.variables(query.pattern)]
     members = {name: frozenset([name]) for name in primary}
     members |= {name: frozenset(subset_members) for name, subset_members in query.subset}
-    define = dict(query.define)
     scope = ColumnScope(query.source, schema, params, variables=members)
     compiled = {
-        name: scope.compiled(tree, f"DEFINE {name}", is_condition=True) for name, tree in define.items()
+        name: scope.compiled(tree, f"DEFINE {name}", is_condition=True) for name, tree in query.define
     }
     measures = [scope.compiled(tree, f"MEASURES {name}") for name, tree in query.measures]
-    needs = history_needs(compiled, members)
-    rows_before, rows_after = reach_of(define.values())
+    rows_before, rows_after = reach_of(compiled.values())
     program = RowProgram(
         automaton=automaton,
         conditions=compiled,
         members=members,
-        needs=needs,
-        totals={
-            part[1]: compile_total(part[1], schema, params) for part in needs.parts if part[0] == "total"
-        },
+        needs=history_needs(compiled, members),
         after_match=query.after_match,
         after_match_variable=query.after_match_variable,
         within=_within(query, schema),
@@ -467,9 +461,9 @@ class SearchedRows:
     @cached_property
     def _given(self) -> RowInput:
         """The rows as kernels read them: partition by partition, without empty partitions."""
-        query, events = self.bound.query, self.events
+        events = self.events
         order = RowOrder(None if events.n_partitions < 2 else events.by_partition, np.unique(self._bounds))
-        reach = reach_of([tree for _, tree in query.define])
+        reach = self.bound.program.rows_before, self.bound.program.rows_after
         return RowInput(events.columns.__getitem__, self.values.__getitem__, order, reach)
 
     def matches(self, code: int) -> list[RowMatch]:

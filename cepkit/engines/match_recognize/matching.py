@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,8 +19,6 @@ from cepkit.compile.match_recognize.values import AGGREGATES
 from cepkit.compile.shared.row_automaton import ACCEPT as MATCH
 from cepkit.compile.shared.row_automaton import RowAutomaton, fewest_rows
 from cepkit.errors import CepError, PredicateError, UnsupportedQueryError
-from cepkit.language.expressions import trees as ex
-from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.query import RowAggregate
 from cepkit.limits import check_memory
 
@@ -36,29 +34,29 @@ class Needs:
     # ``parts`` has (``first`` or ``last``, variable, number of rows), (``total``, aggregate) and
     # ``("labels",)``. A condition depends on the row, on rows a fixed distance away, and on the parts. With
     # ``needs_start`` it depends on the first row as well. ``variables`` are those whose conditions need more
-    # than rows a fixed distance away.
+    # than rows a fixed distance away. ``totals`` has the aggregates.
 
     parts: tuple[tuple, ...]
     needs_start: bool
     variables: tuple[str, ...]
+    totals: Mapping[RowAggregate, RowTotal]
 
 
 def history_needs(conditions: Mapping[str, Compiled], members: Mapping[str, frozenset[str]]) -> Needs:
     """Return what the conditions need; ``members`` has the variables that a name stands for."""
     sizes: dict[tuple[str, str], int] = {}
-    totals: dict[rp.RowAggregate, None] = {}
+    totals: dict[RowAggregate, RowTotal] = {}
     labels = needs_start = False
     for name, condition in conditions.items():
-        assert condition.tree is not None
-        for node, from_first, offset in _looks(condition.tree):
-            if isinstance(node, rp.MatchNumber):
+        for node, from_first, offset in _looks(condition):
+            if node.op == "number":
                 needs_start = True
-            elif isinstance(node, rp.RowAggregate):
-                totals[node] = None
-                needs_start |= any(isinstance(part, rp.MatchNumber) for part in node.walk())
+            elif node.op == "total":
+                totals[node.data.tree] = node.data
+                needs_start |= any(part.op == "number" for part in node.walk())
             else:
-                labels |= isinstance(node, rp.Classifier)
-                variable = None if isinstance(node, ex.Attribute) else node.variable
+                labels |= node.op == "label"
+                variable = node.data if node.op == "label" else node.data[1]
                 is_member = variable is None or name in members[variable]
                 if is_member and not from_first and offset == 0:
                     continue  # the current row
@@ -71,32 +69,26 @@ def history_needs(conditions: Mapping[str, Compiled], members: Mapping[str, froz
     parts: list[tuple] = [(end, variable, rows) for (end, variable), rows in sizes.items()]
     parts += [("total", tree) for tree in totals]
     variables = tuple(name for name, term in conditions.items() if not is_nearby(term, name, members))
-    return Needs((*parts, *([LABELS] if labels else ())), needs_start or labels, variables)
+    return Needs((*parts, *([LABELS] if labels else ())), needs_start or labels, variables, totals)
 
 
-def _looks(tree: ex.Expression, from_first: bool = False, offset: int = 0):
+def _looks(term: Compiled, from_first: bool = False, offset: int = 0) -> Iterator[tuple[Compiled, bool, int]]:
     """Yield columns, aggregates, labels and match numbers with the row of the variable that they look at."""
-    if isinstance(tree, rp.Navigation):
-        if tree.function in ("first", "last"):
-            from_first, offset = tree.function == "first", tree.offset or 0
-        yield from _looks(tree.operand, from_first, offset)
-    elif isinstance(tree, ex.Attribute | ex.Reference | rp.RowAggregate | rp.Classifier | rp.MatchNumber):
-        yield tree, from_first, offset
+    if term.op == "navigation":
+        read, _ = term.data
+        yield from _looks(term.parts[0], read.from_first, read.offset)
+    elif term.op in ("column", "total", "label", "number"):
+        yield term, from_first, offset
     else:
-        for part in tree.children():
+        for part in term.parts:
             yield from _looks(part, from_first, offset)
 
 
 class MatchHistory:
     """Steps from one partial match to the next; the state is a tuple with one entry for each part."""
 
-    def __init__(
-        self,
-        needs: Needs,
-        members: Mapping[str, frozenset[str]],
-        totals: Mapping[rp.RowAggregate, RowTotal],
-    ):
-        self.parts, self.members, self.totals = needs.parts, members, totals
+    def __init__(self, needs: Needs, members: Mapping[str, frozenset[str]]):
+        self.parts, self.members, self.totals = needs.parts, members, needs.totals
         self.start: tuple = tuple(
             (AGGREGATES[part[1].function].start, frozenset()) if part[0] == "total" else ()
             for part in needs.parts
@@ -212,19 +204,17 @@ class RowMatch:
 class RowProgram:
     """A row pattern that is ready to run."""
 
-    # ``conditions`` has the condition of each variable with a definition, and ``totals`` their aggregates.
-    # ``members`` has the variables that each name stands for. ``after_match`` and ``after_match_variable``
-    # are as in `RowPatternQuery`. ``within`` has the column of the clock and the number of ticks.
-    # ``timed_out`` says whether partial matches that ran out of time have rows. Conditions look at most
-    # ``rows_before`` rows back and ``rows_after`` rows ahead of the rows of a match. ``columns`` are those
-    # that conditions and measures read, in this order, and then the clock. ``reason`` says why no kernel
-    # tests the conditions.
+    # ``conditions`` has the condition of each variable with a definition. ``members`` has the variables that
+    # each name stands for. ``after_match`` and ``after_match_variable`` are as in `RowPatternQuery`.
+    # ``within`` has the column of the clock and the number of ticks. ``timed_out`` says whether partial
+    # matches that ran out of time have rows. Conditions look at most ``rows_before`` rows back and
+    # ``rows_after`` rows ahead of the rows of a match. ``columns`` are those that conditions and measures
+    # read, in this order, and then the clock. ``reason`` says why no kernel tests the conditions.
 
     automaton: RowAutomaton
     conditions: Mapping[str, Compiled]
     members: Mapping[str, frozenset[str]]
     needs: Needs
-    totals: Mapping[RowAggregate, RowTotal]
     after_match: str = "past_last_row"
     after_match_variable: str | None = None
     within: tuple[str, int] | None = None
@@ -314,7 +304,7 @@ class RowSearch:
         self.first = first  # how many rows of the partition come before those that are given
         self.waiting: tuple[int, ...] | None = None
         self.hit_end, self.ran_out, self.deepest = False, False, -1
-        self.history = MatchHistory(program.needs, program.members, program.totals)
+        self.history = MatchHistory(program.needs, program.members)
         self.trial = Trial(self.history, columns, n_rows)
         calls = {name: condition.call for name, condition in program.conditions.items()}
         self.conditions = [calls.get(name) for name in program.automaton.variable_of_state]

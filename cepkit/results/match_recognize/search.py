@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cepkit.compile.match_recognize.compiled import Compiled, reach_of
+from cepkit.compile.match_recognize.compiled import Compiled
 from cepkit.compile.match_recognize.values import OF_FIRST_ARGUMENT, column_of, compile_value
 from cepkit.compile.match_recognize.vectors import NotVectorizedError
 from cepkit.engines.match_recognize.bound import BoundRowQuery
@@ -59,10 +59,10 @@ class RowPatternSearch:
     ):
         self.bound, self._latest, self.source = bound, latest, source
         self._query, self._program, self._measures = bound.query.rows, bound.program, bound.measures
-        query, program = self._query, self._program
+        program = self._program
         self._plain_column = plain_columns(source)
         self.order = order_of_rows(source, bound.query.partition_by, bound.query.keys)
-        reach = reach_of([tree for _, tree in query.define])
+        reach = program.rows_before, program.rows_after
         place = placing(source, self.order)
         self._given = RowInput(source.column, self._plain_column, self.order, reach, place)
         self._by_kernels: FoundRows | None = None
