@@ -88,8 +88,9 @@ def converted(parts: Sequence[Compiled]) -> list[Compiled]:
         (part.type for part in parts if part.type.kind in TIMED),
         key=lambda column_type: NANOSECONDS[column_type.unit or "ns"],
     )
+    text_type = replace(finest, kind=kind, timezone=zone if kind == TIME else None)
     return [
-        _in_ticks(part, replace(finest, kind=kind, timezone=zone if kind == TIME else None))
+        strict(lambda text: ticks_of(text, text_type), [part], text_type)
         if part.type.kind == TEXT
         else in_unit(part, finest.unit)
         for part in parts
@@ -120,10 +121,6 @@ def in_unit(part: Compiled, unit: str | None) -> Compiled:
     if part.is_constant:
         return constant(part.call(None, -1) * factor, kind, part.text)
     return strict(lambda ticks: ticks * factor, [part], kind, None, "scaled", factor)
-
-
-def _in_ticks(part: Compiled, timed: ColumnType) -> Compiled:
-    return strict(lambda text: ticks_of(text, timed), [part], timed)
 
 
 def ticks_of(text: str, timed: ColumnType) -> int | Fraction:
@@ -384,7 +381,10 @@ def condition_of(
             refuse_like(tree, compiled.type)
             return strict(like_test(pattern, escape), [compiled], ColumnType(BOOLEAN))
         case rp.IsTruth(operand=operand):
-            return _is_truth(tree, part(operand))
+            compiled = part(operand)
+            refuse_no_truth(tree, compiled.type)
+            is_truth = lambda place, row: compiled.call(place, row) is tree.truth  # noqa: E731
+            return _truth(is_truth, "is true", [compiled], tree.truth)
         case ex.IsDistinct():
             return _is_distinct(_sides(tree, part))
         case ex.Comparison(operator=sign):
@@ -430,12 +430,6 @@ def constants_of(options: Sequence[ex.Expression]) -> list[Any] | None:
             return None
         values.append(tree.value if tree is option else -tree.value)
     return values
-
-
-def _is_truth(tree: rp.IsTruth, operand: Compiled) -> Compiled:
-    refuse_no_truth(tree, operand.type)
-    call, wanted = operand.call, tree.truth
-    return _truth(lambda place, row: call(place, row) is wanted, "is true", [operand], wanted)
 
 
 def _is_distinct(sides: list[Compiled]) -> Compiled:

@@ -113,10 +113,6 @@ def cast_of(tree: rp.Cast, part: Compiled, kind: str) -> Compiled:
     raise PredicateError(f"CAST: no type {kind.upper()}; types: VARCHAR, BOOLEAN, BIGINT, DOUBLE, DECIMAL")
 
 
-def _common_type(parts: Iterable[Compiled]) -> ColumnType:
-    return common_type([part.type for part in parts])
-
-
 def case_of(conditions: list[Compiled], values: list[Compiled]) -> Compiled:
     """Return the value of the first condition that holds. A value without a condition is that of ELSE."""
     default = values[len(conditions)] if len(values) > len(conditions) else None
@@ -127,22 +123,13 @@ def case_of(conditions: list[Compiled], values: list[Compiled]) -> Compiled:
                 return value.call(place, row)
         return None if default is None else default.call(place, row)
 
-    parts = [*conditions, *values]
-    return Compiled(call, _common_type(values), op="case", parts=parts, data=len(conditions))
+    kind, parts = common_type([value.type for value in values]), [*conditions, *values]
+    return Compiled(call, kind, op="case", parts=parts, data=len(conditions))
 
 
 _KEEPING_DECIMALS = (
-    "coalesce",
-    "nvl",
-    "ifnull",
-    "if",
-    "mod",
-    "least",
-    "greatest",
-    "nullif",
-    "concat",
-    "concat_ws",
-)
+    "coalesce", "nvl", "ifnull", "if", "mod", "least", "greatest", "nullif", "concat", "concat_ws",
+)  # fmt: skip
 
 
 def call_of(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
@@ -441,7 +428,7 @@ def _compile(
         case rp.ArrayOf(items=items):
             unified_items = unified(tree, [part(item) for item in items])
             calls = [item.call for item in unified_items]
-            kind = ColumnType(LIST, item=_common_type(unified_items))
+            kind = ColumnType(LIST, item=common_type([item.type for item in unified_items]))
             return Compiled(
                 lambda place, row: [call(place, row) for call in calls], kind, parts=unified_items
             )

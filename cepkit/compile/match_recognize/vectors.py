@@ -34,7 +34,6 @@ class Vector:
     type: ColumnType  # A time or a duration has ticks
     missing: tuple[np.ndarray, ...] = ()  # where the value is null: truths by place, or numbers of places
     texts: np.ndarray | None = None  # objects: the texts of the codes
-    text: str | None = None  # what was written for a constant time
 
     @property
     def is_one(self) -> bool:
@@ -111,7 +110,7 @@ def constant_vector(term: Compiled) -> Vector:
         return vector_of_value(value)
     if value is None or abs(value) > LARGEST:
         raise NotVectorizedError
-    return Vector(value, term.type, text=term.text)
+    return Vector(value, term.type)
 
 
 def vector_of_value(value: Any) -> Vector:
@@ -494,7 +493,7 @@ class VectorReader(ABC):
 
 @dataclass
 class SingleRow:
-    """A row, as functions that look at nearby rows see it."""
+    """A row, as functions see it that look at it and at rows a fixed distance away."""
 
     columns: Mapping[str, list[Any]]
     n_rows: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -78,24 +78,6 @@ class NearbyRows(VectorReader):
                 )
             self._outside[distance] = np.concatenate(outside_places)
         return self._outside[distance]
-
-
-def truths_by_python(
-    condition: Compiled,
-    wanted: bool,
-    plain: Mapping[str, np.ndarray],
-    order: RowOrder,
-    first: int,
-    until: int,
-) -> np.ndarray:
-    """Return where a condition on nearby rows is ``wanted`` in some partitions, computed row by row."""
-    truths = []
-    for start, stop in pairwise(order.first_place_of_partition[first : until + 1].tolist()):
-        rows = order.rows_between(start, stop)
-        place = SingleRow({column: values[rows].tolist() for column, values in plain.items()}, stop - start)
-        for place.row in range(stop - start):
-            truths.append(condition.call(place, place.row) is wanted)
-    return np.array(truths, bool)
 
 
 # Find the matches of all partitions with kernels, where conditions depend on nearby rows alone.
@@ -180,7 +162,14 @@ class _KernelSearch:
         for column in (node.data[0] for node in condition.walk() if node.op == "column"):
             if column not in self.plain:
                 self.plain[column] = self.given.plain(column)
-        return truths_by_python(condition, wanted, self.plain, self.order, first, until)
+        truths: list[bool] = []
+        for start, stop in pairwise(self.order.first_place_of_partition[first : until + 1].tolist()):
+            rows = self.order.rows_between(start, stop)
+            columns = {column: values[rows].tolist() for column, values in self.plain.items()}
+            place = SingleRow(columns, stop - start)
+            for place.row in range(stop - start):
+                truths.append(condition.call(place, place.row) is wanted)
+        return np.array(truths, bool)
 
     # --- matches
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cepkit.compile.match_recognize.compiled import Compiled
 from cepkit.compile.match_recognize.values import OF_FIRST_ARGUMENT, column_of, compile_value
-from cepkit.compile.match_recognize.vectors import NotVectorizedError
+from cepkit.compile.match_recognize.vectors import NotVectorizedError, SingleRow
 from cepkit.engines.match_recognize.bound import BoundRowQuery
 from cepkit.engines.match_recognize.finding import find_in_partitions, reason_for_python
 from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FoundRows, RowInput, collect_matches
@@ -349,13 +349,6 @@ def row_of_item(search: RowPatternSearch) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _ResultRows:
-    """The rows of a result, as the expressions of the SELECT see them."""
-
-    columns: Mapping[str, list[Any]]
-
-
-@dataclass(frozen=True)
 class Projection:
     """The columns of a SELECT after WHERE, and those that ORDER BY reads, one for each of its keys."""
 
@@ -430,5 +423,5 @@ def _computed(
     names = {
         column_of(node.name, schema) for node in tree.walk(literals=False) if isinstance(node, ex.Attribute)
     }
-    rows = _ResultRows({name: columns[name].values() for name in names})
+    rows = SingleRow({name: columns[name].values() for name in names}, n_rows)
     return ResultColumn(compiled.type, [compiled.call(rows, row) for row in range(n_rows)])
