@@ -303,6 +303,8 @@ def call_function(function: str, bound: BoundCall, parts: list[Vector], n: int) 
 def _check_times(function: str, parts: list[Vector]) -> None:
     """Raise if a function of times and durations may compute with more than 64 bits."""
     timed = [part for part in parts if part.type.kind in TIMED]
+    if not timed:
+        raise NotVectorizedError
     per_second = NANOSECONDS["s"] // NANOSECONDS[timed[0].type.unit or "ns"]
     year = 366 * 86_400 * per_second  # a unit begins earlier than a time by a year at most
     check_bound(sum(part.bound() for part in timed) + year, EXACT if function == "epoch" else LARGEST)
