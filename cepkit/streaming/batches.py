@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -314,12 +314,17 @@ class Kind:
         if self.name == "arrow":
             return table
         arrays = {name: one_chunk(table.column(name)) for name in table.schema.names}
-        frame = PandasSource(pd.DataFrame()).result(arrays)
+        frame = _no_rows().result(arrays)
         for name, column in column_of_result.items():
             dtype = self.dtypes.get(column)
             if dtype is not None and frame[name].dtype != dtype and _can_hold(dtype, frame[name]):
                 frame[name] = frame[name].astype(dtype)
         return frame
+
+
+@cache
+def _no_rows() -> PandasSource:
+    return PandasSource(pd.DataFrame())
 
 
 def _can_hold(dtype: Any, values: pd.Series) -> bool:
