@@ -80,14 +80,14 @@ def _push(tests, first, last, edge, a, weight, places, numbers, lo, out):
 @njit(
     [
         (
-            *[T.int64] * 3, *[_I1] * 2, Record([_I2, _I2, _I1, _I2, *[_I1] * 3, _U1], PoolGraph),
+            *[T.int64] * 3, T.uint64, *[_I1] * 2, Record([_I2, _I2, _I1, _I2, *[_I1] * 3, _U1], PoolGraph),
             *[_U1] * 3,
         )
     ],
     cache=True, **_OPTIONS,
 )  # fmt: skip
-def count(begin, stop, work_limit, at, window_start, graph, counts, changes, out):
-    """Count the matches that end at each member of the last pool, modulo 2^64."""
+def count(begin, stop, work_limit, modulus, at, window_start, graph, counts, changes, out):
+    """Count the matches that end at each member of the last pool, modulo ``modulus``, or 2^64 if it is 0."""
     # A call looks at the members from ``begin`` to ``stop`` and at up to ``work_limit`` pairs of events.
     # ``window_start`` is by member. ``at`` is the state between calls: the newest place (first -1), the first
     # member in the window of each pool, and for each state the first member that is not yet counted, then
@@ -150,8 +150,12 @@ def count(begin, stop, work_limit, at, window_start, graph, counts, changes, out
                                 tests, first_test[k], first_test[k + 1], x, numbers, lo, hi, changes,
                                 states[source, COUNTS_AT],
                             )  # fmt: skip
+                    if modulus:
+                        z %= modulus
                     if z != zero:
                         changes[cells + x] = z
+                        if counts[cells + x] < z:
+                            counts[cells + x] += modulus
                         counts[cells + x] -= z
                         if until[t] == 0:
                             since[t] = x
@@ -187,6 +191,8 @@ def count(begin, stop, work_limit, at, window_start, graph, counts, changes, out
                                 tests, first_test[k], first_test[k + 1], x, numbers, lo, hi, counts,
                                 states[source, COUNTS_AT],
                             )  # fmt: skip
+                if modulus:
+                    total %= modulus
                 if t == n_states:
                     out[m] = total
                     break

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from functools import partial
+from math import comb
 
 import numpy as np
 import pandas as pd
@@ -253,6 +254,46 @@ def test_first_matches_compile_nothing_after_a_listing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(kernels, "load", load_compiled)
     pd.testing.assert_frame_equal(found().head(5), listed.head(5))
+
+
+def n_rising_chains(frame: pd.DataFrame, kinds: str, window: int) -> int:
+    """Return how many sequences of events of these kinds rise in x within a window, by its definition."""
+    t, x = frame["t"].to_numpy(), frame["x"].to_numpy()
+    follows = ((t[:, None] < t) & (x[:, None] < x)).astype(object)
+    is_kind = {kind: (frame["kind"] == kind).to_numpy() for kind in set(kinds)}
+    total = 0
+    for first in np.flatnonzero(is_kind[kinds[0]]):
+        numbers = (np.arange(len(t)) == first).astype(object)
+        for kind in kinds[1:]:
+            numbers = numbers @ follows * (is_kind[kind] & (t <= t[first] + window))
+        total += sum(numbers)
+    return total
+
+
+@pytest.mark.skipif(not JIT, reason="needs kernels that serve every query")
+@pytest.mark.parametrize("seed", seeds(1, 30))
+def test_numbers_beyond_64_bits_compile_nothing(seed, monkeypatch):
+    rng, n_variables = np.random.default_rng(seed), 24 + seed % 3
+    n = 200
+    events = {"t": np.arange(n), "kind": rng.choice(["A", "B"], n), "x": np.arange(n) + rng.integers(0, 4, n)}
+    frame, kinds = pd.DataFrame(events), "".join(rng.choice(["A", "B"], n_variables))
+    events = ", ".join(f"{kind} v{i}" for i, kind in enumerate(kinds))
+    rises = " AND ".join(f"v{i}.x < v{i + 1}.x" for i in range(n_variables - 1))
+    monkeypatch.setattr(loading, "_run_text", lambda name, *_: pytest.fail(f"{name} is compiled"))
+    window = int(rng.choice([170, 300]))
+    query = f"PATTERN SEQ({events}) WHERE {rises} WITHIN {window}"
+    number = cep.match(frame, query, event_type="kind", order_by="t").count()
+    assert number == n_rising_chains(frame, kinds, window)
+
+
+@pytest.mark.skipif(not JIT, reason="needs kernels that serve every query")
+@pytest.mark.parametrize("most", [8, 20, 50])
+def test_events_that_repeat_often_compile_nothing(most, monkeypatch):
+    frame = pd.DataFrame({"t": range(60), "kind": ["A"] * 59 + ["B"], "x": 1})
+    monkeypatch.setattr(loading, "_run_text", lambda name, *_: pytest.fail(f"{name} is compiled"))
+    query = f"PATTERN SEQ(A{{1,{most}}} a, B b) WHERE a[i].x > 0 WITHIN 90"
+    number = cep.match(frame, query, event_type="kind", order_by="t").count()
+    assert number == sum(comb(59, k) for k in range(1, most + 1))
 
 
 def check_anchored(seed: int) -> bool:

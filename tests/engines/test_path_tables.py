@@ -22,7 +22,7 @@ SHAPES_OF_A_BLOCK = 10
 def tables(monkeypatch):
     """Let kernels for every graph take the place of all that they can."""
     monkeypatch.setenv("CEPKIT_TIER", "auto")
-    monkeypatch.setattr(Layout, "can_interpret", lambda self, write: isinstance(self._tests_of_links, list))
+    monkeypatch.setattr(Layout, "can_interpret", lambda self, write: isinstance(self.tests_of_links, list))
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")  # plain Python warns where machine words wrap

@@ -173,6 +173,9 @@ class AnchoredCounter(PathCounter):
     def _most_in_any_window(self, pool: int) -> int:
         return len(self.layout.anchors) if pool == self.graph.pool(0) else self.layout.widest + 1
 
+    def _is_interpreted(self, arithmetic: str, bound: int) -> bool:
+        return False  # not by the kernels of other layouts; those of this one know floats, too
+
     def pass_over(
         self,
         arithmetic: str,

@@ -10,7 +10,7 @@ from math import gcd
 
 import numpy as np
 
-from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, write_counting
+from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, CountingKernel, write_counting
 from cepkit.compile.shared.loading import interpreting, is_ready, load_kernels
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.interpreted.counting import count_interpreted
@@ -218,6 +218,7 @@ def number_of(residues: list[np.ndarray], used: list[int]) -> np.ndarray | list[
 
 _WORK_PER_CALL = 1 << 27  # edges that one call of the kernel looks at, between two checkpoints
 _PAIRS_TO_INTERPRET = 1 << 31  # with more, a kernel is compiled at once
+_PAIRS_OF_PASSES = 1 << 29  # of several passes, where a kernel counts in fewer
 _FEW_PAIRS = 1 << 26
 _FEW_ENDS, _FEW_MATCHES = 1 << 12, 1 << 16
 _SLACK = 1.01  # rounding of floats loses less than this factor
@@ -347,7 +348,7 @@ class PathCounter:
         bound = self.quick_bound(exact_windows=False)
         if bound >= _SAFE:
             bound = self.quick_bound(exact_windows=True)
-        if bound >= _SAFE:
+        if bound >= _SAFE and not self._is_interpreted(WRAPPING, bound):
             most = float(self.pass_over(AT_LEAST)[0].max(initial=0.0)) * _SLACK
             if math.isfinite(most):
                 bound = min(bound, math.ceil(most))
@@ -393,13 +394,26 @@ class PathCounter:
 
     # --- passes
 
-    def _is_quick_to_interpret(self) -> bool:
-        """Return whether interpretation looks at few pairs of events, and no other pass needs a kernel."""
+    def _source(self, arithmetic: str, component: int | None = None) -> CountingKernel:
+        layout = self.layout
+        return layout.write_once(
+            arithmetic,
+            component,
+            write=lambda: write_counting(
+                layout.program, layout.graph, layout.dtypes, arithmetic, weighted=component
+            ),
+        )
+
+    def _is_interpreted(self, arithmetic: str, bound: int) -> bool:
+        """Return whether no kernel is ready, and all passes of interpretation look at few pairs."""
+        if isinstance(self.layout.tests_if_new(self._source(arithmetic).text), str):
+            return False
         graph = self.graph
         widest = max(self._most_in_window(pool) for pool in range(len(graph.tests)))
         # Taking back looks at all pairs in a window if states follow each other more than twice.
         per_event = widest**2 if graph.has_loop or len(graph.states) > 3 else widest
-        return len(self.last) * per_event <= _PAIRS_TO_INTERPRET and self.bound < _SAFE
+        most = _PAIRS_TO_INTERPRET if bound < _SAFE else _PAIRS_OF_PASSES // (bound.bit_length() // 32 + 1)
+        return len(self.last) * per_event <= most
 
     def pass_over(
         self,
@@ -411,25 +425,17 @@ class PathCounter:
     ) -> list[np.ndarray]:
         """Return the numbers that the counting kernel writes, and with ``weight`` the sums of weights."""
         # ``weight`` has the residues of the weights of the members of the component's pool, uint64.
-        layout = self.layout
-        source = layout.write_once(
-            arithmetic,
-            component,
-            write=lambda: write_counting(
-                layout.program, layout.graph, layout.dtypes, arithmetic, weighted=component
-            ),
-        )
-        if arithmetic == WRAPPING and component is None:
-            tests = layout.tests_if_new(source.text)
-            if not isinstance(tests, str) and self._is_quick_to_interpret():
-                layout.tier = "interpreted"
-                count = interpreting(source.text, count_interpreted, self.places.n)
-                interpreted_counts = count(
-                    layout, tests, self.last, self.since, lambda: is_ready(source.text)
-                )
-                if interpreted_counts is not None:
-                    return [interpreted_counts]
-                layout.tier = "interpreted, then compiled"
+        layout, source = self.layout, self._source(arithmetic, component)
+        if arithmetic != AT_LEAST and component is None and self._is_interpreted(arithmetic, self.bound):
+            layout.tier = "interpreted"
+            count = interpreting(source.text, count_interpreted, self.places.n)
+            interpreted_counts = count(
+                layout, layout.tests_of_links, self.last, self.since, modulus % WORD,
+                lambda: is_ready(source.text),
+            )  # fmt: skip
+            if interpreted_counts is not None:
+                return [interpreted_counts]
+            layout.tier = "interpreted, then compiled"
         dtype = np.float64 if arithmetic == AT_LEAST else np.uint64
 
         def numbers(state: int) -> np.ndarray:

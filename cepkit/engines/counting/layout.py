@@ -92,7 +92,7 @@ class Layout:
 
     def tests_if_new(self, text: str) -> list[tuple[PairTest, ...]] | str:
         """Return the tests of every link for interpretation, or why a generated kernel runs."""
-        return reason_to_compile(text, COUNTING) or self._tests_of_links
+        return reason_to_compile(text, COUNTING) or self.tests_of_links
 
     def path_kernel(self, write: Callable[[GraphPathWriter], str], name: str) -> Callable:
         """Return a compiled kernel that follows paths, from a module that ``write`` writes."""
@@ -105,12 +105,12 @@ class Layout:
 
     def can_interpret(self, write: Callable[[GraphPathWriter], str]) -> bool:
         """Whether a kernel is not compiled yet, and one for every graph can take its place."""
-        if isinstance(self._tests_of_links, str) or reason_not_to_interpret():
+        if isinstance(self.tests_of_links, str) or reason_not_to_interpret():
             return False
         return not is_ready(self.path_text(write)) and is_general_ready(text_of(write))
 
     @property
-    def _tests_of_links(self) -> list[tuple[PairTest, ...]] | str:
+    def tests_of_links(self) -> list[tuple[PairTest, ...]] | str:
         return self.write_once("tests", write=partial(counting_tests_of, self.graph))
 
     @property

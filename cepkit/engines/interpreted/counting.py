@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from cepkit.compile.counting.ranking import values_of
-from cepkit.compile.counting.state_graph import AnchoredGraph, LinkAbsence, StateGraph
+from cepkit.compile.counting.state_graph import AnchoredGraph, GraphEdge, LinkAbsence, StateGraph
 from cepkit.compile.interpreted.columns import (
     ColumnReader,
     PairTest,
@@ -109,9 +109,10 @@ def count_interpreted(
     tests: list[tuple[PairTest, ...]],
     last: np.ndarray,
     since: np.ndarray,
+    modulus: int,
     is_compiled: Callable[[], bool],
 ) -> np.ndarray | None:
-    """Return how many matches end at each member of the last pool, modulo 2^64, uint64."""
+    """Return how many matches end at each member of the last pool, uint64, modulo ``modulus`` (0: 2^64)."""
     # Returns None if a kernel of its own is compiled in the meantime: it begins again and ends earlier.
     graph = layout.graph
     readers = PoolReaders(layout)
@@ -169,7 +170,7 @@ def count_interpreted(
     with np.errstate(all="ignore"):
         while done < len(last):
             checkpoint(done / len(last))
-            done = run(done, len(last), _WORK_PER_CALL, at, since, tables, *scratch, out)
+            done = run(done, len(last), _WORK_PER_CALL, np.uint64(modulus), at, since, tables, *scratch, out)
             if _SHARE_TO_BEGIN_AGAIN * done < len(last) and is_compiled():
                 return None
     return out
@@ -224,8 +225,6 @@ class AnchoredTests:
 
 def anchored_tests_of(graph: AnchoredGraph) -> AnchoredTests | str:
     """Return the tests of a graph, or why it cannot be interpreted, to complete "it …"."""
-    if len(graph.states) + 2 * len(graph.edges) > _MOST_BITS:
-        return "repeats events so often that it has many states"
 
     def side_of(leaf: Term, earlier: frozenset[Term] = frozenset()) -> int:
         return ANCHOR if leaf.data[0] == graph.anchor else EARLIER if leaf in earlier else LATER
@@ -236,7 +235,17 @@ def anchored_tests_of(graph: AnchoredGraph) -> AnchoredTests | str:
         (part_tests for part_tests in (*of_component, *of_link) if isinstance(part_tests, str)), None
     ):
         return reason
+    n_bits = len(graph.states) + sum(_most_bits(graph, edge, of_link[edge.link]) for edge in graph.edges)
+    if n_bits > _MOST_BITS:
+        return "repeats events so often that it has many states"
     return AnchoredTests(tuple(of_component[state.component] for state in graph.states), tuple(of_link))
+
+
+def _most_bits(graph: AnchoredGraph, edge: GraphEdge, sided: Sided) -> int:
+    """Return how many bits of entries an edge needs at most; see `AnchoredTables`."""
+    leaving = {(EARLIER, ANCHOR), (EARLIER, EARLIER)}
+    enters = (edge.source == 0 and graph.has_gap) or bool(sided.keys() - leaving)
+    return enters + bool(sided.keys() & leaving)
 
 
 class AnchoredTables:
