@@ -13,16 +13,7 @@ import numpy as np
 
 from cepkit.compile.interpreted.instructions import regex_code_of
 from cepkit.compile.regex.plan import tables_of
-from cepkit.compile.regex.program import (
-    CONSUMED,
-    LIST_FULL,
-    MOST_LIVE,
-    QUEUE_FULL,
-    REASON,
-    Kernel,
-    Program,
-    State,
-)
+from cepkit.compile.regex.program import LIST_FULL, MOST_LIVE, QUEUE_FULL, Kernel, Program, State
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import (
     are_kernels_ready,
@@ -287,13 +278,13 @@ def advance_by_one(
 ) -> int:
     """Advance ``state`` by one event; return how many matches end there. ``out`` has room for one."""
     # ``arguments`` are those that come from the event, ``out`` the first and last row and the report.
-    report = out[2]
     while True:
         n_found = kernel.run(partition, 0, 1, row, _WORK_PER_CALL, *arguments, *state.arguments(), *out)
-        if report[CONSUMED]:
+        consumed, *_, reason = out[2].tolist()
+        if consumed:
             return n_found
-        if report[REASON] in (LIST_FULL, QUEUE_FULL):
-            state.grow("list" if report[REASON] == LIST_FULL else "queue", int(partition[0]))
+        if reason in (LIST_FULL, QUEUE_FULL):
+            state.grow("list" if reason == LIST_FULL else "queue", int(partition[0]))
 
 
 @dataclass(frozen=True, slots=True)

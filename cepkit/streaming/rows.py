@@ -56,10 +56,8 @@ class RowValues:
             values.append(value)
         return values
 
-    def read_frame(self, frame: Any) -> list | None:
+    def read_frame(self, frame: pd.DataFrame) -> list | None:
         """Return the values of a pandas DataFrame with one row, as `read` does."""
-        if not isinstance(frame, pd.DataFrame):
-            return None
         columns = frame.columns
         if columns is not self._columns:
             if not columns.is_unique or not set(self.schema.arrow.names) <= set(columns):
