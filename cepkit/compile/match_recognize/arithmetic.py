@@ -219,7 +219,7 @@ def exact_parts(parts: Sequence[Compiled]) -> list[Compiled]:
 
 
 def _as_decimal(part: Compiled) -> Compiled | None:
-    """Return a decimal, an integer or a constant as decimals; None for other values."""
+    """Return a decimal, an integer, a constant, or a sum or product of them as decimals; else None."""
     of = ColumnType(FLOAT, scale=0)
     if part.type.scale is not None:
         return part
@@ -229,6 +229,9 @@ def _as_decimal(part: Compiled) -> Compiled | None:
         return constant(
             exact, of if exact is None else replace(of, scale=max(0, -int(exact.as_tuple().exponent)))
         )
+    if part.type.kind == FLOAT and part.op == "compute" and part.data in ("+", "-", "*"):
+        exact_sides = [side for side in map(_as_decimal, part.parts) if side is not None]
+        return compute(part.tree, part.data, exact_sides) if len(exact_sides) == 2 else None
     return strict(Decimal, [part], of) if part.type.kind == INTEGER else None
 
 

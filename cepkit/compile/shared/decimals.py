@@ -177,6 +177,7 @@ def unscaled(binder: Binding, term: Term, degree: int) -> Term:
 
 def compared(binder: Binding, left: Term, sign: str, right: Term) -> tuple[Term, str, Term]:
     """Return both sides of a comparison as integers of one degree, or as floats, and the sign."""
+    left, right = _with_digits(binder, left), _with_digits(binder, right)
     if left.op == "constant":
         left, sign, right = right, ex.MIRRORED[sign], left
     exact = _exact_value(binder, right)
@@ -191,6 +192,7 @@ def compared(binder: Binding, left: Term, sign: str, right: Term) -> tuple[Term,
 
 def combined(binder: Binding, op: str, left: Term, right: Term, level: int) -> Term:
     """Return the term of a sum, a difference, a product, or a quotient of decimals."""
+    left, right = _with_digits(binder, left), _with_digits(binder, right)
     nullable = left.nullable or right.nullable
     is_exact = all(side.kind == INTEGER or _exact_value(binder, side) is not None for side in (left, right))
     if op == "/" or not is_exact:
@@ -213,11 +215,25 @@ def called(binder: Binding, e: ex.Call, args: tuple[Term, ...], level: int) -> T
     name, nullable = e.function, any(arg.nullable for arg in args)
     if name not in ("abs", "least", "greatest"):
         return None
+    args = tuple(_with_digits(binder, arg) for arg in args)
     degree = max(map(degree_of, args))
     if any(arg.kind == FLOAT and _exact_value(binder, arg) is None for arg in args):
         return None
     args = tuple(_raised(binder, arg, degree) for arg in args)
     return Term(name, args, INTEGER, str(degree), nullable, name, level)
+
+
+def _with_digits(binder: Binding, term: Term) -> Term:
+    """Return a sum, difference or product of integers and constants as a decimal; other terms as they are."""
+    # ``n - 0.9`` alone is a float. Beside a decimal it is exact, as ``x + 0.9`` is.
+    if term.kind != FLOAT or term.op not in ("+", "-", "*"):
+        return term
+    args = [_with_digits(binder, arg) for arg in term.args]
+    if any(arg.kind == FLOAT and _exact_value(binder, arg) is None for arg in args):
+        return term
+    if term.op != "*":
+        args = [_raised(binder, arg, max(1, degree_of(arg))) for arg in args]
+    return combined(binder, term.op, args[0], args[1], term.level)
 
 
 def _aligned(binder: Binding, left: Term, right: Term) -> tuple[Term, Term]:
@@ -291,7 +307,7 @@ def aligned(left: Any, right: Any) -> tuple[Any, Any]:
 
 def all_aligned(values: list[Any]) -> list[Any]:
     """Return numbers as decimals of one type; as floats if a column is of floats."""
-    sides = [_as_decimals(side) for side in values]
+    sides = [as_decimals(side) for side in values]
     if any(side is None for side in sides):
         return [side.cast(pa.float64()) for side in values]
     scale = max(side.type.scale for side in sides)
@@ -300,7 +316,7 @@ def all_aligned(values: list[Any]) -> list[Any]:
     return [side.cast(common) for side in sides]
 
 
-def _as_decimals(side: Any) -> Any:
+def as_decimals(side: Any) -> Any:
     """Return decimals, integers and constants as decimals; None for other floats."""
     if is_decimal(side.type):
         return wide(side)

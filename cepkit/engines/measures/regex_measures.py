@@ -327,9 +327,9 @@ class Evaluator:
             case ex.Negative(operand=operand):
                 return pc.negate(of(operand))
             case ex.Arithmetic(operator=operator, left=left, right=right):
-                return self._arithmetic(e, operator, of(left), of(right))
+                return self._arithmetic(e, operator, *self._pair(left, right, of))
             case ex.Comparison(operator=operator, left=left, right=right):
-                return self._compare(e, operator, of(left), of(right))
+                return self._compare(e, operator, *self._pair(left, right, of))
             case ex.And(operands=operands) | ex.Or(operands=operands):
                 join = pc.and_kleene if isinstance(e, ex.And) else pc.or_kleene
                 whole = _truth(of(operands[0]))
@@ -341,13 +341,13 @@ class Evaluator:
             case ex.In(operand=operand, options=options):
                 whole = None
                 for option in options:
-                    equal = self._compare(e, "==", of(operand), of(option))
+                    equal = self._compare(e, "==", *self._pair(operand, option, of))
                     whole = equal if whole is None else pc.or_kleene(whole, equal)
                 return whole
             case ex.IsNull(operand=operand):
                 return pc.is_null(of(operand))
             case ex.IsDistinct(left=left, right=right):
-                differ = self._compare(e, "!=", of(left), of(right))
+                differ = self._compare(e, "!=", *self._pair(left, right, of))
                 is_null = pc.xor(pc.is_null(of(left)), pc.is_null(of(right)))
                 return pc.coalesce(differ, is_null)
             case ex.Like(operand=operand, pattern=pattern):
@@ -356,6 +356,20 @@ class Evaluator:
             case ex.Call():
                 return self._call(e, of)
         raise self.wrong(e, f"{e} has a value per row; name the row, as in first({e}) or last({e})")
+
+    def _pair(self, left: ex.Expression, right: ex.Expression, of) -> tuple:
+        """Return the values of two expressions, of which one may be exact since the other is a decimal."""
+        values = of(left), of(right)
+        if not _is_with_decimals(*values):
+            return values
+        return tuple(self._with_digits(*side, of) for side in zip((left, right), values, strict=True))
+
+    def _with_digits(self, e: ex.Expression, value, of):
+        """Return a sum, difference or product of integers and constants as decimals; else the value."""
+        if not (isinstance(e, ex.Arithmetic) and e.operator in "+-*" and pa.types.is_floating(value.type)):
+            return value
+        sides = [decimals.as_decimals(self._with_digits(part, of(part), of)) for part in (e.left, e.right)]
+        return value if any(side is None for side in sides) else self._arithmetic(e, e.operator, *sides)
 
     def _compare(self, e: ex.Expression, sign: str, left, right):
         left, right = _as_plain_time(left), _as_plain_time(right)
@@ -460,6 +474,10 @@ class Evaluator:
                 raise self.wrong(e, f"{name}() needs numbers or times, not texts")
             extreme = pc.min_element_wise if name == "least" else pc.max_element_wise
             if any(decimals.is_decimal(argument.type) for argument in arguments):
+                arguments = [
+                    self._with_digits(part, value, of)
+                    for part, value in zip(e.arguments, arguments, strict=True)
+                ]
                 arguments = decimals.all_aligned(arguments)
             return _clean(extreme(*arguments, skip_nulls=False))
         if name in _BITS:
