@@ -43,3 +43,14 @@ time.sleep(0.3)
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (run.returncode, run.stdout, run.stderr) == (0, "one\n", "")
+
+
+def test_a_long_kernel_is_not_compiled_in_the_background(monkeypatch, tmp_path):
+    """It would take minutes and gigabytes, long after the answer is there."""
+    monkeypatch.setenv("CEPKIT_CACHE", str(tmp_path))
+    asked = []
+    monkeypatch.setattr(later, "compile_in_background", lambda *request: asked.append(request))
+    for n_lines in (later._MOST_LINES + 1, later._MOST_LINES):
+        assert not asked
+        later.compile_if_it_pays("import math\n" + "\n" * (n_lines - 1), 10_000_000)
+    assert len(asked) == 1

@@ -75,6 +75,27 @@ def test_a_stream_with_events_that_wait_keeps_them(tmp_path):
     pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
 
+def test_events_that_waited_before_a_restart_have_the_same_utilities(tmp_path):
+    """Their attributes are not saved, so those utilities are saved that nobody has asked for."""
+    frame = frame_of(N, 1)
+    z = capacity(frame)
+    whole = opened(frame, latency_bound=150 * z, warm_up=200, shedding=cep.Darling(drift=False))
+    drive(whole, frame, arrivals_of(N, 2 * z, 6.0), 0, 700)
+    for _ in range(2):  # restored, and restored again
+        whole.save(tmp_path / "state")
+        again = cep.stream.load(tmp_path / "state", clock=cep.shedding.VirtualClock())
+        left, right = whole._search.shedder, again._search.shedder
+        n_asked = 0
+        for number, waiting in enumerate(right._work.waiting):
+            new = np.array([event for event, step in waiting.items() if step < 0], np.int64)
+            n_asked += len(new)
+            if len(new):
+                worth = left._worth_of_waiting(number, new)
+                assert right._worth_of_waiting(number, new).tolist() == worth.tolist()
+        assert n_asked > 0
+        whole = again
+
+
 def test_the_time_of_a_closed_stream_stands_still(tmp_path):
     frame = frame_of(300, 3)
     stream = opened(frame, clock=None, shedding="none", latency_bound="20 s", time_slice="1 us", warm_up=10)

@@ -162,6 +162,7 @@ _absent: dict[tuple, float] = {}  # when a module was looked for in a cache and 
 _LOOK_AGAIN_S, _ASK_AGAIN_S, _MOST_ABSENT = 0.02, 0.1, 1000
 _EVENTS_THAT_PAY = 200_000  # a query over fewer events is quick to interpret again
 _REQUEST = ".text"  # suffix of a file with the text of a module to compile
+_MOST_LINES = 600  # of a text; a longer one takes a minute and a gigabyte and more to compile
 _SECONDS_THAT_PAY = 0.02  # of interpretation in this process; then a query runs often or long
 _READ_AGAIN_S = 0.2  # a large folder that changes all the time is not read for each query
 _FOR_ONE, _FOR_ALL = "compiling the kernel of the query", "compiling the kernels of all queries"
@@ -198,6 +199,8 @@ def compile_if_it_pays(text: str, n_events: int, seconds: float = 0.0) -> None:
     """Compile the kernel of an interpreted query in the background if the query runs over many events."""
     # It also pays after ``seconds`` of interpretation, added to those of earlier calls. A later `load` finds
     # the kernel. Nothing begins if the cache cannot be written.
+    if text.count("\n") > _MOST_LINES:
+        return
     name, now = _name_of(text), time.monotonic()
     spent = _spent[name] = _spent.get(name, 0.0) + seconds
     if n_events < _EVENTS_THAT_PAY and spent < _SECONDS_THAT_PAY:

@@ -358,7 +358,7 @@ class Evaluator:
         raise self.wrong(e, f"{e} has a value per row; name the row, as in first({e}) or last({e})")
 
     def _pair(self, left: ex.Expression, right: ex.Expression, of) -> tuple:
-        """Return the values of two expressions, of which one may be exact since the other is a decimal."""
+        """Return the values of two expressions. Beside a decimal, the other is exact where it can be."""
         values = of(left), of(right)
         if not _is_with_decimals(*values):
             return values

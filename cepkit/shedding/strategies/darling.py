@@ -391,7 +391,7 @@ class DarlingShedder(Shedder):
 
     def _steps_of(self, number: int, positions: np.ndarray) -> np.ndarray:
         """Return the steps of utility of events of a type."""
-        utilities = self.worth_of(number, positions)
+        utilities = self._worth_of_waiting(number, positions)
         steps = (utilities * self._settings.n_slots).astype(np.int64)
         self._seen[number] += np.bincount(steps, minlength=self._seen.shape[1])
         n, total = self._worth[number]
@@ -402,6 +402,16 @@ class DarlingShedder(Shedder):
         self.charged["utility"] += self._n_conditions[number] * len(steps)
         self.charged["array"] += len(steps)
         return steps
+
+    def _worth_of_waiting(self, number: int, positions: np.ndarray) -> np.ndarray:
+        """Return the utilities of events; those from before a restart were saved, and their rows were not."""
+        begin = max(pattern.streams[0][0] for pattern in self._patterns)
+        is_old = np.array([at < begin and at in self._known for at in positions.tolist()], bool)
+        utilities = np.empty(len(positions))
+        utilities[is_old] = [self._known[at] for at in positions[is_old].tolist()]
+        if not is_old.all():
+            utilities[~is_old] = self.worth_of(number, positions[~is_old])
+        return utilities
 
     def _notice(self, number: int, positions: list[int], arrivals: list[float]) -> None:
         """Show events of a type to the drift detector."""
@@ -433,6 +443,7 @@ class DarlingShedder(Shedder):
     def leave(self, number: int, position: int) -> None:
         self._work.remove(number, position)
         self._slot_of.pop(position, None)
+        self._known.pop(position, None)
 
     def adapt(self, seconds_of_type: Sequence[float], delay: float) -> Sequence[int]:
         """Set the limits by the seconds that events take in a live stream; return the events to drop."""
@@ -611,6 +622,10 @@ class DarlingShedder(Shedder):
         """Return statistics, utilities, arrays and the state of drift detection."""
         waiting = [(number, at) for number in self._of_type for at in self._buffers.events(number)]
         values = {at: self._known[at] if at in self._known else self._utility_of(n, at) for n, at in waiting}
+        for number, events in enumerate(self._work.waiting):
+            if new := [event for event, step in events.items() if step < 0]:
+                utilities = self._worth_of_waiting(number, np.array(new, np.int64))
+                values.update(zip(new, utilities.tolist(), strict=True))
         return {
             "types": list(self._types),
             "rate": dict(self.rate),
