@@ -348,7 +348,7 @@ class PathCounter:
         bound = self.quick_bound(exact_windows=False)
         if bound >= _SAFE:
             bound = self.quick_bound(exact_windows=True)
-        if bound >= _SAFE and not self._is_interpreted(WRAPPING, bound):
+        if bound >= _SAFE and not self._is_interpreted(AT_LEAST, bound):
             most = float(self.pass_over(AT_LEAST)[0].max(initial=0.0)) * _SLACK
             if math.isfinite(most):
                 bound = min(bound, math.ceil(most))
