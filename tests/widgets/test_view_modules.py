@@ -202,12 +202,15 @@ def boxes(page, selector):
 
 def middle(root, selector, n=0):
     """Return the middle of a drawn shape, in pixels of the drawing."""
-    shape = root.locator(selector).nth(n)
+    root.locator(selector).nth(n).wait_for(state="attached")
     # In one step of the page, which may draw the scene again between two.
-    whole = "shape.ownerSVGElement.getBoundingClientRect()"
-    return shape.evaluate(
-        f"shape => [shape.getBoundingClientRect(), {whole}]"
-        ".reduce((box, all) => [box.x - all.x + box.width / 2, box.y - all.y + box.height / 2])"
+    return root.evaluate(
+        """(root, [selector, n]) => {
+          const shape = root.querySelectorAll(selector)[n];
+          const [box, all] = [shape, shape.ownerSVGElement].map((part) => part.getBoundingClientRect());
+          return [box.x - all.x + box.width / 2, box.y - all.y + box.height / 2];
+        }""",
+        [selector, n],
     )
 
 
