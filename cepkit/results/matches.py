@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import pandas as pd
 
 from cepkit.doors import open_door
-from cepkit.errors import in_short, nearest, whole_number
+from cepkit.errors import PredicateError, in_short, nearest, short_text, whole_number
 from cepkit.events import Frame
 from cepkit.progress import show_progress
 from cepkit.results.found import (
@@ -405,12 +405,14 @@ class Matches:
 
     @show_progress("aggregating matches")
     @bounded
-    def aggregate(self, **aggregates: str) -> pd.Series:
+    def aggregate(self, aggregates: Mapping[str, str] | None = None, /, **named: str) -> pd.Series:
         """Return aggregates over the events of all matches; an event counts once for every match it is in.
 
         Parameters
         ----------
-        **aggregates : str
+        aggregates : mapping of str to str, optional
+            Aggregates by name, for names that are no words of Python: ``{"total price": "sum(b.price)"}``.
+        **named : str
             Names and texts of the aggregates: ``count``, ``sum``, ``avg``, ``min``, ``max``, ``median``,
             ``std``, ``var`` or ``distinct`` of a column of a variable, as ``"sum(b.price)"``, or ``collect``
             for a list of its numbers or texts, in any order. ``"count(b)"`` is the number of (match, event)
@@ -443,7 +445,12 @@ class Matches:
         >>> matches.aggregate(n="count()", total="sum(x.price)", top="max(y.price)").to_dict()
         {'n': 2, 'total': 3, 'top': 5}
         """
-        return self._found.aggregate(aggregates)
+        if aggregates is not None and not isinstance(aggregates, Mapping):
+            raise PredicateError(
+                f"aggregate() takes aggregates by name, as n='count()' or {{'n': 'count()'}}, not "
+                f"{short_text(repr(aggregates))}"
+            )
+        return self._found.aggregate({**(aggregates or {}), **named})
 
     @show_progress("building matches")
     @bounded

@@ -269,6 +269,17 @@ def test_aggregates_that_cannot_be(found, text, error, message):
         found[:0].aggregate(m=text)
 
 
+def test_aggregates_may_be_a_mapping(found):
+    made = found.aggregate({"total price": "sum(price)", "n": "count(up)"}, n="count()")
+    assert made.to_dict() == {"total price": found.to_frame("all")["price"].sum(), "n": 4}
+    with pytest.raises(
+        TypeError, match=r"aggregates by name, as n='count\(\)' or {'n': 'count\(\)'}, not 'count"
+    ):
+        found.aggregate("count()")
+    with pytest.raises(TypeError, match="aggregate 'n'"):
+        found.aggregate({"n": 3})
+
+
 # --- frames -----------------------------------------------------------------------------------------------
 
 

@@ -150,6 +150,15 @@ def test_the_known_types_have_no_null(codes, has):
         assert frame.cep.match("PATTERN SEQ(7 a, 8 b)", event_type="code", order_by="ts").count() == 0
 
 
+@pytest.mark.parametrize("values", [[1, 2], [1.5, None], [float("nan")] * 2])
+def test_types_that_are_texts_in_a_column_of_numbers(values):
+    frame = pd.DataFrame({"ts": range(2), "code": values})
+    with pytest.raises(
+        PredicateError, match="event_type='code': the column has numbers, or no values, .* 'A'"
+    ):
+        frame.cep.match("PATTERN SEQ(A a, B b)", event_type="code", order_by="ts")
+
+
 SHORT = {"event_type": "kind", "order_by": "ts", "within": 3}  # microseconds
 TIES = {"order_by": "ts", "define": {"a": "amount > 1", "b": "amount < 1"}}
 

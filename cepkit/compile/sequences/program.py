@@ -10,7 +10,7 @@ from cepkit.compile.shared.binding import Binder, holds_lists
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.operations import as_numbers, as_truth, end_in_ticks, mean, refuse_list, summarised
 from cepkit.compile.shared.terms import ALWAYS, EVENT, NEVER, Constant, Prepared, Term, comparison
-from cepkit.errors import CepError
+from cepkit.errors import CepError, PredicateError
 from cepkit.events import DURATION, FLOAT, INTEGER, LIST, NUMBERS, TEXT, TIME, WHOLE, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks, unit_missing
@@ -374,6 +374,12 @@ def _type_terms(binder: ElementBinder, variable: str, event_type: str | int | bo
         raise CepError(
             f"event {variable!r} is of type {event_type!r}, but no column of types is given; "
             "name it with event_type='…'"
+        )
+    kind = getattr(binder.schema.get(column), "kind", None)
+    if isinstance(event_type, str) and kind in NUMBERS:
+        raise PredicateError(
+            f"event_type={column!r}: the column has numbers, or no values, so no event is of type "
+            f"{event_type!r}; types that are numbers are written as numbers, SEQ(1 {variable}, …)"
         )
     type_of = ex.Comparison("==", ex.Reference(variable, column), ex.Literal(event_type))
     return [binder.predicate("event_type", type_of)]
