@@ -154,7 +154,7 @@ def test_the_known_types_have_no_null(codes, has):
 def test_types_that_are_texts_in_a_column_of_numbers(values):
     frame = pd.DataFrame({"ts": range(2), "code": values})
     with pytest.raises(
-        PredicateError, match="event_type='code': the column has numbers, or no values, .* 'A'"
+        PredicateError, match=r"event_type='code': the column has numbers, or no values, .* 'A'"
     ):
         frame.cep.match("PATTERN SEQ(A a, B b)", event_type="code", order_by="ts")
 
