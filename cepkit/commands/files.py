@@ -12,7 +12,6 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from cepkit.frames.writing import Reading, UnwritableFileError, file_to_write, r
 from cepkit.pipelines.ingest import EVENTS, is_result
 from cepkit.pipelines.spark_session import setting
 from cepkit.progress import show_progress
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -18,6 +17,7 @@ from cepkit.datasets.trades import (
     symbol_names,
 )
 from cepkit.errors import CepError, nearest
+from cepkit.values import dataclass
 
 # Seeded minute bars of many stocks, each with its earlier closing prices; independent of patterns.
 

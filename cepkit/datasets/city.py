@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
 from cepkit.datasets.trades import check_count, start_ticks, steady
+from cepkit.values import dataclass
 
 # Seeded GPS reports of a city's buses, as in Dublin's SIRI files; independent of patterns.
 

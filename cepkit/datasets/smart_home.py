@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -10,6 +9,7 @@ import pandas as pd
 
 from cepkit.datasets.trades import check, check_count, place_in_run, start_ticks
 from cepkit.errors import CepError, column_not_found, nearest
+from cepkit.values import dataclass
 
 # Activities of a smart home as a table: their hours, lengths, places and followers.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from cepkit.datasets.trades import check_count, steady
 from cepkit.errors import CepError
+from cepkit.values import dataclass
 
 BALL = 8
 # Sensors of the players: the legs, and for goalkeepers also the arms. The first player is the goalkeeper.

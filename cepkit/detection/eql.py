@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from cepkit.language.eql import EVENT, JOIN, SEQUENCE, EqlField, EqlItem, EqlPip
 from cepkit.language.expressions import trees as ex
 from cepkit.planning.queries import names_keywords
 from cepkit.progress import checkpoint
+from cepkit.values import dataclass, replace
 
 # Sequences, samples and joins of EQL: the events of their items, by key, as rows of positions.
 

@@ -8,7 +8,6 @@ import os
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.planning.queries import names_keywords
 from cepkit.progress import checkpoint
+from cepkit.values import dataclass
 
 # What the detection of a Sigma rule says of single values, selections and their condition.
 

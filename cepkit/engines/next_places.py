@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -27,6 +26,7 @@ from cepkit.engines.shared.places import (
 )
 from cepkit.events import Events
 from cepkit.kernels.records import EdgeScratch, EdgeTask, EdgeValues, NextReach
+from cepkit.values import dataclass
 
 KERNELS = "cepkit.kernels.next_event"
 _FEWEST_PER_THREAD = 1 << 17

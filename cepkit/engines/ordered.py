@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -39,6 +38,7 @@ from cepkit.engines.shared.sequence_set import KnownMatches, LineBlock, MatchBlo
 from cepkit.events import Events
 from cepkit.kernels.records import Cursors
 from cepkit.progress import checkpoint
+from cepkit.values import dataclass
 
 _MATCHES_PER_CALL = 1 << 18
 _WORK_PER_CALL = 1 << 21  # events looked at between two checkpoints

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
@@ -31,6 +30,7 @@ from cepkit.errors import CepError
 from cepkit.events import FLOAT, Events
 from cepkit.kernels.records import PAST_LAST, TO_FIRST_OF, TO_LAST, TO_LAST_OF, TO_NEXT
 from cepkit.progress import checkpoint, run_on_threads
+from cepkit.values import dataclass
 
 # Choose how a regex query runs: interpreted at once, or with a kernel of its own, which must be compiled.
 

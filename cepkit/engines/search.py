@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
 from typing import Protocol
@@ -40,6 +39,7 @@ from cepkit.errors import ResultTooLargeError
 from cepkit.events import Events
 from cepkit.limits import check_memory, fits_memory
 from cepkit.progress import checkpoint
+from cepkit.values import dataclass
 
 # Matches found by searches: few are kept; many are searched again, part by part.
 

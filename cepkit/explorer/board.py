@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import ipywidgets
@@ -20,6 +19,7 @@ from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.plots.drawing import stacked
+from cepkit.values import dataclass
 from cepkit.widgets.panels import (
     CaseView,
     DataBar,

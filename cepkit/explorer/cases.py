@@ -7,7 +7,6 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +20,7 @@ from cepkit.explorer.running.series import clock_of
 from cepkit.explorer.taking import code_of
 from cepkit.explorer.text import TextReading, applicable, collect_warnings
 from cepkit.frames.pandas import as_pandas
+from cepkit.values import dataclass, replace
 
 if TYPE_CHECKING:
     from cepkit.compile.shared.bound_query import BoundQuery

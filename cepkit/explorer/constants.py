@@ -6,7 +6,6 @@ import bisect
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -32,6 +31,7 @@ from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.sequences.parsing import clauses, parse_sase
 from cepkit.language.sequences.patterns import EventPattern, Loop, SequenceQuery
+from cepkit.values import dataclass, replace
 
 _BRACES = re.compile(
     r"""'[^'\n]*'|"[^"\n]*"|`[^`\n]*`"""  # names and texts may contain braces

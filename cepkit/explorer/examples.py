@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -33,6 +32,7 @@ from cepkit.language.cheat_sheet import CHEAT_SHEET, SheetEntry, say_query
 from cepkit.language.expressions.durations import NANOSECONDS
 from cepkit.language.expressions.printing import quoted_name
 from cepkit.language.sequences.printing import type_text
+from cepkit.values import dataclass
 
 MOST_EXAMPLES = 5
 _ROWS = 20_000  # the first rows say what the columns are like

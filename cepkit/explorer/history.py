@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -22,6 +21,7 @@ from cepkit.language.expressions.durations import seconds_text
 from cepkit.language.expressions.printing import print_expression
 from cepkit.planning.queries import NAMES
 from cepkit.streaming.saved import duration_as_json, param_as_json, param_of_json
+from cepkit.values import dataclass, field, replace
 from cepkit.widgets.base import counted
 
 MOST_RUNS = 50

@@ -6,7 +6,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cepkit.errors import CepError
@@ -19,6 +18,7 @@ from cepkit.explorer.running.worker import Turn, Worker
 from cepkit.explorer.traits import funnels, moment_traits, reason_traits
 from cepkit.progress import checkpoint
 from cepkit.results.matches import Matches, SparkMatches
+from cepkit.values import dataclass
 from cepkit.widgets.panels import NEXT_MATCH
 
 # Jobs of the thread, the most urgent first. The last five give way to the others; the last four begin late.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cepkit.api.matching import match
@@ -43,6 +42,7 @@ from cepkit.planning.planner import EngineValue
 from cepkit.planning.plans import warn_of_unknown_types
 from cepkit.progress import ShareDone, checkpoint
 from cepkit.results.spark.tasks import stoppable
+from cepkit.values import dataclass
 from cepkit.widgets.base import counted
 
 

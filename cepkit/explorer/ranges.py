@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from cepkit.events import DURATION, FLOAT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
+from cepkit.values import dataclass, field
 
 # The values at which a comparison becomes true or false, for a sample of rows.
 #

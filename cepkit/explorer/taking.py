@@ -9,7 +9,6 @@ import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +31,7 @@ from cepkit.language.expressions.printing import print_expression
 from cepkit.language.sequences.printing import duration_text
 from cepkit.plots import theme
 from cepkit.plots.drawing import Picture, png, size_of, without_controls
+from cepkit.values import dataclass
 from cepkit.widgets.base import counted
 
 _NAME = re.compile(r"[^\W\d]\w*")

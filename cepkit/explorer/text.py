@@ -21,7 +21,6 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 from cepkit.errors import CepError, CepWarning, PatternSyntaxError, underline
@@ -40,6 +39,7 @@ from cepkit.language.sequences.parsing import parse_sase
 from cepkit.language.sequences.patterns import SequencePattern, SequenceQuery
 from cepkit.language.sequences.printing import duration_text, sase_text
 from cepkit.planning.queries import Arguments, as_query
+from cepkit.values import dataclass, field
 
 _ENTRY = re.compile(r"^[^\S\n]*(?P<name>[^\W\d]\w*):[^\S\n]*", re.MULTILINE)
 EXCLUSIVE = re.compile(r"\s*,\s*(?ai:exclusive)\s*$")

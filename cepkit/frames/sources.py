@@ -7,7 +7,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections import ChainMap
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
 from itertools import permutations
@@ -38,6 +37,7 @@ from cepkit.language.match_recognize.query import (
 from cepkit.language.regex.query import Mask, RegexQuery
 from cepkit.language.row_patterns import variables
 from cepkit.planning.plans import Recent, Same, remembered
+from cepkit.values import dataclass, field
 
 if TYPE_CHECKING:
     from cepkit.language.sequences.patterns import SequenceQuery

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from cepkit.language.query_parts import Duration
 from cepkit.language.regex.query import RegexQuery
 from cepkit.planning.clocks import clock_values, duration_on_clock, warn_of_numbers_as_text, warn_of_ties
 from cepkit.planning.plans import Recent, Same, compile_checked, key_or_none, remembered
+from cepkit.values import dataclass, replace
 
 if TYPE_CHECKING:
     from cepkit.frames.spark import Results

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import overload
@@ -13,6 +12,7 @@ import pandas as pd
 
 from cepkit.errors import CepError, nearest
 from cepkit.language.expressions.vocabulary import FUNCTIONS_OF_VALUES
+from cepkit.values import dataclass
 
 FILE = Path(__file__).with_suffix(".md")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +33,7 @@ from cepkit.language.regex.query import RegexQuery, regex_query
 from cepkit.planning.clocks import clock_values
 from cepkit.planning.plans import check_columns
 from cepkit.planning.queries import Arguments
+from cepkit.values import dataclass, fields, replace
 
 if TYPE_CHECKING:
     from cepkit.frames.spark import Results

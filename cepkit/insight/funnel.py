@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +17,7 @@ from cepkit.language.expressions.durations import count_text, format_duration
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.language.sequences.printing import duration_text
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

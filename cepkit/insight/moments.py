@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -26,6 +25,7 @@ from cepkit.insight.trace import (
 )
 from cepkit.insight.why_not import row_text
 from cepkit.progress import checkpoint
+from cepkit.values import dataclass, field
 
 MOST_LISTED = 20  # partial matches of a kind that a moment lists; it only counts the others
 MOST_LIVE = 10_000  # live partial matches of a sequence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from cepkit.compile.sequences.search_source import is_decided_at_begin
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import PlainConditions
 from cepkit.progress import checkpoint
+from cepkit.values import dataclass
 
 # The kinds of obstacles. ``condition`` and ``alone``: a condition is false or null. ``skipped``: an event may
 # not be skipped. ``missing``: a component has no event. ``variable``: the branch lacks the variable.

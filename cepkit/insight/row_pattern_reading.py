@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -28,6 +27,7 @@ from cepkit.language.expressions.durations import format_duration
 from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.printing import print_row_pattern, print_sql, sql_variable
 from cepkit.progress import checkpoint
+from cepkit.values import dataclass, field, replace
 
 MOST_WAYS = 20_000  # partial matches with different histories at a row
 _LOOKS = (rp.Navigation, rp.RowAggregate, rp.Classifier, rp.MatchNumber, ex.Attribute, ex.Reference)

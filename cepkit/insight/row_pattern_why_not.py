@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from cepkit.insight.why_not import RowsExplainer, RowsRead, WhyNot, named_positi
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.printing import print_sql, sql_variable
 from cepkit.language.match_recognize.query import AFTER_MATCH, SelectedRows
+from cepkit.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ import html
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import pandas as pd
 from cepkit.errors import CepError, nearest
 from cepkit.events import Events, Source
 from cepkit.insight.funnel import FunnelResult
+from cepkit.values import dataclass, field
 
 MOST_ROWS = 1000  # of an expected match
 

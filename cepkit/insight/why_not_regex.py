@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.regex.query import parse_pattern
 from cepkit.language.row_patterns import Variable, variables
 from cepkit.language.sequences.printing import duration_text
+from cepkit.values import dataclass, replace
 
 
 def failing_conditions(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from cepkit.engines.shared.sequence_set import MatchBlock, SequenceSet
 from cepkit.insight.partial_matches import Extender, Obstacle, Partial
 from cepkit.language.sequences.checks import ONCE
 from cepkit.progress import checkpoint
+from cepkit.values import dataclass, replace
 
 MOST_STEPS = 20_000  # partial readings per branch
 MOST_FILLERS = 200  # events that are tried for a component without an event

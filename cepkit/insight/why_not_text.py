@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -27,6 +26,7 @@ from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
 from cepkit.language.expressions.trees import with_parts
 from cepkit.language.sequences.printing import duration_text, type_text
 from cepkit.progress import checkpoint
+from cepkit.values import dataclass
 
 _SHOWN_FILLERS = 3
 

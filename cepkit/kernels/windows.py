@@ -1,4 +1,4 @@
-"""Kernels of windows and joins: partners of rows, ranges of rows with their extremes, and exact sums."""
+"""Kernels of windows and joins: pairs of rows, ranges of rows with their extremes, and exact sums."""
 
 # In a sum, a number is ``mantissa * 2^(place + lowest)``. A sum is an array of digits of base 2^30, least
 # first, so no order of rows matters. A digit may be negative or too large until it is rounded, so digits of
@@ -21,7 +21,7 @@ _TOP_BITS = 61  # of the digits that are rounded to a float, so that one bit can
 _INTS, _OUT_INTS = T.Array(T.int64, 1, "C", readonly=True), T.Array(T.int64, 1, "C")
 _FLOATS = T.Array(T.float64, 1, "C", readonly=True)
 _OUT_FLOATS, _MATRIX = T.Array(T.float64, 1, "C"), T.Array(T.int64, 2, "C", readonly=True)
-_FLAGS = T.Array(T.bool_, 1, "C", readonly=True)
+_FLAGS, _SIDES = T.Array(T.bool_, 1, "C", readonly=True), T.Array(T.int8, 1, "C", readonly=True)
 _OPTIONS = {"cache": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 _HELPER = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
 # The bits of a float64 are a sign, an exponent and a fraction. The exponent is 0 for the smallest floats.
@@ -51,6 +51,18 @@ def partner_ranges(arrival, first, waiting, gone, first_waiting, out_start, out_
                 start += 1
             out_start[row] = start
             out_stop[row] = stop
+
+
+@njit([(_SIDES, *[_INTS] * 5, *[_OUT_INTS] * 3)], **_OPTIONS)
+def write_pairs(side, row, start, stop, left_rows, right_rows, event, left, right):
+    """Write each arrival with the rows of its range on the other side. O(n_events + n_pairs)."""
+    pair = 0
+    for e in range(len(side)):
+        for place in range(start[e], stop[e]):
+            event[pair] = e
+            left[pair] = row[e] if side[e] == 0 else left_rows[place]
+            right[pair] = right_rows[place] if side[e] == 0 else row[e]
+            pair += 1
 
 
 @njit([(_INTS, _INTS, _INTS, _OUT_INTS)], **_OPTIONS)

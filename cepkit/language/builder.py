@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from cepkit.errors import CepError
@@ -26,6 +25,7 @@ from cepkit.language.sequences.patterns import (
     as_part,
     extend_query,
 )
+from cepkit.values import dataclass, replace
 
 
 def event(variable: str, event_type: str | int | bool | None = None) -> EventPattern:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from cepkit.language.expressions.parsing import (
 )
 from cepkit.language.expressions.trees import Expression, Span
 from cepkit.limits import STATES, refuse_beyond
+from cepkit.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from lark import Lark

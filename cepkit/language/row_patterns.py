@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from typing import cast
 
 from cepkit.errors import CepError
@@ -12,6 +11,7 @@ from cepkit.language.expressions.parsing import Refusal, span_of, whole_number
 from cepkit.language.expressions.printing import join_words, say_times, times_text
 from cepkit.language.expressions.trees import parts_of, text_of
 from cepkit.limits import REPEATED_PARTS, REPEATS, refuse_beyond
+from cepkit.values import dataclass, field, replace
 
 Span = tuple[int, int]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -18,6 +17,7 @@ from cepkit.linked.kernel_machine import KernelMachine
 from cepkit.linked.patterns import OUTPUTS, POINTER, Copying, PlainEvents, PlainMatches, PlainPattern
 from cepkit.linked.query import PlainQuery, describe_engine, linked_query_unsupported, variables_of
 from cepkit.planning.planner import Engine, EngineValue
+from cepkit.values import dataclass, field, replace
 
 # LinkedCEP finds skip-till-any sequences with chains of partial matches; run engines, for comparison.
 

@@ -6,12 +6,12 @@ The module knows neither queries nor frames. Any arrays of events will do.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from cepkit.errors import CepError, OrderError, column_not_found, nearest, whole_number
+from cepkit.values import dataclass, field
 
 SIGNS = ("<", "<=", ">", ">=", "==", "!=")
 ABSENT = -1

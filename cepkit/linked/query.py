@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -38,6 +37,7 @@ from cepkit.linked.patterns import (
     PlainMatches,
     PlainPattern,
 )
+from cepkit.values import dataclass
 
 # The conditions of a sequence query as comparisons of two events, for LinkedCEP and the run engines.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -28,6 +27,7 @@ from cepkit.parallel.running import (
     run_units,
     simulate_agents,
 )
+from cepkit.values import dataclass, replace
 
 _CHUNKS_PER_THREAD = 16
 _NOTHING = Chunk((0, 0), 0, 0, (0, 0))

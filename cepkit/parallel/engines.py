@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -42,6 +41,7 @@ from cepkit.parallel.model import (
 )
 from cepkit.parallel.running import run_agents, simulate_agents
 from cepkit.planning.planner import Engine, EngineValue
+from cepkit.values import dataclass, fields, replace
 
 # The matches of a parallel engine, found at first use, and the run that counted them.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -14,6 +13,7 @@ from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.sequences.search_source import NO_LIMIT, test_of
 from cepkit.errors import CepError
 from cepkit.language.sequences.branches import Absence
+from cepkit.values import dataclass
 
 # Plan a branch as a series of joins: the order that binds its components, and the tests of each join.
 #

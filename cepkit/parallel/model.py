@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from itertools import chain
 from math import floor, inf, isinf, prod
 
@@ -18,6 +17,7 @@ from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Events
 from cepkit.parallel.joins import JoinPlan, LevelJoin, joins_unsupported, plan_joins
 from cepkit.planning.evaluation_order import measure_condition, measure_rates
+from cepkit.values import dataclass, fields
 
 # First half of the cost model of hybrid agents: arrivals at agents, and the sizes of their buffers.
 #

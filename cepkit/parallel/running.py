@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +20,7 @@ from cepkit.parallel.agents.agent_run import KERNELS, AgentRun
 from cepkit.parallel.agents.agents import Agents, Costs, Crew, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun, outcome
 from cepkit.progress import checkpoint, run_on_threads
+from cepkit.values import dataclass, replace
 
 # Run agents on real threads, each a loop that does not hold the interpreter's lock.
 

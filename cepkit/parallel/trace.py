@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.errors import CepError, short_text, whole_number
+from cepkit.values import dataclass, field
 
 if TYPE_CHECKING:
     import pandas as pd

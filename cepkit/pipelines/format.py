@@ -7,13 +7,13 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cepkit.errors import CepError, nearest, reason_of, short_text
+from cepkit.values import dataclass, field
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

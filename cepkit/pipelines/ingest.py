@@ -12,7 +12,6 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +33,7 @@ from cepkit.pipelines.spark_session import setting, spark_session
 from cepkit.pipelines.stages import TWEETS, quoted
 from cepkit.pipelines.tables import CITYBENCH, DEBS2013, EODDATA, INET, NASDAQ100, SIRI
 from cepkit.progress import watch_spark
+from cepkit.values import asdict, dataclass, field
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -13,7 +13,6 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,7 @@ from cepkit.cache import (
     write_whole,
 )
 from cepkit.errors import CepError, MissingDependencyError, warn
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

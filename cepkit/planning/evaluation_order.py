@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, permutations
 from math import factorial
@@ -17,6 +16,7 @@ from cepkit.engines.search import MOST_KNOWN
 from cepkit.engines.shared.python_kernels import holding
 from cepkit.engines.shared.sequence_set import FoundLater, SequenceSet
 from cepkit.events import Events
+from cepkit.values import dataclass
 
 # Cost formulas of evaluation plans: pure functions of rates and selectivities.
 

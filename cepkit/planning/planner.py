@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
@@ -14,6 +13,7 @@ from cepkit.doors import open_door
 from cepkit.errors import CepError, UnsupportedQueryError, nearest
 from cepkit.events import Events
 from cepkit.language.regex.query import RegexQuery
+from cepkit.values import dataclass, replace
 
 if TYPE_CHECKING:
     from cepkit.compile.regex.program import Program

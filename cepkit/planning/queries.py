@@ -7,7 +7,6 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, cast
 
@@ -18,6 +17,7 @@ from cepkit.language.query_parts import call_of_match_recognize, is_match_recogn
 from cepkit.language.regex.query import RegexQuery, regex_query
 from cepkit.language.row_patterns import Pattern
 from cepkit.planning.plans import Recent, key_or_none, remembered
+from cepkit.values import dataclass, fields, replace
 
 if TYPE_CHECKING:
     from cepkit.language.query_parts import Duration

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 
 from cepkit.compile.shared.row_automaton import ACCEPT as MATCH
 from cepkit.compile.shared.row_automaton import ANY, RowAutomaton, States
 from cepkit.language.sequences.branches import Branch, Component
+from cepkit.values import dataclass
 
 # The edges of an automaton with their labels.
 

@@ -6,7 +6,6 @@ import math
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from cepkit.plots import theme
 from cepkit.plots.scene import DASHES
 from cepkit.plots.theme import cut, escaped
 from cepkit.plots.timeline_axes import nice_ticks
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

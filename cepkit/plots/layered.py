@@ -6,7 +6,6 @@ import html
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +15,7 @@ from cepkit.plots import drawing, theme
 from cepkit.plots.automata import Edge, edges, state_tooltip
 from cepkit.plots.drawing import number, point
 from cepkit.plots.theme import escaped
+from cepkit.values import dataclass, replace
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

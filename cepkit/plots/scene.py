@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cepkit.plots import theme
 from cepkit.plots.theme import cut, escaped
+from cepkit.values import dataclass, field, fields, is_dataclass
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from cepkit.plots.timeline_axes import (
     time_axis,
     totals_of,
 )
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +10,7 @@ import pandas as pd
 from cepkit.errors import CepError, OrderError
 from cepkit.plots.automata import shown_name
 from cepkit.plots.theme import cut, escaped
+from cepkit.values import dataclass, replace
 
 # Choose the partitions, matches and events that a picture has room for; matches one below the other.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 from cepkit.compile.counting.state_graph import AnchoredGraph, StateGraph, state_graph_of
@@ -33,6 +32,7 @@ from cepkit.language.sequences.branches import Branch, Condition
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.evaluation_order import BranchOrder
 from cepkit.planning.planner import Engine, automatic_engines
+from cepkit.values import dataclass, replace
 
 # The lines of ``explain`` for a regex query.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cepkit.compile.regex.program import Program
@@ -15,6 +14,7 @@ from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.planning.evaluation_order import BranchOrder
 from cepkit.planning.planner import Engine
 from cepkit.results.explained_queries import MeasuredRows, regex_lines, row_pattern_lines, sequence_lines
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     from cepkit.plots.graphs import Graph

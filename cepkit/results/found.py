@@ -9,7 +9,6 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeVar, cast
 
 import numpy as np
@@ -29,6 +28,7 @@ from cepkit.events import Frame
 from cepkit.frames.pandas import as_pandas
 from cepkit.language.expressions.durations import count_text
 from cepkit.limits import MemoryLimit, bound_memory
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     from cepkit.planning.planner import Engine

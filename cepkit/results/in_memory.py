@@ -6,7 +6,6 @@ import html
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -48,6 +47,7 @@ from cepkit.results.found import (
     plain_value,
     text_of_table,
 )
+from cepkit.values import dataclass, replace
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from typing import Any, ClassVar
 
@@ -36,6 +35,7 @@ from cepkit.planning.planner import choose_engine
 from cepkit.planning.plans import compile_checked
 from cepkit.results.found import LIMIT
 from cepkit.results.in_memory import DRAWN, FoundInMemory, FoundMatches
+from cepkit.values import dataclass, replace
 
 # These need all values at once.
 _OF_ALL = ("collect", *(name for name, summary in SUMMARIES.items() if summary.by is None))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import heapq
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +20,7 @@ from cepkit.planning.clocks import CLOCKS
 from cepkit.streaming.batches import Kind, StreamSchema, kind_of_batch, schema_of, table_of_batch
 from cepkit.streaming.saved import Saved, duration_as_json, save_file
 from cepkit.streaming.stream import AFTER_BUFFER, JoinStream, Stream, open_packed, pack_stream, split_late
+from cepkit.values import asdict, dataclass, replace
 
 MOST_LATE = 100_000  # late rows that are kept for the user
 _MOST_CHUNKS = 64  # of the table of late rows, before it becomes one

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError, UnsupportedQueryError, column_not_found, nearest, whole_number
+from cepkit.values import dataclass
 from cepkit.windows.values import Window, aggregate_name
 
 if TYPE_CHECKING:

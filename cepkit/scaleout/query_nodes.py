@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -20,6 +19,7 @@ from cepkit.errors import ResultTooLargeError
 from cepkit.events import Events
 from cepkit.progress import checkpoint, run_on_threads
 from cepkit.scaleout.plans import Deliveries, Routing, ScatterPlan, Traffic
+from cepkit.values import dataclass, field
 from cepkit.windows import aggregating as exact
 from cepkit.windows.aggregating import WindowEvaluator, extreme_places
 from cepkit.windows.ranges import Emitted, Meeting, Pairs, pairs_of

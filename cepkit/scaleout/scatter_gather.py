@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property, partial, singledispatch
 from typing import Any, Unpack
 
@@ -38,6 +37,7 @@ from cepkit.scaleout.plans import (
     window_plan,
 )
 from cepkit.scaleout.query_nodes import ScatterRun, WindowNodes, find_scattered, pairs_of_nodes
+from cepkit.values import dataclass
 from cepkit.windows.joining import JoinRows, PlannedJoin, Sources, run_join
 from cepkit.windows.running import WindowRows, run_window
 from cepkit.windows.values import Join, Window

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,7 @@ from cepkit.results.spark.found import SparkFound
 from cepkit.results.spark.tasks import refuse
 from cepkit.scaleout.plans import ByKey, Routing, ScatterPlan, ToGroup, ToMember
 from cepkit.scaleout.query_nodes import Partials, PatternNodes, begun
+from cepkit.values import dataclass, replace
 
 _MOST_TESTS = 62  # bits of a column of marks
 _BITS_OF_RANGE = 44  # bits of an event's number for its place in a range of time

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import Any
 
 import numpy as np
 
 from cepkit.errors import CepError, whole_number
+from cepkit.values import dataclass, field
 
 # How many events buffers may hold, so that the last one still meets the latency bound.
 

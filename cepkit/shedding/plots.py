@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ import pandas as pd
 
 from cepkit.errors import CepError, column_not_found, whole_number
 from cepkit.plots.scene import Item, Look, PlotAxis, PlotPanel, PlotScene, lane_height, lanes, lines, span
+from cepkit.values import dataclass
 
 # Plot utilities for load shedding: of event types by position in the window, of partial matches by state.
 

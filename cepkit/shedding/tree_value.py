@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from cepkit.shedding.model.shares import SAMPLE, condition_selectivity, sampled_
 from cepkit.shedding.model.statistics import StreamColumns, samples_of_warm_up
 from cepkit.shedding.tree.engine import SUMMARY, describe_tree, match_by_tree
 from cepkit.shedding.tree.program import TreeProgram, tree_unsupported
+from cepkit.values import dataclass
 
 # The cheapest order in which a tree joins the components of a pattern.
 

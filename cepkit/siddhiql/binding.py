@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -27,6 +26,7 @@ from cepkit.siddhiql.patterns import RUNS, QueryRun
 from cepkit.siddhiql.planning import AppPlan, PlannedPartition, PlannedQuery, plan_app
 from cepkit.siddhiql.selecting import Row
 from cepkit.siddhiql.states import Event, RunClock, Slots
+from cepkit.values import dataclass, replace
 
 NANOSECONDS_PER_MS = NANOSECONDS["ms"]
 Schema = tuple[tuple[str, Type], ...]

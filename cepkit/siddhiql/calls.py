@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -37,6 +36,7 @@ from cepkit.siddhiql.functions import (
     java_pattern,
 )
 from cepkit.siddhiql.states import Slots
+from cepkit.values import dataclass
 
 # The names that expressions of a SiddhiQL query can use, and where their values are.
 

@@ -6,7 +6,6 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from cepkit.errors import PredicateError
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, TEXT, TIME, ColumnType
 from cepkit.language.expressions.vocabulary import say_arguments
+from cepkit.values import dataclass
 
 # Regular expressions of Java as those of Python.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any
 
@@ -17,6 +16,7 @@ from cepkit.siddhiql.calls import Value
 from cepkit.siddhiql.selecting import CURRENT, RESET, Row, RowSelection, RowSelector
 from cepkit.siddhiql.states import CountState, Event, LogicalHalf, PartialState, RunClock, Slots, WaitingState
 from cepkit.siddhiql.windows import Passed, WindowPlan, make_window
+from cepkit.values import dataclass
 
 # States of patterns that ask only partial matches with the key of an event: ``e2=B[k == e1.k]`` is one.
 

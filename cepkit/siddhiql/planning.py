@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cepkit.errors import CepError, UnsupportedQueryError, nearest, underline, warn
@@ -27,6 +26,7 @@ from cepkit.siddhiql.patterns import (
 from cepkit.siddhiql.selecting import attributes_of, compile_selection
 from cepkit.siddhiql.values import compile_condition, compile_siddhi
 from cepkit.siddhiql.windows import plan_window
+from cepkit.values import dataclass, field, replace
 
 # The filters of the states of a pattern: their tests, and the equalities that they need.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +40,7 @@ from cepkit.siddhiql.binding import (
     written_stream,
 )
 from cepkit.siddhiql.functions import INT, LONG, OBJECT, type_of_column
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

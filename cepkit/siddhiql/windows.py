@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import Any
 
@@ -18,6 +17,7 @@ from cepkit.siddhiql.calls import Scope, SlotOf
 from cepkit.siddhiql.functions import INT, LONG
 from cepkit.siddhiql.selecting import CURRENT, EXPIRED, RESET
 from cepkit.siddhiql.states import Event, RunClock
+from cepkit.values import dataclass
 
 # A kind, an event, and when it is handed over.
 Passed = tuple[str, Event, int]

@@ -6,7 +6,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -23,6 +22,7 @@ from cepkit.frames.building import stream_order
 from cepkit.frames.pandas import PandasSource
 from cepkit.frames.sources import no_rows, schema_of_export, table_of_export
 from cepkit.streaming.values import TextCodes, array_of_series, array_of_values, fit
+from cepkit.values import dataclass, field, replace
 
 _SPELLINGS = {
     "str": pa.string(), "text": pa.string(), "category": pa.string(), "int": pa.int64(),

@@ -8,7 +8,6 @@ import queue
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -27,6 +26,7 @@ from cepkit.events import Column, Events
 from cepkit.frames.arrow import ArrowSource
 from cepkit.streaming.rows import table_of_rows
 from cepkit.streaming.saved import Saved
+from cepkit.values import dataclass, field, replace
 
 # The state of a regex kernel: rows of single partitions, and the whole state as arrays for a file.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cepkit.engines.match_recognize.bound import BoundRowQuery, bind_clause, bind_row_query
@@ -11,6 +10,7 @@ from cepkit.errors import UnsupportedQueryError
 from cepkit.language import row_patterns as pt
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
+from cepkit.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +29,7 @@ from cepkit.streaming.row_pattern_query import RowPatternStream
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
 from cepkit.streaming.windows import refuse_options, source_of_table
+from cepkit.values import dataclass, field
 
 # The rows of one key of a stream that a row pattern may still need, and the matches that are decided.
 

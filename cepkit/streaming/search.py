@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from cepkit import limits
 from cepkit.errors import CepError, whole_number
 from cepkit.language.query_parts import Duration
 from cepkit.streaming.saved import Saved
+from cepkit.values import dataclass
 
 Ready = tuple[pa.Table, np.ndarray]  # results of complete matches, and the number of rows per match
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 from cepkit.errors import CepError
 from cepkit.events import NULL_CODE, NUMBERS, TEXT, TIME
 from cepkit.frames.arrow import NOT_FOR_ARROW, type_of_arrow, without_view
+from cepkit.values import dataclass
 
 # Codes of texts and keys that do not change while a stream brings new ones.
 

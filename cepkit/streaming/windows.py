@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 import pyarrow as pa
 
@@ -14,6 +12,7 @@ from cepkit.streaming.batches import StreamSchema, ordered_batch
 from cepkit.streaming.coding import keys_of_batch
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
+from cepkit.values import dataclass, replace
 from cepkit.windows.joining import JoinRows, frame_of_join, plan_join, run_join, ticks_of_clock
 from cepkit.windows.running import (
     WindowRows,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from cepkit.errors import UnsupportedQueryError
@@ -11,6 +10,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.trees import rebuilt, with_parts
 from cepkit.language.query_parts import Duration
 from cepkit.language.sequences.patterns import SequenceQuery
+from cepkit.values import dataclass, replace
 
 # Signs and functions with one meaning in all languages. Whole numbers divide differently in SQL and Java.
 _SIGNS = ("+", "-", "*")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from cepkit.errors import CepError
 from cepkit.events import NULL_INTEGER
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.vocabulary import SUMMARIES
+from cepkit.values import dataclass
 from cepkit.windows.ranges import KERNELS, Emitted
 from cepkit.windows.values import Operator, aggregate_name, aggregate_operand
 

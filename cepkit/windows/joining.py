@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -27,6 +26,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks, unit_missing
 from cepkit.planning.clocks import CLOCKS, no_clock
 from cepkit.planning.plans import check_columns
+from cepkit.values import dataclass
 from cepkit.windows import aggregating as exact
 from cepkit.windows.aggregating import RowEvaluator, as_numbers, present_values
 from cepkit.windows.ranges import Meeting, Pairs, Size, ends_of, meet, pairs_of
@@ -367,7 +367,7 @@ def run_join(
         alive = source, pairs.event, ends_of(meeting, pairs)
     evaluator = PairEvaluator(join, PairSource(sources, rows), event, alive)
     columns = {name: evaluator.values(f"measure {name!r}", tree) for name, tree in join.measures}
-    columns[EMITTED] = _moments(plan, sources, rows, meeting.side[event])
+    columns[EMITTED] = _moments(plan, sources, kept, meeting).take(pa.array(event))
     return JoinRows(rows, columns, event, meeting)
 
 
@@ -441,11 +441,11 @@ def _as_nanoseconds(values: pa.Array) -> pa.Array:
     return values.cast(pa.timestamp("ns", getattr(arrow_type, "tz", None)))
 
 
-def _with_lonely(
-    join: Join, meeting: Meeting, pairs: Pairs, triggers: tuple[int, ...]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _with_lonely(join: Join, meeting: Meeting, pairs: Pairs, triggers: tuple[int, ...]) -> Pairs:
     """Return the pairs, with a row for each arrival without a partner that the result includes."""
     padded = {"inner": (), "left": (0,), "right": (1,), "outer": (0, 1)}[join.how]
+    if not padded:
+        return pairs
     is_lonely = np.isin(meeting.side, [which for which in triggers if which in padded])
     is_lonely[pairs.event] = False
     lonely = np.flatnonzero(is_lonely)
@@ -454,14 +454,12 @@ def _with_lonely(
     from_left = meeting.side[lonely] == 0
     left = np.concatenate((pairs.left, np.where(from_left, lonely_rows, none)))
     right = np.concatenate((pairs.right, np.where(from_left, none, lonely_rows)))
-    if not len(lonely):
-        return event, left, right
     order = np.argsort(event, kind="stable")
-    return event[order], left[order], right[order]
+    return Pairs(event[order], left[order], right[order])
 
 
-def _moments(plan: PlannedJoin, sources: Sources, rows: tuple, side: np.ndarray) -> pa.Array:
-    """Return the time of the arrival of every result row, in the type of the finer clock."""
+def _moments(plan: PlannedJoin, sources: Sources, kept: tuple, meeting: Meeting) -> pa.Array:
+    """Return the time of every event of both sides, in the type of the finer clock."""
     parts = [
         one_chunk(source.arrow(clock, np.arange(source.n_rows)))
         for source, clock in zip(sources, plan.clocks, strict=True)
@@ -476,7 +474,8 @@ def _moments(plan: PlannedJoin, sources: Sources, rows: tuple, side: np.ndarray)
             clock_type = pa.float64() if True in kinds else pa.int64()
         parts = [part.cast(clock_type) for part in parts]
     every = one_chunk(pa.chunked_array(parts))
-    return every.take(pa.array(np.where(side == 0, rows[0], rows[1] + len(parts[0]))))
+    rows = np.concatenate((kept[0], kept[1] + len(parts[0])))
+    return every.take(pa.array(rows[np.where(meeting.side == 0, meeting.row, meeting.row + len(kept[0]))]))
 
 
 def frame_of_join(

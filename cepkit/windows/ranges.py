@@ -193,7 +193,7 @@ def pairs_of(
 ) -> Pairs:
     """Return all pairs of rows with equal keys that arrivals create."""
     n_events = len(meeting.side)
-    start, n_partners = np.zeros(n_events, np.int64), np.zeros(n_events, np.int64)
+    start, stop = np.zeros(n_events, np.int64), np.zeros(n_events, np.int64)
     rows, first = zip(*(_by_key(side_keys, n_keys) for side_keys in keys), strict=True)
     for which in triggers:
         other = 1 - which
@@ -203,17 +203,12 @@ def pairs_of(
             arrival, first[which], meeting.position[other][rows[other]], meeting.gone[other][rows[other]],
             first[other], out_start, out_stop,
         )  # fmt: skip
-        start[arrival], n_partners[arrival] = out_start, out_stop - out_start
-    n_pairs = int(n_partners.sum())
+        start[arrival], stop[arrival] = out_start, out_stop
+    n_pairs = int((stop - start).sum())
     check_memory(_PER_PAIR * n_pairs, f"{n_pairs:,} pairs")
-    event = np.repeat(np.arange(n_events), n_partners)
-    begin = np.cumsum(n_partners) - n_partners
-    place = np.arange(len(event)) - begin[event] + start[event]
-    arrived_rows, from_left = meeting.row[event], meeting.side[event] == 0
-    left, right = arrived_rows.copy(), arrived_rows.copy()
-    right[from_left] = rows[1][place[from_left]]
-    left[~from_left] = rows[0][place[~from_left]]
-    return Pairs(event, left, right)
+    pairs = Pairs(*(np.empty(n_pairs, np.int64) for _ in Pairs._fields))
+    load_kernels(KERNELS).write_pairs(meeting.side, meeting.row, start, stop, *rows, *pairs)
+    return pairs
 
 
 def _by_key(keys: np.ndarray, n_keys: int) -> tuple[np.ndarray, np.ndarray]:

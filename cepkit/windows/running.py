@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +20,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.planning.clocks import clock_values, duration_on_clock
 from cepkit.planning.plans import check_columns
 from cepkit.planning.queries import Arguments, as_query
+from cepkit.values import dataclass, replace
 from cepkit.windows.aggregating import RowEvaluator, WindowEvaluator
 from cepkit.windows.ranges import Emitted, Size, emitted, limits_of
 from cepkit.windows.values import ALL, EMITTED, SIDES, STATUS, Join, Operator, Window

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from cepkit.frames.spark import (
     ticks,
 )
 from cepkit.results.spark.binding import check_functions, n_tasks
+from cepkit.values import dataclass
 from cepkit.windows.joining import JoinRows, PlannedJoin, frame_of_join, plan_join, run_join
 from cepkit.windows.running import WindowRows, check_window, keys_of_window, run_window, size_of
 from cepkit.windows.values import Join, Window

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +15,7 @@ from cepkit.language.expressions.printing import print_expression
 from cepkit.language.expressions.vocabulary import OF_TRUTHS, SUMMARIES
 from cepkit.language.query_parts import Duration, Query, as_columns, as_mapping, refuse_parameters
 from cepkit.limits import ENTRIES, LENGTH, refuse_beyond
+from cepkit.values import dataclass, field
 
 ARRIVAL, ALL = "arrival", "all"
 STATUS, EMITTED = "status", "emitted"  # columns that emit="all" adds

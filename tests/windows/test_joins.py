@@ -66,6 +66,14 @@ def test_a_row_meets_itself_once_in_a_join_with_its_own_frame():
     assert pairs == [[1, 1], [4, 4], [9, 1], [1, 9], [9, 9]]
 
 
+def test_each_pair_of_many_rows_is_emitted_when_its_later_row_arrives():
+    left, right = pd.DataFrame({"ts": range(0, 600, 2)}), pd.DataFrame({"ts": range(1, 600, 2)})
+    window = cep.Window(length=600)
+    found = cep.join(left, right, left=window, right=window, order_by="ts")
+    pairs = sorted((max(a, b), a, b) for a in left.ts for b in right.ts)
+    assert found[["emitted", "ts_left", "ts_right"]].to_numpy().tolist() == [list(pair) for pair in pairs]
+
+
 def test_clocks_of_two_units_and_index_clocks():
     left = pd.DataFrame({"x": [1, 2]}, index=pd.to_datetime([0, 2000], unit="ms").as_unit("ms"))
     right = pd.DataFrame({"y": [5]}, index=pd.to_datetime([1_000_000], unit="us").as_unit("us"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph, elements_of
 from cepkit.compile.sequences.program import SequenceProgram
@@ -11,6 +10,7 @@ from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.term_writing import VECTOR, TermWriter, decorator, module_header
 from cepkit.compile.shared.terms import Term
 from cepkit.events import LIST
+from cepkit.values import dataclass
 
 # State graph → code of the conditions between two events, and of the nearest event that a link forbids.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from cepkit.compile.sequences.program import (
@@ -17,6 +16,7 @@ from cepkit.compile.sequences.program import (
 from cepkit.compile.sequences.search_source import test_of
 from cepkit.compile.shared.terms import Term
 from cepkit.language.sequences.branches import Component
+from cepkit.values import dataclass, replace
 
 # Sequence queries that can be counted without enumeration: their matches are paths of a graph of states.
 

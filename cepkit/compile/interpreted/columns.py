@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from cepkit.compile.shared.loading import load_kernels
 from cepkit.compile.shared.terms import Computed, Derivation, Derived, Reader, Term, conjuncts_of
 from cepkit.events import FLOAT, LIST, NULL_INTEGER, TEXT, Column, Source, shared_categories
 from cepkit.language.expressions.trees import MIRRORED, NEGATED
+from cepkit.values import dataclass, replace
 
 # Terms on single events as whole columns, computed by numpy.
 

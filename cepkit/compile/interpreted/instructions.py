@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -14,6 +13,7 @@ from cepkit.compile.shared.term_writing import StateArray, TermWriter
 from cepkit.compile.shared.terms import LEAVES, START, Reader, Term
 from cepkit.events import FLOAT, TEXT
 from cepkit.kernels.records import CODES, COUNT, KEEP, MAX, MIN, OF_FLOATS, REQUIRE, SUM
+from cepkit.values import dataclass, field, replace
 
 # Functions that numpy rounds differently from compiled code. Kernels compute them, in this order.
 ROUNDED = ("exp", "log", "log2", "log10", "power")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cepkit.compile.interpreted.columns import SCALAR, PairTest, tests_by_side
@@ -20,6 +18,7 @@ from cepkit.compile.sequences.search_source import NO_LIMIT, PREFERENCES, test_o
 from cepkit.compile.shared.terms import Term, conjuncts_of
 from cepkit.events import FLOAT
 from cepkit.kernels.records import AT_LAST, SIGNS
+from cepkit.values import dataclass
 
 MOST_TESTS = 31
 _NEW = 1 << 40  # the side of the event that an edge leads to; events of the path have lower numbers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -52,6 +51,7 @@ from cepkit.kernels.records import (
     BranchTables,
 )
 from cepkit.language.expressions.trees import MIRRORED, NEGATED
+from cepkit.values import dataclass, replace
 
 # A condition reads the events of a partial match, the *path*. The tables say where they are on the path.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol
 
 from cepkit.compile.shared.row_automaton import ACCEPT as MATCH
@@ -13,6 +12,7 @@ from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, MAP, NUMBERS,
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.printing import print_sql
+from cepkit.values import dataclass, replace
 
 # Functions of a place in a match, and what they can ask about it.
 

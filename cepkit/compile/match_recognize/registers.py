@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from cepkit.kernels.row_codes import (
 )
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.printing import print_sql
+from cepkit.values import dataclass, field
 
 MOST_REGISTERS = 48
 _SIGNS = ("==", "!=", "<", "<=", ">", ">=")

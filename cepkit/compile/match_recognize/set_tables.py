@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 
 from cepkit.compile.shared.row_automaton import RowAutomaton
 from cepkit.kernels.row_codes import MATCH, NO_CONDITION, NO_STATE, UNKNOWN
+from cepkit.values import dataclass
 
 # Sets are tables only within these limits. Other automata have a kernel that looks at every transition.
 MOST_STATES, MOST_CONDITIONS, MOST_CELLS = 64, 7, 20_000

@@ -6,7 +6,6 @@ import math
 import operator
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -63,6 +62,7 @@ from cepkit.language.expressions.vocabulary import OF_SQL, VOCABULARY, Signature
 from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.clauses import OF_MATCH_RECOGNIZE
 from cepkit.language.match_recognize.printing import print_sql
+from cepkit.values import dataclass, field, replace
 
 # Calls of functions, casts and choices in MATCH_RECOGNIZE, from arguments that are functions of a place.
 

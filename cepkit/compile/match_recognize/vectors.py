@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from cepkit.compile.shared.times import TIME_FUNCTIONS
 from cepkit.errors import PredicateError
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NULL_INTEGER, TEXT, TIME, Column, ColumnType
 from cepkit.language.expressions.durations import NANOSECONDS
+from cepkit.values import dataclass, replace
 
 # `Vector`: the values of an expression at many places, made from columns, constants and texts.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cepkit.compile.shared.row_automaton import Positions
 from cepkit.compile.shared.terms import EVENT, START, Term, conjuncts_of
 from cepkit.language.expressions.trees import MIRRORED
+from cepkit.values import dataclass, replace
 
 # Values that a partial match takes from its start or accumulates on the way; other start terms are
 # computed from them.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from cepkit.events import DURATION, FLOAT, INTEGER, TIME, ColumnType
 from cepkit.language.expressions.durations import duration_ticks, unit_missing
 from cepkit.language.expressions.trees import Attribute
 from cepkit.language.regex.query import RegexQuery
+from cepkit.values import dataclass, replace
 
 CONSUMED, MATCHES, WORK, MOST_LIVE, REASON = range(5)  # indices of a kernel's report
 LIST_FULL, QUEUE_FULL, WORK_LIMIT = 1, 2, 3

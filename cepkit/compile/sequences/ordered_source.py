@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from cepkit.compile.sequences.program import (
     EACH,
@@ -17,6 +16,7 @@ from cepkit.compile.sequences.program import (
 from cepkit.compile.shared.term_writing import VECTOR, TermWriter, decorator, module_header
 from cepkit.compile.shared.terms import Term
 from cepkit.events import BOOLEAN, FLOAT, NULL_CODE, TEXT
+from cepkit.values import dataclass
 
 # Write conditions on a partial match as functions of its path: the places of its events, in order.
 

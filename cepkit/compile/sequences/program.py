@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from cepkit.compile.shared.binding import Binder, holds_lists
@@ -17,6 +16,7 @@ from cepkit.language.expressions.durations import duration_ticks, unit_missing
 from cepkit.language.expressions.vocabulary import SUMMARIES, SUMMED
 from cepkit.language.sequences.branches import Branch, Condition, branches, referenced_variables
 from cepkit.language.sequences.patterns import SequenceQuery
+from cepkit.values import dataclass, field, replace
 
 # Bind conditions on several events: ``b[i-1].price`` becomes a leaf, one event and one column.
 

@@ -6,7 +6,6 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -35,6 +34,7 @@ from cepkit.events import (
 )
 from cepkit.language.expressions.functions import RegisteredFunction
 from cepkit.progress import free_after_fork, hold
+from cepkit.values import dataclass, replace
 
 _T = TypeVar("_T")
 _writing = threading.RLock()

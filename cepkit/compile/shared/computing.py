@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +39,7 @@ from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks
 from cepkit.language.expressions.functions import DATETIME, RegisteredFunction
 from cepkit.language.expressions.trees import text_of, with_parts
 from cepkit.language.expressions.vocabulary import EARTH_KM, VOCABULARY
+from cepkit.values import dataclass, replace
 
 # A call whose arguments are constants and values of one row is a column: `Computed`. Its row may be the
 # current one, an earlier one, the first one of the match, or an event of a variable: ``day(prev(ts))`` is

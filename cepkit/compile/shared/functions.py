@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import repeat
 from typing import Any
@@ -43,6 +42,7 @@ from cepkit.events import (
     ColumnType,
 )
 from cepkit.language.expressions.vocabulary import ANY, VOCABULARY, Signature, haversine, unit_of_time
+from cepkit.values import dataclass, replace
 
 # `bound_call` says what a call of `VOCABULARY` computes for arguments of some types: of values in plain
 # Python, and of whole arrays where that is quicker. Times and durations are ticks.

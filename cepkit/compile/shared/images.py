@@ -13,7 +13,6 @@ import weakref
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from cepkit.cache import keep, kept_path, numba_settings, read_kept
+from cepkit.values import dataclass
 
 # Machine code of kernels on disk, called without numba. Importing numba takes longer than most queries.
 #
@@ -37,7 +37,7 @@ _NO_ERROR = (0, -2)  # numba's status codes for a number and for None
 _engines: list[Any] = []  # machine code lives as long as its engine
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # each call compares them with texts
 class ArrayArgument:
     """An array that a kernel takes: C-contiguous, of this dtype and number of axes."""
 

@@ -199,14 +199,14 @@ def compile_if_it_pays(text: str, n_events: int, seconds: float = 0.0) -> None:
     """Compile the kernel of an interpreted query in the background if the query runs over many events."""
     # It also pays after ``seconds`` of interpretation, added to those of earlier calls. A later `load` finds
     # the kernel. Nothing begins if the cache cannot be written.
-    if text.count("\n") > _MOST_LINES:
-        return
     name, now = _name_of(text), time.monotonic()
     spent = _spent[name] = _spent.get(name, 0.0) + seconds
     if n_events < _EVENTS_THAT_PAY and spent < _SECONDS_THAT_PAY:
         return
     if now - _asked_at.get(name, -_ASK_AGAIN_S) >= _ASK_AGAIN_S and not is_ready(text):
         _asked_at[name] = now
+        if text.count("\n") > _MOST_LINES:
+            return
         with suppress(CepError):
             path = kept_path(f"{name}{_REQUEST}")
             if path is None or (name not in _asked and not keep(path, text.encode())):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from cepkit.errors import CepError, UnsupportedQueryError, short_text
 from cepkit.language import row_patterns as pt
 from cepkit.limits import DRAWN_STATES, INSTRUCTIONS, INSTRUCTIONS_FOLLOWED, POSITIONS, TRANSITIONS
+from cepkit.values import dataclass
 
 ANY = "."  # the name of any row
 ACCEPT = -1  # in lists of transitions: the match is complete

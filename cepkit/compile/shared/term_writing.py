@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +11,7 @@ from typing import Any, cast
 from cepkit.compile.shared.terms import Reader, Term, may_precede_all
 from cepkit.events import BOOLEAN, DURATION, FLOAT, LIST, NULL_CODE, NULL_INTEGER, OTHER, TEXT, TIME
 from cepkit.language.expressions.trees import NEGATED
+from cepkit.values import dataclass
 
 # Array bundles that kernels and their callers share.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -22,6 +21,7 @@ from cepkit.events import (
     ColumnType,
 )
 from cepkit.language.expressions.trees import NEGATED
+from cepkit.values import dataclass, replace
 
 # What a term depends on: nothing, the event and its past, or the start of the match.
 CONSTANT, EVENT, START = 0, 1, 2

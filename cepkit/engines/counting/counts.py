@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 
@@ -17,6 +16,7 @@ from cepkit.engines.interpreted.counting import count_interpreted
 from cepkit.engines.shared.places import PLACES, in_slices
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
+from cepkit.values import dataclass
 
 # Counts without conditions between events, in constant time per event for any window.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain
@@ -35,6 +34,7 @@ from cepkit.engines.shared.sequence_set import (
 )
 from cepkit.events import NULL_INTEGER, Events
 from cepkit.language.sequences.branches import Component
+from cepkit.values import dataclass
 
 # Aggregates over all matches of a state graph, computed along its edges without making matches.
 

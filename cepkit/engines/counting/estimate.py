@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
@@ -18,6 +17,7 @@ from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.errors import UnsupportedQueryError, whole_number
 from cepkit.events import Events
 from cepkit.language.expressions.durations import count_text, rough_text
+from cepkit.values import dataclass
 
 CONFIDENCE = 0.95
 _LEAST_SHARE = 10  # a branch gets at least a tenth of an even share of the samples

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -40,6 +39,7 @@ from cepkit.engines.interpreted.counting import (
 from cepkit.engines.shared.places import COUNTING, PLACES, Places, accepted_places, dtypes_of, kernel
 from cepkit.engines.shared.python_kernels import new_as_python
 from cepkit.progress import checkpoint, free_after_fork, run_on_threads
+from cepkit.values import dataclass
 
 WORK_PER_CALL = 1 << 26  # entries looked at between two checkpoints
 _FEW_OF = 16  # a search for one place in 16 is faster than a pass over all
@@ -99,6 +99,9 @@ class Layout:
         if (write, name) not in self._path_kernels:
             self._path_kernels[write, name] = self._load(self.program, self.path_text(write), name)
         return self._path_kernels[write, name]
+
+    def has_path_kernel(self, write: Callable[[GraphPathWriter], str], name: str) -> bool:
+        return (write, name) in self._path_kernels
 
     def path_text(self, write: Callable[[GraphPathWriter], str]) -> str:
         return self.write_once(write, write=partial(write, self.writer))
@@ -352,7 +355,7 @@ class Entries:
     def kernel(self, write: Callable[[PathModuleWriter], str], name: str) -> tuple[Callable, tuple]:
         """Return a kernel and its values. Until it is compiled, one for every graph takes its place."""
         layout = self.layout
-        if not layout.can_interpret(write):
+        if layout.has_path_kernel(write, name) or not layout.can_interpret(write):
             return layout.path_kernel(write, name), self.values
         run = getattr(load_general(text_of(write)), name)
         return interpreting(layout.path_text(write), run, layout.places.n), self._values_to_interpret
@@ -381,9 +384,13 @@ class Entries:
         ends = np.flatnonzero(mask)
         return ends, mask[ends]
 
+    @cached_property
+    def _spans(self) -> list[tuple[int, int]]:
+        return list(zip(self.first_of_state.tolist(), self.end_of_state.tolist(), strict=True))
+
     def window(self, start: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         """Return, for each state, the first entries at or after the places ``start`` and ``last``."""
-        spans = list(zip(self.first_of_state.tolist(), self.end_of_state.tolist(), strict=True))
+        spans = self._spans
         bounds_of_span = {
             span: span[0] + np.searchsorted(self.place[span[0] : span[1]], [start, last])
             for span in set(spans)
@@ -394,7 +401,7 @@ class Entries:
     def taking_part(self, layout: Layout, component: int) -> np.ndarray:
         """Return which members of a component's pool are part of a match, bool."""
         needed = np.full(len(self.latest), layout.places.n)
-        spans = list(zip(self.first_of_state.tolist(), self.end_of_state.tolist(), strict=True))
+        spans = self._spans
         for s, (first, end) in enumerate(spans):
             if layout.graph.states[s].is_final:
                 needed[self.offset[s] + first : self.offset[s] + end] = self.window_start[first:end]

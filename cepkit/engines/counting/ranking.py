@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import prod
 
@@ -25,6 +24,7 @@ from cepkit.compile.counting.ranking import (
 )
 from cepkit.engines.counting.layout import WORK_PER_CALL, Entries, Layout
 from cepkit.progress import checkpoint
+from cepkit.values import dataclass, replace
 
 # Finds matches by their numbers: first where a match ends, then its path.
 
@@ -102,14 +102,17 @@ class PathFinder:
         self._scratch: list[np.ndarray] = []
         self._known: tuple[tuple[int, int, int], CountedWindow] | None = None
 
-    def window(self, start: int, last: int, n_digits: int = 0) -> CountedWindow:
+    def window(
+        self, start: int, last: int, n_digits: int = 0, bounds: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> CountedWindow:
         """Return the counts of the paths that begin at place ``start`` or later and end before ``last``."""
+        # ``bounds`` is what `Entries.window` returns for these places.
         # Counts are exact modulo 2^64, or modulo 2^(31 n_digits). If fewer matches than the modulus begin at
         # ``start`` or later and end at ``last``, the counts of all their parts are exact.
         if self._known is not None and self._known[0] == (start, last, n_digits):
             return self._known[1]
         entries = self.entries
-        lows, highs = entries.window(start, last)
+        lows, highs = bounds or entries.window(start, last)
         sizes = highs - lows
         cell, n_cells = np.cumsum(sizes) - sizes - lows, int(sizes.sum())
         report = np.zeros(3, np.int64)
@@ -280,12 +283,13 @@ class LineSample:
     def _draw_group(self, last: np.ndarray, n_wanted: np.ndarray, count: np.ndarray) -> Iterator[np.ndarray]:
         finder, entries = self.finder, self.entries
         start, place = int(entries.window_start[last[0]]), int(entries.place[last[-1]])
-        lows, highs = entries.window(start, place)
         shared = (2 * n_wanted <= count) & (len(last) > 1)
-        # No count in the window exceeds this product. Counts that overflow would look like small counts.
-        shared &= prod((highs - lows)[:-1].tolist()) < SMALL
         if shared.any():
-            window = finder.window(start, place)
+            # No count in the window exceeds this product. Counts that overflow would look like small counts.
+            lows, highs = entries.window(start, place)
+            shared &= prod((highs - lows)[:-1].tolist()) < SMALL
+        if shared.any():
+            window = finder.window(start, place, bounds=(lows, highs))
             n_in_window = np.full(len(last), -1)
             finder.draw(window, last, n_in_window)
             shared &= n_in_window // _LEAST_SHARE <= count

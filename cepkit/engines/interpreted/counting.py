@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -24,6 +23,7 @@ from cepkit.compile.shared.terms import Term
 from cepkit.engines.shared.places import COUNTING
 from cepkit.kernels.records import EntryGraph, EntryLists, PoolGraph
 from cepkit.progress import checkpoint
+from cepkit.values import dataclass, field
 
 # What interpreting kernels read: columns at chosen rows, and arrays one after the other.
 

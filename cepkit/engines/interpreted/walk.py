@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -46,6 +45,7 @@ from cepkit.kernels.records import (
     WalkPath,
 )
 from cepkit.progress import checkpoint
+from cepkit.values import dataclass
 
 # Search sequences by interpretation: limits and conditions become tables that a walking kernel reads.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, cast
 
@@ -46,6 +45,7 @@ from cepkit.language.match_recognize.query import (
     listed_columns,
 )
 from cepkit.progress import checkpoint
+from cepkit.values import dataclass, field, replace
 
 # A query of MATCH_RECOGNIZE bound to the columns of a frame: its program, and the checks of its SELECT.
 

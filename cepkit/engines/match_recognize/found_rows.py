@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -14,6 +13,7 @@ from cepkit.compile.match_recognize.vectors import Vector, column_parts, vector_
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.match_recognize.matching import RowMatch
 from cepkit.events import Column
+from cepkit.values import dataclass, field
 
 # The matches of all partitions as arrays, and the order of the rows in which they lie.
 

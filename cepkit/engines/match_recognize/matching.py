@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +20,7 @@ from cepkit.compile.shared.row_automaton import RowAutomaton, fewest_rows
 from cepkit.errors import CepError, PredicateError, UnsupportedQueryError
 from cepkit.language.match_recognize.query import RowAggregate
 from cepkit.limits import check_memory
+from cepkit.values import dataclass
 
 # What the conditions of a query need to know of a partial match before the current row.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +26,7 @@ from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, next_t
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, TEXT, TIME, ColumnType
 from cepkit.kernels.row_codes import COUNT, MAX, MIN, SUM, SUM_FROM_ZERO
 from cepkit.language.match_recognize import query as rp
+from cepkit.values import dataclass, replace
 
 # The places at which the measures of a query are computed: one for each row of its result.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,6 +31,7 @@ from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.expressions.functions import FUNCTIONS, VECTOR_FUNCTIONS
 from cepkit.language.expressions.vocabulary import COUNTING, VOCABULARY
 from cepkit.progress import checkpoint
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     from cepkit.language.regex.query import RegexQuery

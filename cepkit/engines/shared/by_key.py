@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from cepkit.compile.shared.terms import EVENT, Term
 from cepkit.engines.shared.places import InStreamOrder, accepted, chunk_readers, threads_for
 from cepkit.engines.shared.sequence_set import EMPTY, FoundElsewhere, KnownMatches, MatchBlock, SequenceSet
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, TEXT, TIME, Column, ColumnType, Events
+from cepkit.values import dataclass, replace
 
 _KINDS = (INTEGER, FLOAT, TEXT, TIME, DURATION)
 _WIDEST = 4  # values in a range of up to four times their number are codes themselves

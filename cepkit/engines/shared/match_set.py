@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.events import Events
+from cepkit.values import dataclass
 
 MATCHES = "cepkit.kernels.matches"
 _MANY = 1 << 15  # events; fewer take no time

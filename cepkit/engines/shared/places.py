@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
@@ -23,6 +22,7 @@ from cepkit.compile.shared.term_writing import VECTOR
 from cepkit.errors import CepError, short_text, whole_number
 from cepkit.events import Events
 from cepkit.progress import checkpoint, free_after_fork, run_on_threads
+from cepkit.values import dataclass
 
 # Work on slices of events on threads, such as sorting values by partition.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +16,7 @@ from cepkit.compile.shared.term_writing import module_header
 from cepkit.compile.shared.terms import Term
 from cepkit.engines.shared.places import COUNTING, Places, dtypes_of, kernel
 from cepkit.events import NULL_INTEGER
+from cepkit.values import dataclass
 
 # For a few events this is faster than compiling. It also shows which values a condition reads.
 

@@ -8,7 +8,6 @@ import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, groupby
 from random import Random
@@ -20,6 +19,7 @@ from cepkit.compile.shared.loading import load_kernels
 from cepkit.events import Events
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint, hold
+from cepkit.values import dataclass
 
 MATCHES_PER_BLOCK = 1 << 16
 _MATCHES_TOGETHER, _EVENTS_TOGETHER = 1 << 13, 1 << 12  # most that are enumerated at once for nearby numbers

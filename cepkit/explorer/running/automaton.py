@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from cepkit.compile.regex.program import Program
@@ -17,6 +16,7 @@ from cepkit.language.sequences.branches import Branch, Component
 from cepkit.language.sequences.printing import type_text
 from cepkit.plots.automata import choices_of, edges, row_states, sequence_states, shown_name
 from cepkit.plots.layered import LINE_HEIGHT, automaton_traits
+from cepkit.values import dataclass, field
 
 MOST_STATES = 120  # of a drawn automaton
 MOST_BRANCHES = 12

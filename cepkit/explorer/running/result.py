@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -29,6 +28,7 @@ from cepkit.insight.why_not_regex import Fate
 from cepkit.plots.automata import shown_states
 from cepkit.results.found import no_such_match
 from cepkit.results.matches import Matches
+from cepkit.values import dataclass
 
 MOST_BARS = 3
 MOST_ROWS_NAMED = 3

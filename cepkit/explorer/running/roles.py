@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from cepkit.events import (
     Source,
     nulls,
 )
+from cepkit.values import dataclass
 
 MOST_TYPES = 24  # a column of event types has at most this many values
 _REPEATS = 1.5  # rows of a key, on average

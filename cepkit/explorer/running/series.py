@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
@@ -31,6 +30,7 @@ from cepkit.explorer.running.roles import is_identifier, measures_first
 from cepkit.language.sequences.patterns import event_patterns
 from cepkit.language.sequences.printing import type_text
 from cepkit.plots.theme import variables_of
+from cepkit.values import dataclass
 
 _HOUR = 3_600_000  # ms
 _MOST_STEPS = 10_000  # moments at which the difference is looked up, at most

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -37,6 +36,7 @@ from cepkit.frames.pandas import as_pandas
 from cepkit.language.expressions.durations import count_text
 from cepkit.progress import checkpoint
 from cepkit.results.matches import Matches
+from cepkit.values import dataclass
 from cepkit.widgets.base import counted
 
 LISTED = 1_000_000  # matches that are listed; filters and histograms leave out the others

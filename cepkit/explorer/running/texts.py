@@ -6,7 +6,6 @@ import math
 import operator
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import pandas as pd
 from cepkit.errors import CepError
 from cepkit.explorer.running.roles import is_identifier
 from cepkit.insight.why_not import cell
+from cepkit.values import dataclass
 
 NUMBER, TIME, DURATION, TEXT = "number", "time", "duration", "text"
 SHOWN_DIGITS = 6  # significant digits of a number that is no integer

@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar, overload
 
 from cepkit.errors import CepError, PredicateError, nearest
 from cepkit.language.expressions.trees import AGGREGATES
 from cepkit.language.expressions.vocabulary import SUMMARIES, VOCABULARY, say_arguments
+from cepkit.values import dataclass, replace
 
 # Only names and numbers of arguments are defined here; the engines define what a function computes.
 

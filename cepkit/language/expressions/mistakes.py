@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Set
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cepkit.errors import PatternSyntaxError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import UNITS
 from cepkit.language.expressions.functions import AGGREGATE_SPELLINGS
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     from lark import Token

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -21,6 +20,7 @@ from cepkit.language.expressions.functions import (
 from cepkit.language.expressions.trees import rebuilt
 from cepkit.language.expressions.vocabulary import VOCABULARY
 from cepkit.limits import REPEATED_PARTS, refuse_beyond
+from cepkit.values import dataclass
 
 _USE_SYMBOLS = (
     "combine conditions with & | ~ and put each in parentheses; do not use and, or, not; "

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
 from functools import cache, singledispatch
 from typing import Any, TypeVar, cast
+
+from cepkit.values import dataclass, field, fields, replace
 
 # Read the parts of trees, and rebuild trees with some of their parts replaced.
 

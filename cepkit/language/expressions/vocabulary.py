@@ -8,7 +8,6 @@ import operator
 import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from cepkit.errors import PredicateError, nearest
 from cepkit.limits import TEXT as LONGEST
 from cepkit.limits import refuse_beyond
+from cepkit.values import dataclass
 
 # A new function is one entry of ``_TABLE``. Conditions and measures of regexes and sequences have it, and so
 # has MATCH_RECOGNIZE. Functions of times and of regular expressions have no ``compute`` here: it depends on

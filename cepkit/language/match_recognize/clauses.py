@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from cepkit.language.expressions.mistakes import Vocabulary, bracket_fault
 from cepkit.language.match_recognize.building import column_name, variable_name
 from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH
 from cepkit.limits import ENTRIES, ROWS, refuse_beyond
+from cepkit.values import dataclass
 
 # Split a text with MATCH_RECOGNIZE into its clauses, by their words outside brackets and quotes.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from cepkit.errors import UnsupportedQueryError
@@ -12,6 +11,7 @@ from cepkit.language.expressions.functions import RegisteredFunction
 from cepkit.language.expressions.trees import Attribute, Expression, Literal, text_of
 from cepkit.language.expressions.vocabulary import OF_SQL
 from cepkit.language.row_patterns import Pattern
+from cepkit.values import dataclass, field
 
 # The expressions that only SQL has, as trees of small frozen values.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +64,7 @@ from cepkit.language.row_patterns import (
     seq,
     variables,
 )
+from cepkit.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from lark import Lark

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from math import factorial
 
 from cepkit.errors import UnsupportedQueryError
@@ -27,6 +26,7 @@ from cepkit.language.sequences.patterns import (
     event_patterns,
 )
 from cepkit.limits import BRANCHES
+from cepkit.values import dataclass, replace
 
 # Lines of a sequence pattern: rows of components and absent events, without alternatives.
 #

@@ -16,7 +16,6 @@ Case does not matter. ``sase.lark`` describes the pattern.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -46,6 +45,7 @@ from cepkit.language.sequences.patterns import (
 )
 from cepkit.language.sequences.printing import SASE_STRATEGIES
 from cepkit.limits import TICKS
+from cepkit.values import dataclass, replace
 
 if TYPE_CHECKING:
     from lark import Lark

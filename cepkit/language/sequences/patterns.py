@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import Any
 
@@ -23,6 +22,7 @@ from cepkit.language.expressions.trees import (
 )
 from cepkit.language.query_parts import END, Duration, Query
 from cepkit.limits import EVENTS, REPEATS, refuse_beyond
+from cepkit.values import dataclass, field, replace
 
 # Use their methods to write a pattern in Python; `cepkit.language.builder` implements them.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cepkit.errors import nearest
@@ -17,6 +16,7 @@ from cepkit.language.expressions.parsing import (
     whole_number,
 )
 from cepkit.language.siddhi import query as sp
+from cepkit.values import dataclass, replace
 
 if TYPE_CHECKING:
     from lark import Token

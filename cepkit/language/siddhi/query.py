@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from cepkit.language.expressions.trees import Expression, parts_of, text_of
+from cepkit.values import dataclass, field
 
 # Patterns and sequences of SiddhiQL as trees of small frozen values.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
 from math import inf
@@ -24,6 +23,7 @@ from cepkit.kernels.wings.agent_layout import Joins
 from cepkit.parallel.join_source import columns_by_kind, write_joins
 from cepkit.parallel.joins import JoinCode, JoinPlan, join_code_of, joins_unsupported, plan_joins
 from cepkit.planning.planner import Engine
+from cepkit.values import dataclass, fields, replace
 
 # The settings of a run of agents: its threads, their way of working, and the costs of simulated steps.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from cepkit.errors import CepError, nearest
 from cepkit.parallel.agents.agent_run import AgentRun
 from cepkit.parallel.model import AgentRates, agent_statistics
 from cepkit.parallel.trace import SOURCE_THREAD, Actions, Lengths, Trace
+from cepkit.values import dataclass, field
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -6,13 +6,13 @@ import base64
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from cepkit.plots import drawing
+from cepkit.values import dataclass, field, replace
 
 # Values of a plotly figure: templates applied, typed arrays read, dates as milliseconds.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from cepkit.plots.stills.traces import (
     read_words,
     write_words,
 )
+from cepkit.values import dataclass, replace
 
 WIDTH, HEIGHT = 860.0, 450.0
 _TICK = 12  # font size

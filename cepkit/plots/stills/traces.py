@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from cepkit.plots import drawing, theme
 from cepkit.plots.stills.axes import Axis, array_of, get
+from cepkit.values import dataclass
 
 # Traces of a plotly figure as SVG: lines, marks, texts, areas, bars and heat maps.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
 from typing import Any, ClassVar, NoReturn
@@ -68,6 +67,7 @@ from cepkit.results.match_recognize.search import (
     result_columns,
     row_of_item,
 )
+from cepkit.values import dataclass, replace
 
 ROWS_CURE = "Narrow the pattern, or write AFTER MATCH SKIP PAST LAST ROW and ONE ROW PER MATCH"
 NO_AGGREGATES = "aggregate: write the aggregates in MEASURES, or aggregate to_frame()"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -40,6 +39,7 @@ from cepkit.language.match_recognize.query import SelectedRows, SortKey, listed_
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 from cepkit.results.found import PER_CELL
+from cepkit.values import dataclass, replace
 
 # The search of MATCH_RECOGNIZE in a frame: by kernels where they can, else by Python, with equal results.
 

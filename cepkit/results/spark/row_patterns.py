@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -59,6 +58,7 @@ from cepkit.results.match_recognize.search import (
 from cepkit.results.spark.binding import check_functions
 from cepkit.results.spark.found import REFUSALS, text_of_lazy
 from cepkit.results.spark.tasks import collect, run_job
+from cepkit.values import dataclass, replace
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

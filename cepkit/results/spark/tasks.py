@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
@@ -36,6 +35,7 @@ from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.progress import watch_spark
 from cepkit.results.in_memory import FoundMatches
 from cepkit.results.query_found import RegexFound, SequenceFound
+from cepkit.values import dataclass, replace
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

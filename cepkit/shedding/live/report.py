@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from math import nan
 from typing import Any
 
@@ -26,6 +25,7 @@ from cepkit.shedding.simulation.replay import (
 from cepkit.streaming.batches import StreamSchema, stable_column
 from cepkit.streaming.coding import check_text_orders, keys_of_batch, text_codes_of_columns
 from cepkit.streaming.saved import Saved
+from cepkit.values import dataclass, field, replace
 
 # What a live stream says about its load: events kept and dropped, recall, latency, backlog and drift.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from math import inf, isnan, nan
 
 import numpy as np
@@ -43,6 +42,7 @@ from cepkit.shedding.tree.program import TreeProgram
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
+from cepkit.values import dataclass, replace
 
 _TOGETHER = 256  # events between two checkpoints
 _CHANGE = 0.05  # change of the seconds of a type after which the stream tells the strategy

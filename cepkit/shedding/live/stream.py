@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from math import inf, nan
 from typing import Any
 
@@ -29,6 +28,7 @@ from cepkit.streaming.batches import Kind, StreamSchema
 from cepkit.streaming.search import Options, Ready
 from cepkit.streaming.spark.progress import MOST_LATENCY
 from cepkit.streaming.stream import SHED, Stream
+from cepkit.values import asdict, dataclass, fields, is_dataclass, replace
 
 # The stream with a latency bound: it measures its own service times and drops events when it must.
 

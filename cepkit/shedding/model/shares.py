@@ -7,7 +7,6 @@ one type and returns, for each event, the share of the sampled other events for 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import log, sqrt
 from typing import Any
@@ -19,6 +18,7 @@ from cepkit.compile.shared.terms import Term
 from cepkit.events import BOOLEAN, FLOAT
 from cepkit.language.expressions.trees import MIRRORED, NEGATED
 from cepkit.shedding.tree.program import LeafCondition, Role, leaves_of_term
+from cepkit.values import dataclass, replace
 
 # Detect that a stream has changed since its statistics: in the rates of types and in attributes.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from cepkit.shedding.model.shares import (
     condition_share,
     sampled_columns,
 )
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     from cepkit.events import Events

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
 from itertools import combinations
 from math import inf
 from time import perf_counter
@@ -15,6 +14,7 @@ from cepkit.errors import CepError, nearest
 from cepkit.events import Events
 from cepkit.shedding.tree.machine import TreeMachine
 from cepkit.shedding.tree.program import TreeProgram
+from cepkit.values import dataclass, fields
 
 # When events arrive: schedules as values, in seconds of virtual time.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from math import inf, nan
@@ -26,6 +25,7 @@ from cepkit.results.matches import Matches
 from cepkit.results.query_found import SequenceFound
 from cepkit.shedding.simulation.scene import ReplayRun, ReplaySettings, make_scene
 from cepkit.shedding.tree.program import ALLOWED_IF
+from cepkit.values import dataclass
 
 LATE = 1800.0  # seconds: a match that comes later than this does not count as found
 COLUMNS = {

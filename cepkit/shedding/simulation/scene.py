@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 from math import inf
@@ -42,6 +41,7 @@ from cepkit.shedding.simulation.server import Lane, Server, VirtualClock, WorkOf
 from cepkit.shedding.strategies.strategy import NoShedding, Strategy, Training, as_strategy
 from cepkit.shedding.tree.machine import TreeMachine, TreeMatches, join_matches
 from cepkit.shedding.tree.program import KILLS_IF, TreeProgram, check_reading
+from cepkit.values import dataclass, field, replace
 
 # The matches of a run as arrays, with their latencies.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -13,6 +12,7 @@ from cepkit.errors import CepError
 from cepkit.kernels.wings import tree_layout as kernel
 from cepkit.shedding.simulation.arrivals import Prices
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder
+from cepkit.values import dataclass, field
 
 if TYPE_CHECKING:
     from cepkit.shedding.tree.machine import EventOutcome, TreeMachine, TreeMatches

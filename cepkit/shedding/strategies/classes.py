@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +13,7 @@ import numpy as np
 from cepkit.errors import MissingDependencyError
 from cepkit.kernels.wings import tree_layout as kernel
 from cepkit.shedding.strategies.strategy import Training
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     from cepkit.shedding.tree.machine import Ancestry, TreeMachine, TreeMatches

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import log2
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +37,7 @@ from cepkit.shedding.model.statistics import (
     samples_of_warm_up,
 )
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     from cepkit.events import Events

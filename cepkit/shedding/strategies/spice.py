@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -28,6 +27,7 @@ from cepkit.shedding.strategies.strategy import (
     Training,
     queue_room,
 )
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     from cepkit.shedding.tree.machine import Ancestry, EventOutcome, PartialMatches, TreeMachine

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
 from importlib import import_module
 from itertools import product
 from math import floor, inf
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from cepkit.errors import CepError, nearest
+from cepkit.values import asdict, dataclass, field, is_dataclass
 
 if TYPE_CHECKING:
     from cepkit.events import Events

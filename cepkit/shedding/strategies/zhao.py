@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from cepkit.errors import CepError, whole_number
 from cepkit.shedding.strategies.classes import GAP, ClassModel, require_scikit_learn
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     from cepkit.shedding.tree.machine import EventOutcome, TreeMachine

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
@@ -20,6 +19,7 @@ from cepkit.kernels.wings import tree_layout as kernel
 from cepkit.planning.planner import Engine
 from cepkit.shedding.tree.machine import TreeMachine
 from cepkit.shedding.tree.program import TreeProgram, tree_unsupported
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     from cepkit.plots.graphs import Graph

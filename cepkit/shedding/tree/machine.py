@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from operator import is_
 from types import SimpleNamespace
@@ -22,6 +21,7 @@ from cepkit.kernels.wings.tree_layout import Learned, TreeEvents, Trees, TreeSta
 from cepkit.progress import checkpoint
 from cepkit.shedding.tree.program import TreeProgram
 from cepkit.shedding.tree.stream import TreeStream
+from cepkit.values import dataclass, field
 
 KERNELS = "cepkit.kernels.wings.tree"
 MOST_PARTIAL_MATCHES = 1 << 20

@@ -6,7 +6,6 @@ Source: ZStream (Mei and Madden, SIGMOD 2009), left-deep trees; DARLING, section
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from cepkit.errors import CepError
 from cepkit.events import FLOAT
 from cepkit.kernels.wings import tree_layout as kernel
 from cepkit.language.sequences.branches import Absence, Component, Condition
+from cepkit.values import dataclass, field
 
 KILLS_IF, ALLOWED_IF = "kills_if", "allowed_if"
 READINGS = (KILLS_IF, ALLOWED_IF)

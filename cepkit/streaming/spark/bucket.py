@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from cepkit.streaming.row_pattern_query import RowPatternStream
 from cepkit.streaming.saved import Saved, load_bytes, save_bytes
 from cepkit.streaming.search import Options
 from cepkit.streaming.windows import Sides
+from cepkit.values import dataclass, field
 from cepkit.windows.running import Chain, keys_of_window
 from cepkit.windows.spark import check_order
 from cepkit.windows.values import Window

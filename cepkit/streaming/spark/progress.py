@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pandas as pd
 
 from cepkit.errors import CepError
 from cepkit.results.spark.tasks import error_of_task
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

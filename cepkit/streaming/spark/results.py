@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import uuid4
@@ -54,6 +53,7 @@ from cepkit.streaming.spark.progress import (
 )
 from cepkit.streaming.spark.tasks import STATISTICS, Sending
 from cepkit.streaming.windows import SIDE, Sides
+from cepkit.values import dataclass, replace
 from cepkit.windows.running import Chain, OperatorExplanation, as_value, lines_of
 from cepkit.windows.values import SIDES, Join, Window, window_of
 
@@ -144,7 +144,7 @@ class SparkStream:
         query: StreamQuery,
         program: Program | SequenceProgram | None = None,
         engine: Engine | None = None,
-        settings: Settings = Settings(),
+        settings: Settings = Settings(),  # noqa: B008 - it is frozen
         shedding: Any = None,
     ):
         self._frames, self._sources = frames, tuple(map(EmptySource, frames))

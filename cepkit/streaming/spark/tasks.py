@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from cepkit.frames.spark import received_table, use_kernel_cache
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan, Received
+from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
