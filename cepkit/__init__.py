@@ -146,7 +146,10 @@ def __getattr__(name: str) -> _Any:
         from cepkit.errors import in_short, nearest
 
         raise in_short(AttributeError(f"cepkit has no attribute {name!r}.{nearest(name, __all__)}"))
-    value = getattr(_import_module(f"cepkit.{_MODULE_OF_NAME[name]}"), name)
+    from cepkit.progress import collect_later
+
+    with collect_later():
+        value = getattr(_import_module(f"cepkit.{_MODULE_OF_NAME[name]}"), name)
     globals()[name] = value
     return value
 

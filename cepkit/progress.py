@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -68,6 +69,18 @@ def cancellable(cancellation: Cancellation) -> Iterator[None]:
         yield
     finally:
         _current.reset(before)
+
+
+@contextmanager
+def collect_later() -> Iterator[None]:
+    """Let the garbage collector wait while a block loads modules: objects that stay, many of them."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def hold(lock: Any) -> Any:

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
-from plotly.io._json import to_json_plotly
 
 from cepkit.plots.drawing import still_bundle
 from cepkit.plots.stills.figure import figure_svg
+from cepkit.progress import collect_later
+
+with collect_later():
+    from plotly.graph_objects import Figure
+    from plotly.io._json import to_json_plotly
 
 PLOTLY = "application/vnd.plotly.v1+json"
 # Variables of the environment with which plotly may show figures in another way.
@@ -44,15 +47,16 @@ _OF_NOTES = ("font.color", "font.size", "showarrow", "xanchor", "yanchor", "xref
 _OF_SHAPES = ("layer", "line.color", "line.dash", "line.width", "type")
 
 
-class LeanFigure(go.Figure):
+class LeanFigure(Figure):
     """A figure of plotly without its default template, with `lean` JSON and a still."""
 
     # In Python its traces keep all their attributes; saved in a notebook it takes half of the bytes. The
     # still is a PNG for pages that do not run plotly, such as GitHub's and those of nbconvert.
 
     def __init__(self, data: Any = None, layout: Any = None, *others: Any, **named: Any):
-        super().__init__(data, layout, *others, **named)
-        if layout is None and not isinstance(data, (dict, go.Figure)):
+        with collect_later():  # the first figure reads plotly's rules
+            super().__init__(data, layout, *others, **named)
+        if layout is None and not isinstance(data, (dict, Figure)):
             self.layout.template = "none"  # the default template takes 7 KB
 
     def to_dict(self) -> dict:

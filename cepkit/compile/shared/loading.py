@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import gc
 import hashlib
 import importlib
 import importlib.util
@@ -34,7 +33,7 @@ from cepkit.compile.shared.images import (
     write_image,
 )
 from cepkit.errors import CepError
-from cepkit.progress import free_after_fork, hold, interrupts_wait, say_step
+from cepkit.progress import collect_later, free_after_fork, hold, interrupts_wait, say_step
 
 # Compile kernels in a process of its own, so that the next run finds them. It has the lowest priority.
 #
@@ -232,10 +231,11 @@ def interpreting(text: str, run: Callable, n_events: int = 0) -> Callable:
 def load_requests(folder: str) -> None:
     """Compile the texts that processes asked for in `compile_if_it_pays`, and remove their files."""
     while path := next(Path(folder).glob(f"cepkit_kernel_*{_REQUEST}"), None):
-        content = read_kept(path)
-        path.unlink(missing_ok=True)
-        if content is not None:
-            load(content.decode())
+        try:
+            if (content := read_kept(path)) is not None:
+                load(content.decode())
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def is_ready(text: str) -> bool:
@@ -271,12 +271,12 @@ def _names_in(folder: Path) -> frozenset[str]:
         read, names = _listings.get(folder, (0.0, frozenset()))
         now = time.time()
         if read - changed < _CLOCK_S and not 0 <= now - read < _READ_AGAIN_S:
-            read = now
-            names = frozenset(
-                file_name.partition(".")[0]
-                for file_name in os.listdir(folder)
-                if file_name.endswith(".kernel")
+            read, files = now, os.listdir(folder)
+            kept, asked = (
+                {name.partition(".")[0] for name in files if name.endswith(end)}
+                for end in (".kernel", _REQUEST)
             )
+            names = frozenset(kept - asked)  # another process still compiles these
             _listings[folder] = read, names
     except OSError:  # there is no folder yet, or it is no folder
         return frozenset()
@@ -392,18 +392,12 @@ def _run_text(name: str, text: str, names: Mapping[str, Callable]) -> ModuleType
     module.__dict__.update(names)
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # for tracebacks
     sys.modules[name] = module
-    # The first kernel imports numba: a million permanent objects, which the garbage collector can skip.
-    collecting = gc.isenabled()
-    gc.disable()
     try:
-        with say_step(_FOR_ONE):
+        with say_step(_FOR_ONE), collect_later():  # the first kernel imports numba: a million objects
             exec(compile(text, file, "exec", dont_inherit=True), module.__dict__)
     except BaseException:
         del sys.modules[name]
         raise
-    finally:
-        if collecting:
-            gc.enable()
     return module
 
 
