@@ -1,8 +1,9 @@
-"""Single events of a stream as plain values, which need no table unless they are unusual."""
+"""Single events of a stream as plain values: they need no table unless unusual, and no search in vain."""
 
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.compile.regex.program import Program
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.shared.by_key import keyed_program
 from cepkit.errors import CepError
 from cepkit.events import BOOLEAN, FLOAT, INTEGER, NULL_CODE, NULL_INTEGER, TEXT, TIME, ColumnType
 from cepkit.streaming.batches import StreamSchema
@@ -132,6 +135,67 @@ def _read_float(value: Any) -> Any:
     if type(value) is float:
         return value
     return float(value) if type(value) is int and abs(value) < _EXACT_FLOAT else UNUSUAL
+
+
+class Openings:
+    """The newest begin of each part of a match by key, which says whether an event can end a match."""
+
+    # Conditions may forbid the match. They are not looked at, apart from equal keys.
+
+    _FEWEST = 1 << 10  # keys that are remembered at least
+    _MOST = 64  # events of all branches together; each is looked at for every event of the stream
+
+    def __init__(self, program: SequenceProgram, names: Sequence[str]):
+        assert program.window.within is not None and program.clock is not None
+        self.window = math.ceil(program.window.within)
+        keyed = keyed_program(program)
+        columns = {*program.query.partition_by}
+        if keyed is not None and len(keyed.keys) == 1 and keyed.keys[0].term.op == "element":
+            columns.add(keyed.keys[0].term.data[-1])
+        self._keys = [names.index(name) for name in sorted(columns & {*names})]
+        self._type, self._clock = names.index(program.query.event_type or ""), names.index(program.clock)
+        # The types that a match needs, from its last event to the first one, with the places of their begins.
+        self._steps: list[list[tuple[Any, int]]] = []
+        self._n_places = 0
+        for bound in program.branches:
+            *before, last = bound.branch.components
+            needed = [c.event_type for c in reversed(before) if c.low > 0 and c.event_type is not None]
+            types = [last.event_type, *needed]
+            self._steps.append([(name, self._n_places + i) for i, name in enumerate(types)])
+            self._n_places += len(types)
+        self._begins: dict[tuple, list[float]] = {}
+        self._most = self._FEWEST
+        self.unknown_until = -math.inf  # up to this time, there may be events that were not noted
+
+    @classmethod
+    def of(cls, program: SequenceProgram, names: Sequence[str]) -> Openings | None:
+        """Return the openings of a query; None without a window of time, or with very many events."""
+        n_events = sum(len(bound.branch.components) for bound in program.branches)
+        has_times = program.window.within is not None and program.clock in names
+        return cls(program, names) if has_times and n_events <= cls._MOST else None
+
+    def note(self, values: Sequence) -> bool:
+        """Remember an event, and return whether it can end a match."""
+        now, event_type = values[self._clock], values[self._type]
+        key = tuple([values[place] for place in self._keys])
+        if (begins := self._begins.get(key)) is None:
+            self._forget(now - self.window)
+            begins = self._begins[key] = [-math.inf] * self._n_places
+        can_end = False
+        for steps in self._steps:
+            first = steps[-1][1]
+            for name, place in steps:
+                if name == event_type:
+                    begins[place] = now if place == first else begins[place + 1]
+            if steps[0][0] == event_type:
+                can_end |= begins[steps[0][1]] >= now - self.window
+        return can_end or now <= self.unknown_until
+
+    def _forget(self, oldest: float) -> None:
+        """Forget the keys without a newer begin, from time to time."""
+        if len(self._begins) > self._most:
+            self._begins = {key: begins for key, begins in self._begins.items() if max(begins) >= oldest}
+            self._most = max(self._FEWEST, 2 * len(self._begins))
 
 
 class KernelRow:

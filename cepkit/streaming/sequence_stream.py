@@ -27,7 +27,7 @@ from cepkit.planning.planner import choose_engine
 from cepkit.planning.plans import compile_checked
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.coding import keys_of_batch
-from cepkit.streaming.rows import table_of_rows
+from cepkit.streaming.rows import Openings, table_of_rows
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
 
@@ -72,12 +72,13 @@ class SequenceSearch(Search):
         self._reporter = Reporter(program)
         self._new: list[list] = []  # the newest events, which end no match and wait for a search
         self._n_events = 0
-        ending = {bound.branch.components[-1].event_type for bound in program.branches}
-        self.takes_rows = not program.functions and query.event_type in schema.arrow.names
+        names, ending = schema.arrow.names, {b.branch.components[-1].event_type for b in program.branches}
+        self.takes_rows = not program.functions and query.event_type in names
         if None in ending or program.can_be_forbidden_later or program.derived:
             self.takes_rows = False
         self._ending_types = ending
-        self._place_of_type = schema.arrow.names.index(query.event_type) if self.takes_rows else 0
+        self._place_of_type = names.index(query.event_type) if self.takes_rows else 0
+        self._openings = Openings.of(program, names) if self.takes_rows else None
         self._kept = schema.arrow.empty_table()
         self._position_of_kept = np.empty(0, np.int64)
         self._done = (-1, 0)  # the last event of the returned matches, and how many of them end there
@@ -91,6 +92,16 @@ class SequenceSearch(Search):
     # --- events in, matches out
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
+        ready = self._advance_table(table, n_before)
+        self._note_nothing()
+        return ready
+
+    def _note_nothing(self) -> None:
+        """Let events end matches until those that were not noted are out of the window."""
+        if self._openings is not None and self._now is not None:
+            self._openings.unknown_until = self._now + self._openings.window
+
+    def _advance_table(self, table: pa.Table, n_before: int) -> Ready:
         rows, first = table.select(self._kept.schema.names), n_before - len(self._new)
         if self._new:
             rows = pa.concat_tables([table_of_rows(self._new, self.schema.arrow), rows])
@@ -101,8 +112,12 @@ class SequenceSearch(Search):
 
     def advance_row(self, values: list, n_before: int) -> Ready | None:
         """Read the next event. One that ends no match waits for a later event, and no search begins."""
-        if values[self._place_of_type] in self._ending_types or len(self._new) >= _MOST_NEW:
-            return self.advance(table_of_rows([values], self.schema.arrow), None, n_before)
+        if self._openings is not None:
+            can_end = self._openings.note(values)
+        else:
+            can_end = values[self._place_of_type] in self._ending_types
+        if can_end or len(self._new) >= _MOST_NEW:
+            return self._advance_table(table_of_rows([values], self.schema.arrow), n_before)
         self._new.append(values)
         self._n_events = n_before + 1
         return self.release()
@@ -110,7 +125,7 @@ class SequenceSearch(Search):
     def _settle(self) -> None:
         """Search the events that wait, which end no match."""
         if self._new:
-            self.advance(self.schema.arrow.empty_table(), None, self._n_events)
+            self._advance_table(self.schema.arrow.empty_table(), self._n_events)
 
     def pass_time(self, now: int) -> Ready:
         """Return the matches that no later event can forbid, and forget events out of the window."""
@@ -157,7 +172,9 @@ class SequenceSearch(Search):
         program = self._program_for(source)
         events = build_events(source, program)
         self._wakes_at = self._end_of_last_window(program, events)
-        sequences = choose_engine(program, by_key=events.n_events > _FEW).run(program, events)
+        by_key = events.n_events > _FEW
+        engine = program.once(("engine of a stream", by_key), lambda: choose_engine(program, by_key=by_key))
+        sequences = engine.run(program, events)
         n_old = len(self._position_of_kept)
         block = self._complete(program, events, sequences, position, n_old, is_last=is_last)
         done = self._done
@@ -376,6 +393,7 @@ class SequenceSearch(Search):
         codes, positions = saved.arrays["horizon/code"].tolist(), saved.arrays["horizon/position"].tolist()
         self._reporter.horizon = dict(zip(codes, positions, strict=True))
         self._reporter.taken = set(saved.arrays["taken"].tolist())
+        self._note_nothing()
 
 
 def _check(options: Options) -> None:

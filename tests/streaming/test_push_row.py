@@ -153,11 +153,18 @@ def test_rows_that_nothing_needs_are_dropped_when_events_come_one_by_one():
     "SEQ(a x, !b y, c z) WHERE z.x2 > x.x2 WITHIN 25 s",
     "SEQ(a x, c z) WITHIN 6 events",
     "SEQ(!a x, b y, c z) WHERE strict_contiguity WITHIN 25 s",
+    "SEQ(a x, b y, a z) WHERE [k] AND skip_till_next_match WITHIN 60 s",
+    "SEQ(a x, OR(b y, c z), a w) WHERE [k] WITHIN 40 s",
+    "SEQ(a? x, (SEQ(b y, c+ z)){1,2}) WHERE [k, flag] WITHIN 30 s",
+    "SEQ(a x, AND(b y, c z)) WHERE x.k = y.k AND y.k = z.k WITHIN 20 s",
+    "SEQ(a{2} x, _ y, c z) WHERE x[i].k = z.k WITHIN 15 s",
+    "SEQ(a x, b y, c{2,} z) WHERE x.x = y.x2 AND skip_till_next_match WITHIN 90 s",
 ])  # fmt: skip
 def test_events_that_end_no_match_may_wait(text, seed, tmp_path):
     rng = np.random.default_rng(seed)
     frame = frame_of(rng, 80)
-    given = {"event_type": "kind", "order_by": "t", "partition_by": "k" if rng.random() < 0.5 else None}
+    key = "k" if rng.random() < 0.5 and "[k" not in text else None
+    given = {"event_type": "kind", "order_by": "t", "partition_by": key}
     expected = cep.match(frame, f"PATTERN {text}", **given).to_frame()
     batches, found = cep.stream(f"PATTERN {text}", frame, **given), []
     rows = cep.stream(f"PATTERN {text}", frame, **given)
@@ -171,3 +178,23 @@ def test_events_that_end_no_match_may_wait(text, seed, tmp_path):
             rows.save(tmp_path / "open.state")
             rows = cep.stream.load(tmp_path / "open.state")
     assert found + plain(rows.close()) == plain(expected)
+
+
+def test_only_what_can_end_a_match_is_searched(monkeypatch):
+    """A search takes a hundred times as long as an event that waits."""
+    searched, search = [], cep.streaming.sequence_stream.SequenceSearch._search
+    monkeypatch.setattr(
+        cep.streaming.sequence_stream.SequenceSearch, "_search",
+        lambda self, whole, *rest, **more: searched.append(1) or search(self, whole, *rest, **more),
+    )  # fmt: skip
+    opened = cep.stream(
+        "PATTERN SEQ(a x, b y, c z) WHERE [k] WITHIN 100", {"k": "int64", "t": "int64", "kind": "string"},
+        event_type="kind", order_by="t",
+    )  # fmt: skip
+    events = [(k, kind) for k in range(50) for kind in ("cba", "abab", "bca", "acb")[k % 4]]
+    for t, (k, kind) in enumerate(events):
+        assert opened.push_row((k, t, kind)) == []
+    assert not searched
+    for t, k in enumerate((1, 5, 45), len(events)):  # the first one is too late, and so is the second one
+        opened.push_row((k, t, "c"))
+    assert len(searched) == 1 and opened.matches == 3

@@ -140,7 +140,7 @@ def next_tables_of(program: SequenceProgram, bound: BoundBranch) -> NextTables |
             return f"the absent event {absence.variable!r} is not between two neighbours"
         if any(condition.condition.absence == a for condition in bound.conditions):
             return f"a condition compares the absent event {absence.variable!r} with others"
-    return _JumpWriter(program, bound).write()
+    return program.once("jumps", lambda: _JumpWriter(program, bound).write(), bound)
 
 
 class _JumpWriter:
