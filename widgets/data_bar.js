@@ -1,6 +1,7 @@
 // The head of the explorer: a sentence with the chosen columns, the shown key, and buttons that open parts.
 const SEARCH_PAUSE_MS = 150;
 const BETWEEN_MS = 2000; // a quiet time between two questions
+const ASK_MS = 400; // the answer to the action itself comes first
 const ANSWER_MS = 5000; // how long the kernel may take to answer an action of the user
 const ORDERS = [
   ["name", "by name"],
@@ -360,11 +361,14 @@ function render({ model, el }) {
     if (isDisconnected()) return lose("restarted");
     if (performance.now() - asked < BETWEEN_MS) return;
     asked = performance.now();
-    send(model, { asked: model.get("asked") + 1 });
-    waiting = setTimeout(() => {
-      waiting = 0;
-      tell(kernel?.status === "busy" ? "busy" : "silent");
-    }, ANSWER_MS);
+    const ask = () => {
+      send(model, { asked: model.get("asked") + 1 });
+      waiting = setTimeout(() => {
+        waiting = 0;
+        tell(kernel?.status === "busy" ? "busy" : "silent");
+      }, ANSWER_MS);
+    };
+    waiting = setTimeout(ask, ASK_MS);
   };
   const hear = () => {
     if (isLost || model.get("answered") < model.get("asked")) return;

@@ -19,7 +19,7 @@ function render({ model, el }) {
   el.append(root);
 
   const rows = new Map(); // id -> its elements
-  const waiting = new Map(); // id -> value to report in the next frame
+  const waiting = new Map(); // id -> value to report, now or in the next frame
   let frame = 0;
   let telling = 0;
   let held = null; // id of the slider that the user drags; older values from Python do not move it
@@ -27,7 +27,7 @@ function render({ model, el }) {
 
   const report = () => {
     cancelAnimationFrame(frame);
-    frame = 0;
+    frame = waiting.size ? requestAnimationFrame(report) : 0;
     for (const [id, value] of waiting) {
       send(model, { moved: { id, value, n: (model.get("moved").n ?? 0) + 1 } });
     }
@@ -36,7 +36,7 @@ function render({ model, el }) {
   const move = (row, value) => {
     waiting.set(row.slider.id, value);
     say(row, value);
-    frame ||= requestAnimationFrame(report);
+    if (!frame) report();
   };
 
   // --- places on the track: values, or the numbers of the stops of a logarithmic slider

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import ipywidgets
@@ -12,6 +12,7 @@ import ipywidgets
 from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.errors import CepError
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NUMBERS, TEXT, TIME, ColumnType
+from cepkit.explorer.running.worker import call_later
 from cepkit.explorer.text import is_rows, is_sase, settings_in
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import print_expression, quoted_name
@@ -33,6 +34,8 @@ from cepkit.widgets.panels import (
 )
 from cepkit.widgets.scene_view import MatchTable
 from cepkit.widgets.timeline_view import TimelineView
+
+HELD_S = 0.1  # changes that leave together wait no longer than this
 
 
 class Board:
@@ -61,6 +64,7 @@ class Board:
         self.box.add_class("cepkit-board")
         self._writing = threading.local()
         self._lock = threading.RLock()  # hold_sync collects the changes of a single thread
+        self._held: ExitStack | None = None  # keeps the changes of all widgets
         self.reasons.observe(self._open_reasons, ["title", "lines", "note"])
         self.cases.observe(self._open_cases, "cases")
 
@@ -87,27 +91,41 @@ class Board:
         def handle(change: Any) -> None:
             if getattr(self._writing, "depth", 0):
                 return
+            self._hold()
             try:
                 wish(change["new"])
             except (CepError, IndexError, ValueError) as error:  # the wish came too late
                 self.give_reasons(str(error).split("\n")[0])
+            if self.editor.status["state"] != "running":  # otherwise matches follow at once
+                self.release()
 
         widget.observe(handle, trait)
 
-    @contextmanager
-    def quietly(self) -> Iterator[None]:
-        """Suspend the observers in this thread while it sets traits."""
-        self._writing.depth = getattr(self._writing, "depth", 0) + 1
-        try:
-            yield
-        finally:
-            self._writing.depth -= 1
+    def _hold(self) -> None:
+        """Keep changes until `release`. They leave together, the table first: each message takes time."""
+        with self._lock:
+            if self._held is None:
+                self._held = ExitStack()
+                for widget in sorted(self._parts.children, key=lambda widget: widget is self.table):
+                    self._held.enter_context(widget.hold_sync())
+                call_later(HELD_S, self.release)
+
+    def release(self) -> None:
+        """Send the kept changes."""
+        with self._lock:
+            held, self._held = self._held, None
+            if held is not None:
+                held.close()
 
     def set(self, widget: Any, traits: Mapping[str, Any]) -> None:
         """Set traits of a widget in a single message."""
-        with self._lock, self.quietly(), widget.hold_sync():
-            for name, value in traits.items():
-                setattr(widget, name, value)
+        with self._lock, widget.hold_sync():
+            self._writing.depth = getattr(self._writing, "depth", 0) + 1
+            try:
+                for name, value in traits.items():
+                    setattr(widget, name, value)
+            finally:
+                self._writing.depth -= 1
 
     def say(
         self, state: str, message: str, *, progress: float | None = None, version: int | None = None,

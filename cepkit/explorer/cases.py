@@ -148,16 +148,12 @@ def judge(case: Case, result: Result, position_of_row: np.ndarray) -> Verdict:
             return Verdict(None, f"It is not known: more than {MOST_TESTED:,} matches may decide it.")
         n_tested += len(numbers)
         first_item, event_of_item = _items(result, numbers)
-        n_before = np.concatenate([[0], np.cumsum(_is_in(positions, event_of_item))])
+        place = np.minimum(np.searchsorted(positions, event_of_item), len(positions) - 1)
+        n_before = np.concatenate([[0], np.cumsum(positions[place] == event_of_item)])
         n_common = n_before[first_item[1:]] - n_before[first_item[:-1]]
         if relation.holds(n_common, np.diff(first_item), len(positions)).any():
             return Verdict(case.must, f"A match {relation.words}.")
     return Verdict(not case.must, f"No match {relation.words}.")
-
-
-def _is_in(positions: np.ndarray, events: np.ndarray) -> np.ndarray:
-    place = np.minimum(np.searchsorted(positions, events), len(positions) - 1)
-    return positions[place] == events
 
 
 def _items(result: Result, numbers: list[int]) -> tuple[np.ndarray, np.ndarray]:

@@ -31,7 +31,7 @@ SHOWN = 4  # cells whose stills are drawn again
 CALM_S = 1.0  # a still is drawn after this time without other work: meanwhile nothing else can run
 OF_MATCHES = KINDS[: KINDS.index(STEP)]  # all jobs except steps, histograms and the funnel
 N_MODEST, N_LATE = 5, 4
-SENT_S = 0.05  # matches and events reach the page in this time; then histograms and the funnel are computed
+SENT_S = 0.03  # matches reach the page in this time; then the timeline, histograms and the funnel follow
 
 
 class Shown:
@@ -137,8 +137,9 @@ class AnswerPresenter:
 
         def show() -> None:
             board.set(board.stepper, traits)
-            board.nfa.live = [{"state": entry["state"], "n": entry["n"]} for entry in traits["live"]]
-            board.timeline.cursor = cursor
+            live = [{"state": entry["state"], "n": entry["n"]} for entry in traits["live"]]
+            board.set(board.nfa, {"live": live})
+            board.set(board.timeline, {"cursor": cursor})
 
         turn.deliver(show)
 
@@ -351,7 +352,7 @@ class TimelinePresenter:
         self._shown, self._board, self._keys, self._answers = shown, shown.board, keys, answers
         self.is_drawn = threading.Event()  # whether the timeline shows events
         self._drawn_events: Any = None  # the events of the shown timeline
-        self._previewed: Any = None  # the events of the timeline before the first result
+        self.previewed: Any = None  # the events of the timeline before the first result
         self._banded: Result | None = None  # the result whose matches the timeline shows
 
     # --- wishes
@@ -428,7 +429,9 @@ class TimelinePresenter:
     def draw(self, result: Result) -> DrawnKey:
         """Return the picture of a new result: of the user's key, or of one with matches."""
         partition = self._partition_for(result)
-        return self.draw_key(result, partition, self._kept_window(result, partition))
+        window = list(self._board.timeline.window)
+        is_same = list(self._board.timeline.view) == result.series(partition).extent
+        return self.draw_key(result, partition, window if window and is_same else None)
 
     def show(self, result: Result, drawn: DrawnKey) -> None:
         board = self._board
@@ -448,15 +451,10 @@ class TimelinePresenter:
         partition = self._shown.partition
         if partition is None or result.n_partitions < 2:
             return result.partition_of_first()
-        is_shown = result.events is self._drawn_events or result.events is self._previewed
+        is_shown = result.events is self._drawn_events or result.events is self.previewed
         if is_shown and (result.events.partition_of_event[result.ends] == partition).any():
             return partition
         return result.partition_of_first()
-
-    def _kept_window(self, result: Result, partition: int | None) -> list[float] | None:
-        window, extent = list(self._board.timeline.window), result.series(partition).extent
-        is_same = list(self._board.timeline.view) == extent
-        return window if window and is_same else None
 
     def _window_for(self, timeline: dict[str, Any]) -> dict[str, Any]:
         """Return the trait that shows the whole axis, if the axis is another one."""
@@ -491,10 +489,6 @@ class TimelinePresenter:
 
         turn.deliver(show)
 
-    def is_previewed(self, events: Any) -> bool:
-        """Return whether the timeline shows these events without matches."""
-        return self._previewed is events
-
     def draw_unmatched(self, turn: Turn, program: Any, window: list[float]) -> None:
         """Show the events of a program without matches."""
         data, board = self._shown.data, self._board
@@ -511,7 +505,7 @@ class TimelinePresenter:
         key = {} if keys is None else keys.describe(partition or 0)
 
         def show() -> None:
-            self._shown.partition, self._previewed = partition, events
+            self._shown.partition, self.previewed = partition, events
             board.set(board.timeline, {**timeline, **self._window_for(timeline)})
             board.set(board.bar, {"key": key})
             self.is_drawn.set()

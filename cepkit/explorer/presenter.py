@@ -80,7 +80,13 @@ class TablePresenter:
         shown.when_counted.append(self._follow)
 
     def _follow(self, result: Result) -> None:
-        self._shown.worker.submit(LIST, lambda turn: self._draw_heads(turn, result))
+        """List the matches, which makes orders and filters quick, and draw the histograms."""
+
+        def draw(turn: Turn) -> None:
+            heads = result.pages.heads(self.filters)
+            turn.deliver(lambda: self._board.set(self._board.table, heads))
+
+        self._shown.worker.submit(LIST, draw)
 
     # --- wishes
 
@@ -164,11 +170,6 @@ class TablePresenter:
 
         turn.deliver(show)
 
-    def _draw_heads(self, turn: Turn, result: Result) -> None:
-        """List the matches, which makes orders and filters quick, and draw the histograms."""
-        heads = result.pages.heads(self.filters)
-        turn.deliver(lambda: self._board.set(self._board.table, heads))
-
 
 # The runs of an explorer: they find the matches of a query, and show some of many before the count.
 
@@ -214,7 +215,7 @@ class RunPresenter:
         began, shown = time.perf_counter(), self._shown
         events = shown.data.events(asked.program)
         checkpoint()
-        if shown.result is None and not self._timeline.is_previewed(events):
+        if shown.result is None and self._timeline.previewed is not events:
             self._timeline.draw_unmatched(turn, asked.program, [])
         result = self._search(turn, asked, events)
         if (look := first_look(result)) is not None:
@@ -224,18 +225,13 @@ class RunPresenter:
         took = time.perf_counter() - began
         table = self._table.first_page(result)
         turn.deliver(lambda: self._show(result, table))
-        notes = self._notes(asked, result)
-
-        def say() -> None:
-            if turn.is_newest:
-                self._say_done(result, asked.version, notes, took)
-
-        turn.deliver(say)
-        drawn = self._timeline.draw(result)
+        turn.pause()
+        notes, drawn = self._notes(asked, result), self._timeline.draw(result)
 
         def show_bands() -> None:
             self._timeline.show(result, drawn)
             if turn.is_newest:
+                self._say_done(result, asked.version, notes, took)
                 shown.tell_counted(result)
 
         turn.deliver(show_bands)
@@ -304,6 +300,7 @@ class RunPresenter:
     def _show_look(self, look: dict[str, Any]) -> None:
         self._table.show_look(look)
         self._board.say("running", f"found some matches, {look['total']}; finding all of them")
+        self._board.release()
 
     def _show(self, result: Result, table: dict[str, Any]) -> None:
         board, shown = self._board, self._shown
@@ -313,6 +310,7 @@ class RunPresenter:
         board.set(board.nfa, {"lit": [], "live": []})
         board.set(board.funnel, {"busy": True})
         self._table.show(result, table)
+        board.release()
 
     def _say_done(self, result: Result, version: int, notes: list[str], took: float) -> None:
         parts = (self._shown.sampled, f"{counted(result.count(), 'match')} in {seconds_text(took)}", *notes)
@@ -332,12 +330,6 @@ def notes_on_rows(result: Result) -> list[str]:
     if query.rows is not whole and (whole.where is not None or whole.limit is not None or whole.offset):
         notes.append("the table has the matches before WHERE and LIMIT")
     return notes
-
-
-def is_in_notebook() -> bool:
-    """Return whether this process is the kernel of a notebook."""
-    shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
-    return getattr(shell, "kernel", None) is not None
 
 
 # The selected match of a board: in the table, on the timeline, in the automaton and in the stepper.
@@ -372,7 +364,6 @@ class MatchPresenter:
         points = result.points(chosen, partition)
         stepping, key = result.stepping(partition), self._keys.trait_of(result, partition)
         position = stepping.index_of(chosen.positions[-1]) + 1
-
         before = self._keys.name_of_shown(), shown.chosen and shown.chosen.number
 
         def show() -> None:
@@ -389,7 +380,7 @@ class MatchPresenter:
                     self._keys.forget()
                 asked = places_of_events(result, shown.asked, partition)
                 self._timeline.show_key_of(result, drawn, {**selected, "window": [], "asked": asked})
-            board.nfa.lit = list(chosen.states)
+            board.set(board.nfa, {"lit": list(chosen.states)})
             self._answers.step(result, position)
             shown.renew_stills()
             if drawn is not None and is_change:
@@ -406,7 +397,8 @@ class Presenter:
 
     def __init__(self, data: SearchedFrame, board: Board, engine: str | EngineValue, sampled: str):
         self._board = board
-        pause_s = SENT_S if is_in_notebook() else 0.0
+        shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
+        pause_s = 0.0 if getattr(shell, "kernel", None) is None else SENT_S
         worker = Worker(KINDS, self._show_failure, N_MODEST, N_LATE, pause_s)
         self.shown = Shown(data, board, worker, sampled)
         self.keys = KeyPresenter(self.shown)
@@ -453,8 +445,7 @@ class Presenter:
         elif turn.kind == LIST:
             board.set(board.table, {"heads": {}, "heads_busy": False})
         elif turn.kind == FUNNEL:
-            board.funnel.stages = [
-                {"label": f"no funnel: {error}", "n": "", "share": 0.0, "kept": None, "note": ""}
-            ]
+            stage = {"label": f"no funnel: {error}", "n": "", "share": 0.0, "kept": None, "note": ""}
+            board.set(board.funnel, {"stages": [stage]})
         else:
             board.give_reasons(str(error).split("\n")[0], note=type(error).__name__)

@@ -536,11 +536,9 @@ def listen(board: Board, present: Presenter, changes: Changes) -> None:
         drag = board.sliders.gesture
         changes.move(wish["id"], wish["value"], ("slider", wish["id"], drag), is_held=drag > 0)
 
-    def stepped(wish: dict[str, Any]) -> None:
-        changes.redo() if wish.get("what") == "redo" else changes.undo()
-
+    steps = {"undo": changes.undo, "redo": changes.redo}
     for widget in (board.editor, board.sliders, bar):
-        board.observe(widget, "wanted_step", lambda wish: wish and stepped(wish))
+        board.observe(widget, "wanted_step", lambda wish: wish and steps[wish["what"]]())
     board.observe(bar, "wanted_run", lambda wish: wish and changes.bring_back(wish["number"]))
     board.observe(board.editor, "text", lambda text: changes.edit_text("typing"))
     board.observe(board.editor, "cancel", lambda n: present.cancel())

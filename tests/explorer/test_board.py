@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from random import Random
 
+import ipywidgets
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import cepkit as cep
 from cepkit.errors import CepError, ColumnNotFoundError
 from cepkit.events import Events
+from cepkit.explorer import board as board_module
 from cepkit.explorer.board import Data, choose_measures
 from cepkit.explorer.presented import TimelinePresenter
 from cepkit.explorer.running.data import KEYS_PER_PAGE, Keys, SearchedFrame, count_by_partition
@@ -396,3 +398,67 @@ def test_python_answers_an_action_of_the_user():
     explorer = opened()
     explorer.board.bar.asked = 3
     assert explorer.board.bar.answered == 3
+
+
+# --- messages
+
+
+@pytest.fixture
+def messages(monkeypatch):
+    """The messages to the browser, each with its widget."""
+    sent = []
+
+    def note(widget, message, buffers=None):
+        sent.append((widget, message))
+
+    monkeypatch.setattr(ipywidgets.Widget, "_send", note)
+    return sent
+
+
+def updates_in(messages):
+    return [(widget, set(message["state"])) for widget, message in messages if message["method"] == "update"]
+
+
+def test_what_a_slider_changes_leaves_together_and_the_table_first(messages, monkeypatch):
+    monkeypatch.setattr(board_module, "HELD_S", 20)
+    explorer = opened()
+    board = explorer.board
+    messages.clear()
+    board.sliders.set_state({"moved": {"id": "c0", "value": 0.9, "n": 1}})
+    explorer.wait(60)
+    updates = updates_in(messages)
+    assert updates[0][0] is board.table and {"rows", "total"} <= updates[0][1]
+    assert next(names for widget, names in updates if widget is board.editor) >= {"text", "sentence"}
+    assert sum("sliders" in names for widget, names in updates if widget is board.sliders) == 1
+
+
+def test_changes_do_not_wait_for_a_long_run(messages, monkeypatch):
+    explorer, go_on, count = opened(), threading.Event(), Result.count
+    monkeypatch.setattr(Result, "count", lambda result: (go_on.wait(60), count(result))[1])
+    messages.clear()
+    explorer.board.sliders.set_state({"moved": {"id": "c0", "value": 0.9, "n": 1}})
+    sent = lambda: [names for widget, names in updates_in(messages) if widget is explorer.board.editor]  # noqa: E731
+    wait_until(lambda: any({"text", "status"} <= names for names in sent()))
+    assert explorer.status["state"] == "running"
+    go_on.set()
+    assert explorer.wait(60).status["state"] == "done"
+
+
+def test_a_wish_without_a_run_is_answered_at_once(messages, monkeypatch):
+    monkeypatch.setattr(board_module, "HELD_S", 20)
+    explorer = opened()
+    messages.clear()
+    explorer.board.table.set_state({"wanted_page": "1000"})
+    assert any(widget is explorer.board.table and "busy" in names for widget, names in updates_in(messages))
+    explorer.wait(60)
+
+
+def test_the_columns_of_the_table_keep_their_places_while_a_slider_moves():
+    explorer = opened(frame=pd.DataFrame({"t": range(6), "key": "k", "x": [0.6, 0.2, 0.95, 0.2, 0.7, 0.2]}))
+    names = [column["name"] for column in explorer.board.table.columns]
+    explorer.move("c0", 0.9)  # a single match is left: no column has several values
+    assert explorer.wait(60).board.table.total == "1"
+    assert (
+        names[:2] == ["first_t", "last_t"]
+        and [column["name"] for column in explorer.board.table.columns] == names
+    )

@@ -887,6 +887,22 @@ def test_a_late_job_begins_some_time_after_the_others():
     assert worker.wait(30) and [name for name, _ in began[4:]][-1].startswith("run")
 
 
+def test_a_job_pauses_until_a_newer_one_waits():
+    done = []
+    worker = Worker(("run", "count"), lambda turn, error: done.append(error), pause_s=60)
+
+    def pauses(turn):
+        turn.pause()
+        turn.deliver(lambda: done.append("paused"))
+
+    worker.submit("run", pauses)
+    worker.submit("run", lambda turn: done.append("next"), patience_s=60)
+    assert worker.wait(30) and done == ["paused", "next"]
+    worker.submit("run", pauses)
+    worker.cancel()
+    assert worker.wait(30) and done == ["paused", "next"]
+
+
 def test_a_worker_goes_on_while_a_job_compiles():
     done, compiled, compiling = [], threading.Event(), []
     worker = Worker(("run", "look", "count"), lambda turn, error: done.append(error))

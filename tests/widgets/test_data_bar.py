@@ -102,6 +102,7 @@ def test_a_restarted_kernel_is_said(page):
 def test_an_action_asks_whether_the_kernel_is_there(page):
     page.locator(".cepkit-data_bar .rows").click()
     page.keyboard.press("Shift")
+    page.wait_for_function("() => hosts.widget.saved.some(one => 'asked' in one)")  # after the action itself
     assert sent(page, "asked") == [1]  # one question at a time
     gone = page.get_by_role("alert")
     gone.wait_for(timeout=7000)

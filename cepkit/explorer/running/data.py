@@ -161,6 +161,7 @@ class SearchedFrame:
         self._events: OrderedDict[tuple, Events] = OrderedDict()
         self._rows: tuple[tuple, SearchedRows] | None = None
         self._sampled: tuple[tuple, SampledRows] | None = None
+        self.places_of_columns: dict[tuple, list[int]] = {}  # of tables of matches, see `Pages`
 
     @property
     def schema(self) -> Mapping[str, ColumnType]:

@@ -203,16 +203,14 @@ class Result:
         return self._find()
 
     def count(self) -> int:
-        """Return the number of matches, and remember where they end."""
-        n = self.matches.count()
-        _ = self.ends
-        return n
+        """Return the number of matches."""
+        return self.matches.count()
 
     # --- the table
 
     @cached_property
     def pages(self) -> Pages:
-        return Pages(self.matches)
+        return Pages(self.matches, known=self.data.places_of_columns)
 
     def filtered(self, filters: Mapping[str, str]) -> Any:
         """Return the matches that pass filters as a frame; without filters, all of them."""

@@ -174,7 +174,7 @@ def _key(
     head: Source, source: Source, usable: Mapping[str, ColumnType], n_values: Mapping[str, int]
 ) -> str | None:
     n_values = {name: n + int(nulls(head.column(name)).sum()) for name, n in n_values.items()}
-    rank = {name: _rank(name, _KEYS) for name in n_values if is_identifier(name) and not _is_type(name)}
+    rank = {name: _rank(name, _KEYS) for name in n_values if is_identifier(name)}
     named = sorted((name for name in rank if rank[name] is not None), key=lambda name: rank[name] or 0)
     persons = [n_values[name] for name in named if n_values[name] > 1 and _rank(name, _PERSONS) is not None]
     n_most = 10 * min(persons, default=np.inf)  # most clicks belong to no order, but all to a person
@@ -189,7 +189,3 @@ def _key(
             return name
     texts = [name for name in n_values if usable[name].kind == TEXT and not _FREE_TEXTS & {*_words(name)}]
     return next((name for name in texts if 2 <= n_values[name] <= head.n_rows / 20), None)
-
-
-def _is_type(name: str) -> bool:
-    return _rank(name, _KEYS) is None and _rank(name, _TYPES) is not None

@@ -197,7 +197,7 @@ class Listing:
     def mistakes_in(self, filters: Mapping[str, str]) -> dict[str, str]:
         """Return what is wrong with filters, by column."""
         mistakes = {}
-        for name, dtype in self.empty.dtypes.items():
+        for name, dtype in self.empty.dtypes.items() if filters else ():
             try:
                 if text := filters.get(str(name), "").strip():
                     read_filter(text, kind_of(dtype))
@@ -207,7 +207,7 @@ class Listing:
 
     def valid(self, filters: Mapping[str, str]) -> dict[str, str]:
         """Return the filters that count: of columns of the table, and without mistakes."""
-        names, mistakes = set(map(str, self.empty.columns)), self.mistakes_in(filters)
+        names, mistakes = set(map(str, self.empty.columns) if filters else ()), self.mistakes_in(filters)
         good = {name for name, text in filters.items() if text.strip()} & names - mistakes.keys()
         return {name: text for name, text in filters.items() if name in good}
 
@@ -435,8 +435,9 @@ _PART_NOTE = "filters and bars are of the first {:,} matches; sorting by columns
 class Pages:
     """The pages of a result, ``size`` matches each; counting ``matches`` should be cheap."""
 
-    def __init__(self, matches: Any, size: int = PAGE):
-        self.matches, self.size = matches, size
+    # ``known`` has the places of the columns of earlier results: no column jumps while a slider moves.
+    def __init__(self, matches: Any, size: int = PAGE, known: dict[tuple, list[int]] | None = None):
+        self.matches, self.size, self._known = matches, size, {} if known is None else known
         self.n = matches.count()
         self.listing = Listing(matches, self.n)
         self._heads: dict[str, Head] | None = None
@@ -448,10 +449,14 @@ class Pages:
     @cached_property
     def places(self) -> list[int]:
         """The places of the columns: those that differ come first, unless the user chose the measures."""
+        names = tuple(self.listing.empty.columns)
+        if names in self._known:
+            return self._known[names]
         some = min(self.n, _COMPARED) if getattr(self.matches.query, "measures", ()) is None else 0
         frame = as_pandas(self.matches.take([k * (self.n - 1) // max(1, some - 1) for k in range(some)]))
         n_values = [len(set(map(full_text, frame.iloc[:, k]))) for k in range(frame.shape[1])]
-        return sorted(range(len(n_values)), key=lambda k: n_values[k] == 1)  # equal ones stay in order
+        places = sorted(range(len(n_values)), key=lambda k: n_values[k] == 1)  # equal ones stay in order
+        return self._known.setdefault(names, places) if some > 1 else places
 
     def numbers(
         self, page: int, order: str = CANONICAL, filters: Mapping[str, str] = NO_FILTERS

@@ -184,11 +184,8 @@ def read_filter(text: str, kind: str) -> Filter:
     if kind == TEXT:
         return Filter(kind, _read_texts(text))
     texts = [choice.strip() for choice in _COMMA_OF_LIST.split(text)]
-    return Filter(kind, tuple(_read_choice(choice, kind) for choice in texts if choice or len(texts) == 1))
-
-
-def _read_choice(text: str, kind: str) -> tuple[FilterPart, ...]:
-    return tuple(_read_part(part.strip(), kind) for part in _AND.split(text))
+    choices = (_AND.split(choice) for choice in texts if choice or len(texts) == 1)
+    return Filter(kind, tuple(tuple(_read_part(part.strip(), kind) for part in parts) for parts in choices))
 
 
 def _read_part(text: str, kind: str) -> FilterPart:

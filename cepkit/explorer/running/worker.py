@@ -43,6 +43,12 @@ class Turn(Cancellation):
         if self._stop is not None:
             threading.Thread(target=self._stop, name="cepkit explorer stops", daemon=True).start()
 
+    def pause(self) -> None:
+        """Let the threads that send work, which need Python's lock, unless a newer job of the kind waits."""
+        worker = self._worker
+        with worker.lock:
+            worker._changed.wait_for(lambda: self.is_cancelled or not self.is_newest, worker._pause_s)
+
     def deliver(self, hand_over: Callable[[], None]) -> None:
         """Call ``hand_over()``, or end the job if it is cancelled; nobody can cancel it during the call."""
         with self._worker.lock:
@@ -92,7 +98,7 @@ class Worker:
             if running is not None and not running.is_cancelled and not is_next:
                 left_s = running.began + patience_s - time.monotonic()
                 if is_first and running.kind == kind and left_s > 0:
-                    _call_later(left_s, self._lose_patience, running, turn)
+                    call_later(left_s, self._lose_patience, running, turn)
                 elif is_first or running.kind == kind:
                     self._cancel_running()
                 elif running.kind in self._modest and self.kinds.index(kind) < self.kinds.index(running.kind):
@@ -127,7 +133,7 @@ class Worker:
             kinds = self._urgent if self._left else self.kinds
             kind = next((kind for kind in kinds if kind in self._waiting), None)
             if kind in self._late and (left_s := self._begin_late - time.monotonic()) > 0:
-                _call_later(left_s, self._start_next)
+                call_later(left_s, self._start_next)
                 kind = None
             if self._running is None and kind is not None:
                 turn = self._running = self._waiting.pop(kind)
@@ -161,7 +167,7 @@ class Worker:
     def _cancel_running(self) -> None:
         if self._running is not None and not self._running.is_cancelled:
             self._running.cancel()
-            _call_later(LEAVE_S, self._leave, self._running)
+            call_later(LEAVE_S, self._leave, self._running)
 
     def _lose_patience(self, turn: Turn, newer: Turn) -> None:
         with self.lock:
@@ -177,7 +183,7 @@ class Worker:
                 self._start_next()
 
 
-def _call_later(seconds: float, function: Callable[..., None], *arguments: object) -> None:
+def call_later(seconds: float, function: Callable[..., None], *arguments: object) -> None:
     timer = threading.Timer(seconds, function, arguments)
     timer.daemon = True
     timer.start()
