@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.plots.drawing import still_bundle
-from cepkit.plots.stills.figure import figure_svg
 from cepkit.progress import collect_later
 
 with collect_later():
@@ -65,6 +63,8 @@ class LeanFigure(Figure):
 
     def svg(self) -> str:
         """Return the figure as SVG text, as `figure_svg` draws it without a browser."""
+        from cepkit.plots.stills.figure import figure_svg
+
         return figure_svg(self.to_dict())
 
     def _repr_mimebundle_(self, *arguments: Any, **keywords: Any) -> Any:
@@ -74,6 +74,8 @@ class LeanFigure(Figure):
             bundle = super()._repr_mimebundle_(*arguments, **keywords)
         if not bundle or PLOTLY not in bundle or "image/png" in bundle:
             return bundle
+        from cepkit.plots.drawing import still_bundle
+
         try:
             # JupyterLab shows it in its own size until the mouse enters: then plotly draws the figure.
             image, metadata = still_bundle(self.svg(), "", scale=1)

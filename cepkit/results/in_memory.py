@@ -18,12 +18,9 @@ from cepkit.errors import CepError, short_text
 from cepkit.events import Events, Frame, Source
 from cepkit.frames.arrow import check_free
 from cepkit.frames.pandas import as_pandas
-from cepkit.frames.writing import check_target, write_blocks
 from cepkit.language.expressions.durations import count_text
 from cepkit.limits import MemoryLimit, bound_memory, check_memory, fits_memory
 from cepkit.planning.planner import Engine
-from cepkit.plots.timeline import plot_matches
-from cepkit.plots.timeline_axes import Totals
 from cepkit.progress import checkpoint, show_progress
 from cepkit.results.found import (
     LIMIT,
@@ -53,6 +50,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from cepkit.engines.counting.estimate import CountEstimate
+    from cepkit.plots.timeline_axes import Totals
 
 DRAWN = 200  # matches that a picture shows when they must be built first
 TOGETHER = 1000  # matches that are built at once without a check of their memory
@@ -347,6 +345,8 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
             number += len(part)
 
     def write_parquet(self, path: str | os.PathLike, rows: str, overwrite: bool) -> int:
+        from cepkit.frames.writing import check_target, write_blocks
+
         check_rows(rows)
         target = check_target(path, overwrite=overwrite)
         with show_progress("counting matches"), bound_memory(self.memory_limit, self.cure):
@@ -384,6 +384,8 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         return self
 
     def plot(self, value: str | None, partitions: int, max_events: int) -> go.Figure:
+        from cepkit.plots.timeline import plot_matches
+
         part: Any = self.for_picture()
 
         def marks(numbers: np.ndarray) -> pd.DataFrame:
@@ -405,6 +407,8 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
 
     def _totals(self, part: AnyPart, n_partitions: int) -> Totals:
         """Return the totals for a picture of ``part`` without building more matches."""
+        from cepkit.plots.timeline_axes import Totals
+
         n, is_exact = self._at_least(len(part))
         n_partitions_matched = n_events_matched = None
         if is_exact:

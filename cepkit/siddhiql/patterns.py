@@ -97,14 +97,14 @@ class KeyedState(WaitingState):
 class PatternPlan:
     """A pattern whose states have slots: slot ``i`` reads stream ``streams[i]`` under ``tests[i]``."""
 
-    # ``keys[i]`` has what the test needs to be equal, for states that take one event.
+    # ``keys[i]`` has what the test needs to be equal, for states that take one event, and the rest of it.
 
     pattern: sp.StatePattern
     is_sequence: bool
     within: int | None  # in ticks
     streams: tuple[str, ...]
     tests: tuple[Value | None, ...]
-    keys: tuple[tuple[Equality, ...], ...]
+    keys: tuple[tuple[tuple[Equality, ...], Value | None], ...]
     widths: tuple[int, ...]  # attributes of each stream
     ticks_per_ms: int
 
@@ -201,8 +201,8 @@ class PatternRun:
         common = {"is_start": is_start, "is_sequence": self._plan.is_sequence}
         waiting: WaitingState
         match tree:
-            case sp.EventState() if self._plan.keys[slot] and not self._plan.is_sequence:
-                waiting = KeyedState(slot, n_slots, self._plan.keys[slot], **common)
+            case sp.EventState() if self._plan.keys[slot][0] and not self._plan.is_sequence:
+                waiting = KeyedState(slot, n_slots, self._plan.keys[slot][0], **common)
             case sp.EventState():
                 waiting = WaitingState(slot, n_slots, **common)
             case sp.CountedState(low=low, high=high):
@@ -259,7 +259,8 @@ class PatternRun:
         return LogicalHalf(slot, n_slots, operator, **common)
 
     def _add(self, state: WaitingState) -> None:
-        state.test = self._plan.tests[state.slot]
+        is_keyed, plan = isinstance(state, KeyedState), self._plan
+        state.test = plan.keys[state.slot][1] if is_keyed else plan.tests[state.slot]
         self._states.append(state)
 
     def _ticks(self, milliseconds: int | None) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from cepkit.errors import CepError, UnsupportedQueryError, nearest, underline, warn
@@ -24,7 +25,7 @@ from cepkit.siddhiql.patterns import (
     slots_in_order,
 )
 from cepkit.siddhiql.selecting import attributes_of, compile_selection
-from cepkit.siddhiql.values import compile_condition, compile_siddhi
+from cepkit.siddhiql.values import all_hold, compile_condition, compile_siddhi
 from cepkit.siddhiql.windows import plan_window
 from cepkit.values import dataclass, field, replace
 
@@ -78,32 +79,35 @@ class FilterScope(Scope):
         return is_earlier and has_one_event and (kinds <= {*WHOLE} or kinds in ({STRING}, {BOOL}))
 
 
-def filter_test(state: State, scope: FilterScope) -> Value | None:
+def filter_test(conditions: Sequence[ex.Expression], scope: FilterScope) -> Value | None:
     """Return the conditions of a state as one function, or None without conditions."""
-    calls = [compile_condition(condition, scope) for condition in state.source.conditions]
+    calls = [compile_condition(condition, scope) for condition in conditions]
     if len(calls) < 2:
         return calls[0] if calls else None
-    return lambda events: all(call(events) for call in calls)
+    return all_hold(calls)
 
 
-def filter_keys(state: State, scope: FilterScope) -> tuple[Equality, ...]:
-    """Return the equalities that the conditions of a state need, between its event and earlier ones."""
+def filter_keys(state: State, scope: FilterScope) -> tuple[tuple[Equality, ...], Value | None]:
+    """Return the equalities that a state needs, between its event and earlier ones, and the other test."""
     # Call it after `filter_test`, which raises for names that do not exist.
-    equalities, waiting = [], [*state.source.conditions]
-    while waiting:
-        tree = waiting.pop()
-        if isinstance(tree, ex.And):
-            waiting += tree.operands
-        if isinstance(tree, ex.Comparison) and tree.operator == "==":
-            sides = [scope.place_of(node) for node in (tree.left, tree.right)]
-            for event_side, earlier_side in (sides, sides[::-1]):
-                if (
-                    event_side is not None
-                    and earlier_side is not None
-                    and scope.can_be_key(event_side, earlier_side)
-                ):
-                    equalities.append(Equality(event_side.place, earlier_side.slot, earlier_side.place))
-    return tuple(equalities)
+    equalities, others = [], []
+    for tree in chain.from_iterable(map(ex.conjuncts, state.source.conditions)):
+        key = _key_of(tree, scope)
+        (others if key is None else equalities).append(key or tree)
+    return tuple(equalities), filter_test(others, scope)
+
+
+def _key_of(tree: ex.Expression, scope: FilterScope) -> Equality | None:
+    if isinstance(tree, ex.Comparison) and tree.operator == "==":
+        sides = [scope.place_of(node) for node in (tree.left, tree.right)]
+        for event_side, earlier_side in (sides, sides[::-1]):
+            if (
+                event_side is not None
+                and earlier_side is not None
+                and scope.can_be_key(event_side, earlier_side)
+            ):
+                return Equality(event_side.place, earlier_side.slot, earlier_side.place)
+    return None
 
 
 Schema = tuple[tuple[str, Type], ...]
@@ -410,7 +414,9 @@ class _Planner:
         scopes = [
             FilterScope(state, i, slots, self._app.source, self._per_ms) for i, state in enumerate(states)
         ]
-        tests = tuple(map(filter_test, states, scopes))
+        tests = [
+            filter_test(*pair) for pair in zip((s.source.conditions for s in states), scopes, strict=True)
+        ]
         if given.within_ms is not None:
             self._needs_clock("within", query.span)
         for state in given.pattern.walk():
@@ -426,7 +432,7 @@ class _Planner:
             given.is_sequence,
             None if given.within_ms is None else given.within_ms * self._per_ms,
             tuple(state.source.stream for state in states),
-            tests,
+            tuple(tests),
             tuple(map(filter_keys, states, scopes)),
             tuple(len(slot.attributes) for slot in slots),
             self._per_ms,

@@ -28,7 +28,6 @@ from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import INTEGER, ColumnType, Events, Frame, Source
 from cepkit.frames.pandas import as_pandas
 from cepkit.frames.row_order import order_of_rows, plain_of, searched_rows
-from cepkit.frames.writing import check_target, write_blocks
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.query import (
     SelectedRows,
@@ -250,6 +249,8 @@ class RowsInMemory(FoundResult):
     # --- the matched rows
 
     def write_parquet(self, path: str | os.PathLike, rows: str, overwrite: bool) -> int:
+        from cepkit.frames.writing import check_target, write_blocks
+
         target = check_target(path, overwrite=overwrite)
         with show_progress("writing rows"), bound_memory(self.memory_limit, self.cure):
             if rows == "one":
