@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 
-from cepkit.compile.interpreted.walk import walk_code_of
-from cepkit.compile.sequences.ordered_source import (
-    DONE,
-    N_MATCHES,
-    Key,
-    OrderedKernel,
-    unordered,
-    write_ordered,
-)
-from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
+from cepkit.compile.sequences.program import BoundBranch, SequenceProgram, unordered
 from cepkit.compile.sequences.search_source import test_of
 from cepkit.compile.shared.bound_query import BoundQuery
-from cepkit.compile.shared.loading import compile_if_it_pays, load_kernels, reason_to_compile
-from cepkit.engines.interpreted.walk import KERNELS as WALK
+from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.interpreted.walk import ORDERED_KERNELS as KERNELS
 from cepkit.engines.interpreted.walk import OrderedTables, OrderedTests, ordered_tests_of
 from cepkit.engines.search import (
@@ -33,17 +22,17 @@ from cepkit.engines.search import (
     gather_calls,
     known_or_searched,
 )
-from cepkit.engines.shared.places import Places, accepted, dtypes_of, kernel, per_call
+from cepkit.engines.shared.places import Places, accepted
 from cepkit.engines.shared.sequence_set import KnownMatches, LineBlock, MatchBlock, SequenceSet, joined
 from cepkit.events import Events
 from cepkit.kernels.records import Cursors
 from cepkit.progress import checkpoint
 from cepkit.values import dataclass
 
-_MATCHES_PER_CALL = 1 << 18
+_MATCHES_PER_CALL, _MEMBERS_PER_BLOCK = 1 << 18, 256
 _WORK_PER_CALL = 1 << 21  # events looked at between two checkpoints
-_CALLS_OF_A_WALK = 32  # about as long as compilation takes
 _WORK_PER_CALL_OF_A_LOOK = 1 << 23  # events that take some nanoseconds each
+N_MATCHES, DONE = 1, 3  # of the report of the kernel
 
 
 # Limits on the event before are the inverse of limits on the event after it. The limit ``earlier`` is the
@@ -87,9 +76,6 @@ class OrderedEvents:
         """Return how many members of a test are below each place, int64, (n + 1,)."""
         return self._get("rank", test)
 
-    def column(self, test: int, number: int) -> np.ndarray:
-        return self._get("column", test, number)
-
     def limit(self, name: str) -> np.ndarray:
         """Return the limit that kernels know by this name, for each place, int64, (n,)."""
         return self._get("limit", name)
@@ -113,13 +99,8 @@ class OrderedEvents:
         np.cumsum(self.accept[test], out=rank[1:])
         return rank
 
-    def _column(self, test: int, number: int) -> np.ndarray:
-        return list(self.places.inputs.columns.values())[number][self.members(test)]
-
     def _limit(self, name: str) -> np.ndarray:
         places = self.places
-        if name == "position":
-            return places.position_of_place
         if name in _INVERSE:
             return self._n_up_to(getattr(places, _INVERSE[name]), np.arange(places.n))
         return np.ascontiguousarray(getattr(places, name), np.int64)
@@ -139,24 +120,21 @@ class OrderedBranch:
     order: tuple[int, ...]  # its components in the order of the search
 
 
-class NestedSearch(ABC):
+class OrderedSearch:
     """The search for the matches of one branch in one order, with the methods of `BranchSearch`."""
 
-    tier: str
+    # Source: Kolchinsky, Schuster, "Join Query Optimization Techniques for Complex Event Processing
+    # Applications", PVLDB 11(11), 2018: evaluation in another order than that of the pattern.
+    # Differs: all events are available from the start, so earlier events are found in lists of their type;
+    # nothing is buffered until the rarer event arrives.
 
-    def __init__(self, branch: OrderedBranch):
+    tier = "interpreted"  # by a kernel that serves every query
+
+    def __init__(self, branch: OrderedBranch, tests: OrderedTests):
         self.branch, self.own, self.order, self.n = branch, branch.own, branch.order, len(branch.order)
         self.tests = [test_of(self.own.program, terms) for terms in branch.bound.accepts]
-
-    @abstractmethod
-    def _runs(
-        self, low: int, high: int, count: np.ndarray, out: np.ndarray, work: int
-    ) -> Iterator[np.ndarray]:
-        """Call the kernel until the search is done, with at most ``work`` per call, and yield each report."""
-
-    @abstractmethod
-    def _work_per_call(self, look: int) -> int:
-        """Return the work of a call; a kernel that runs as Python does less than ``look``."""
+        self._tables = OrderedTables(branch, tests)
+        self._search = load_kernels(KERNELS).search
 
     def _candidates(self, low: int, high: int) -> slice | np.ndarray:
         """Return the events of the order's first component that matches from ``low`` to ``high`` can have."""
@@ -181,9 +159,7 @@ class NestedSearch(ABC):
     def matches(self, low: int, high: int, most: int | None = None, most_calls: int | None = None) -> Found:
         """Return matches that end from ``low`` to ``high``, unordered."""
         # The search ends early at more than ``most`` matches, or after ``most_calls`` calls of the kernel.
-        look = _WORK_PER_CALL if most_calls is None else _WORK_PER_CALL_OF_A_LOOK
-        work = self._work_per_call(look)
-        most_calls = most_calls and most_calls * -(-look // work)
+        work = _WORK_PER_CALL if most_calls is None else _WORK_PER_CALL_OF_A_LOOK
         return gather_calls(self._find(low, high, work), most, most_calls)
 
     def _find(self, low: int, high: int, work: int) -> Iterator[tuple[FoundPart, bool]]:
@@ -203,147 +179,46 @@ class NestedSearch(ABC):
         """Return how many matches end at each position, int64, (n_events,)."""
         places = self.own.places
         count = np.zeros(places.n, np.int64)
-        none, work = np.empty((0, self.n), np.int64), self._work_per_call(_WORK_PER_CALL)
-        for _ in self._runs(0, places.n, count, none, work):
+        none = np.empty((0, self.n), np.int64)
+        for _ in self._runs(0, places.n, count, none, _WORK_PER_CALL):
             pass
         return count[places.place_of_position]
 
-
-class OrderedSearch(NestedSearch):
-    """A search with a kernel of its own."""
-
-    tier = "compiled"
-
-    def __init__(self, branch: OrderedBranch, made: OrderedKernel):
-        super().__init__(branch)
-        program, inputs = self.own.program, self.own.places.inputs
-        self.absent_tests = [test_of(program, terms) for terms in branch.bound.absent_accepts]
-        self.keys, self.search = made.arrays, kernel(program, made.text, "search")
-        self.constants = [*inputs.constants, *inputs.tables, *inputs.texts]
-
-    def _array(self, key: Key) -> np.ndarray:
-        if key[0] == "limit":
-            return self.own.limit(key[1])
-        test = self.tests[key[1]] if key[1] >= 0 else self.absent_tests[~key[1]]
-        return getattr(self.own, key[0])(test, *key[2:])
-
-    def _work_per_call(self, look: int) -> int:
-        return per_call(self.search, look)
-
     def _runs(
         self, low: int, high: int, count: np.ndarray, out: np.ndarray, work: int
     ) -> Iterator[np.ndarray]:
-        places, first = self.own.places, self.order[0]
-        chosen, n_first = self._candidates(low, high), 0
-        arrays = []
-        for key in self.keys:
-            array = self._array(key)
-            if key[0] in ("members", "column") and key[1] == first:
-                array = np.ascontiguousarray(array[chosen])
-                n_first = len(array)
-            arrays.append(array)
-        is_one = self.own.events.n_partitions < 2
-        cursor, stop, place, index = (np.zeros(self.n, np.int64) for _ in range(4))
-        stop[0] = n_first
-        report = np.zeros(4, np.int64)
-        while not report[DONE]:
-            checkpoint(int(cursor[0]) / max(1, n_first))
-            with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
-                self.search(
-                    int(len(out) > 0), work, low, high, low if is_one else 0,
-                    high if is_one else places.n, *arrays, *self.constants, cursor, stop, place, index,
-                    count, out, report,
-                )  # fmt: skip
-            yield report
-
-
-class InterpretedSearch(NestedSearch):
-    """A search that needs no kernel of its own."""
-
-    tier = "interpreted"
-
-    def __init__(self, branch: OrderedBranch, tests: OrderedTests):
-        super().__init__(branch)
-        self._tables = OrderedTables(branch, tests)
-
-    def _work_per_call(self, look: int) -> int:
-        return look
-
-    def _runs(
-        self, low: int, high: int, count: np.ndarray, out: np.ndarray, work: int
-    ) -> Iterator[np.ndarray]:
-        run, tables = load_kernels(KERNELS).search, self._tables
+        """Call the kernel until the search is done, with at most ``work`` per call, and yield each report."""
         chosen = self._candidates(low, high)
         chosen_members = np.empty(0, np.int64) if isinstance(chosen, slice) else chosen
-        state = Cursors(*(np.zeros(self.n, np.int64) for _ in range(3)))
+        numbers, held = np.zeros((6, self.n), np.int64), np.zeros((self.n, _MEMBERS_PER_BLOCK), np.uint8)
+        state = Cursors(*numbers, held)
         n_first = len(self.own.members(self.tests[self.order[0]]))
         first = (
             slice(*chosen.indices(n_first)) if isinstance(chosen, slice) else slice(0, len(chosen_members))
         )
         state.cursor[0], state.stop[0] = first.start, first.stop
-        limits, report = tables.limited(low, high), np.zeros(4, np.int64)
+        limits, report = self._tables.limited(low, high), np.zeros(4, np.int64)
         while not report[DONE]:
             checkpoint((int(state.cursor[0]) - first.start) / max(1, first.stop - first.start))
-            with np.errstate(all="ignore"):
-                run(
-                    int(len(out) > 0), work, *limits, chosen_members, tables.arguments, state, count, out,
-                    report,
+            with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
+                self._search(
+                    int(len(out) > 0), work, *limits, chosen_members, self._tables.arguments, state, count,
+                    out, report,
                 )  # fmt: skip
             yield report
 
 
-class WalkedSearch:
-    """A search that interprets a walk in the order of the pattern, as long as this is quick."""
-
-    # ``search`` makes the search in the best order, whose kernel may have to be compiled.
-
-    def __init__(self, walk: BranchSearch, search: Callable[[], OrderedSearch]):
-        self._walk, self._make = walk, search
-        self._is_slow = False
-
-    @property
-    def tier(self) -> str:
-        """How the matches were searched so far."""
-        return "interpreted, then compiled" if self._is_slow else self._walk.tier
-
-    @cached_property
-    def _search(self) -> OrderedSearch:
-        return self._make()
-
-    def matches(self, low: int, high: int, most: int | None = None, most_calls: int | None = None) -> Found:
-        """Return matches that end from ``low`` to ``high``; see `NestedSearch.matches`."""
-        if not self._is_slow:
-            matches = self._walk.matches(low, high, most, most_calls or _CALLS_OF_A_WALK)
-            if matches.is_whole or most_calls is not None or (most is not None and matches.n > most):
-                return matches
-            self._is_slow = True
-        return self._search.matches(low, high, most, most_calls)
-
-    def count_by_last(self) -> np.ndarray:
-        """Return how many matches end at each position, int64, (n_events,)."""
-        if not self._is_slow:
-            count = self._walk.count_by_last_if_quick(_CALLS_OF_A_WALK)
-            if count is not None:
-                return count
-            self._is_slow = True
-        return self._search.count_by_last()
+def has_intervals(bound: BoundBranch) -> bool:
+    """Return whether the kernel can test the conditions of a branch; the order does not matter for that."""
+    return not isinstance(ordered_tests_of(bound, tuple(range(len(bound.accepts)))), str)
 
 
 def search_in_order(branch: OrderedBranch) -> RangeSearch:
-    """Return the search for a branch: interpreted if the query is new, or with a kernel of its own."""
-    events, bound = branch.own, branch.bound
-    source = write_ordered(events.program, bound, branch.order, dtypes_of(events.places.inputs))
-    compiled = partial(OrderedSearch, branch, source)
-    if reason_to_compile(source.text, KERNELS):
-        return compiled()
-    tests = ordered_tests_of(bound, branch.order)
-    if not isinstance(tests, str):
-        compile_if_it_pays(source.text, events.places.n)
-        return InterpretedSearch(branch, tests)
-    if reason_to_compile(source.text, WALK) or isinstance(walk_code_of(events.program, bound), str):
-        return compiled()
-    compile_if_it_pays(source.text, events.places.n)
-    return WalkedSearch(BranchSearch(events.places, events.accept, bound, branch.number), compiled)
+    """Return the search for a branch. A condition without intervals leaves it to the walk over its events."""
+    events, tests = branch.own, ordered_tests_of(branch.bound, branch.order)
+    if isinstance(tests, str):
+        return BranchSearch(events.places, events.accept, branch.bound, branch.number)
+    return OrderedSearch(branch, tests)
 
 
 def ordered_sequence(
@@ -354,7 +229,6 @@ def ordered_sequence(
     most_calls: int | None = None,
 ) -> SequenceSet:
     """Find the matches of a program, each branch with its own search order."""
-    # See `write_ordered`.
     if not own.places.n or own.program.window.is_empty:
         return KnownMatches(own.events, joined([]))
     branches = enumerate(zip(own.program.branches, orders, strict=True))

@@ -12,6 +12,7 @@ from cepkit.kernels.records import Cursors, Levels
 
 _I1, _I2 = (T.Array(T.int64, n, "C") for n in (1, 2))
 _U1, _F1 = (T.Array(of, 1, "C") for of in (T.uint64, T.float64))
+_BYTES = T.Array(T.uint8, 2, "C")
 EQUAL, DIFFERENT, BELOW, AT_MOST, ABOVE = range(5)  # in the order of `cepkit.kernels.records.SIGNS`
 LOWEST, HIGHEST = np.int64(-(2**63)), np.int64(2**63 - 1)
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
@@ -47,6 +48,20 @@ def _next(tests, first, last, index, numbers, i, stop):
                 return i
         i += 1
     return stop
+
+
+@njit(**_OPTIONS, no_cpython_wrapper=True)
+def _hold(tests, first, last, index, numbers, i, held):
+    """Write for some members, from ``i`` on, whether they pass all tests."""
+    for a in range(len(held)):
+        held[a] = 1
+    for t in range(first, last):
+        own = 0 if tests[t, OTHER] < 0 else index[tests[t, OTHER]]
+        low, width = numbers[tests[t, LOW_AT] + own], numbers[tests[t, WIDTH_AT] + own]
+        q = numbers[tests[t, VECTOR_AT] + i : tests[t, VECTOR_AT] + i + len(held)]
+        for a in range(len(held)):
+            held[a] &= np.uint8(q[a] - low <= width)
+    return 0
 
 
 @njit(**_OPTIONS, no_cpython_wrapper=True)
@@ -112,7 +127,7 @@ def _set_interval(joint, rf, bits_of_rf, ri, numbers):
     [
         (
             *[T.int64] * 4, _I1, Record([*[_I2] * 7, *[_F1] * 2, *[_I1] * 3, _U1], Levels),
-            Record([_I1] * 3, Cursors), _I1, _I2, _I1,
+            Record([*[_I1] * 6, _BYTES], Cursors), _I1, _I2, _I1,
         )
     ],
     cache=True, **_OPTIONS,
@@ -122,10 +137,10 @@ def search(fill, work_limit, low, high, chosen, tables, state, count_of_last, ou
     # Matches end at the members of the last component from ``low`` to ``high``. ``chosen`` are the members of
     # level 0, from ``cursor[0]`` to ``stop[0]``; if it is empty, these themselves. ``out`` gets places, (n,
     # n_components). The report has the level to continue at, matches of this call, work of all calls, and
-    # whether the search is done. The algorithm is that of
-    # `cepkit.compile.sequences.ordered_source.write_ordered`.
+    # whether the search is done. Each level goes over the members of a component between the bound neighbours
+    # and in the window; conditions and absences are tested at the level that binds the last of their events.
     levels, bounds, tests, absences, joints, loads, code, floats, rf, bits_of_rf, ri, places, numbers = tables
-    cursor, stop, index = state
+    cursor, stop, begin, end, index, place, held = state
     n = len(levels)
     level, n_matches, work, done = report[LEVEL], 0, 0, 0
     enters = False  # whether the events of lower levels were bound just now
@@ -150,13 +165,36 @@ def search(fill, work_limit, low, high, chosen, tables, state, count_of_last, ou
                     continue
                 i = own
             else:
-                found = _next(tests, first, last, index, numbers, i, stop[level])
-                work += found - i + 1
-                i = found
+                if i >= end[level]:  # test a block of members at once
+                    begin[level], end[level] = i, min(i + held.shape[1], stop[level])
+                    work += end[level] - i
+                    block = held[level, : end[level] - i]
+                    _hold(tests, first, last, index, numbers, i, block)
+                    is_last = not fill and level == n - 1
+                    if (
+                        is_last
+                        and levels[level, FIRST_JOINT] == levels[level, LAST_JOINT]
+                        and (levels[level, FIRST_ABSENCE] == levels[level, LAST_ABSENCE])
+                    ):  # nothing else to look at
+                        cursor[level] = end[level]
+                        if levels[level, COMPONENT] == n - 1:
+                            members = places[levels[level, MEMBERS_AT] + i :]
+                            for a in range(len(block)):
+                                count_of_last[members[a]] += block[a]
+                        else:
+                            number = 0
+                            for a in range(len(block)):
+                                number += block[a]
+                            count_of_last[place[n - 1]] += number
+                        continue
+                while i < end[level] and held[level, i - begin[level]] == 0:
+                    i += 1
                 cursor[level] = i + 1
-                if i >= stop[level]:
+                if i == end[level]:
+                    cursor[level] = i
                     continue
             index[level] = i
+            place[levels[level, COMPONENT]] = places[levels[level, MEMBERS_AT] + i]
             first, last = levels[level, FIRST_JOINT], levels[level, LAST_JOINT]
         holds = True
         for c in range(first, last):  # the only place, since instructions take long to compile
@@ -174,12 +212,11 @@ def search(fill, work_limit, low, high, chosen, tables, state, count_of_last, ou
         ):
             continue
         if level == n - 1:
-            for b in range(n):
-                place = places[levels[b, MEMBERS_AT] + index[b]]
-                if fill:
-                    out[n_matches, levels[b, COMPONENT]] = place
-                elif levels[b, COMPONENT] == n - 1:
-                    count_of_last[place] += 1
+            if fill:
+                for b in range(n):
+                    out[n_matches, b] = place[b]
+            else:
+                count_of_last[place[n - 1]] += 1
             n_matches += 1
             continue
         level += 1
@@ -192,7 +229,7 @@ def search(fill, work_limit, low, high, chosen, tables, state, count_of_last, ou
                 lo = max(lo, limit)
         if levels[level, COMPONENT] == n - 1:
             lo, hi = max(lo, low), min(hi, high)
-        cursor[level], stop[level] = lo, hi
+        cursor[level], stop[level], end[level] = lo, hi, lo
         enters = lo < hi and levels[level, FIRST_COMPUTED] < levels[level, FIRST_JOINT]
     report[LEVEL], report[N_MATCHES], report[WORK], report[DONE] = level, n_matches, report[WORK] + work, done
     return n_matches

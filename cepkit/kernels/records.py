@@ -193,7 +193,11 @@ class Cursors(NamedTuple):
 
     cursor: np.ndarray  # the next member
     stop: np.ndarray  # the end of the members
+    begin: np.ndarray  # where the block of members begins whose tests are known
+    end: np.ndarray  # where it ends
     index: np.ndarray  # the member that is bound
+    place: np.ndarray  # its place, by component
+    held: np.ndarray  # uint8, (n, members in a block): whether the members of the block pass all tests
 
 
 class PoolGraph(NamedTuple):

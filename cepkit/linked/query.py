@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cepkit.compile.sequences.ordered_source import PathWriter
+from cepkit.compile.sequences.path_source import PathWriter
 from cepkit.compile.sequences.program import (
     EACH,
     LAST,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cepkit.compile.sequences.ordered_source import PathWriter
+from cepkit.compile.sequences.path_source import PathWriter
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import HELPER, test_of
 from cepkit.compile.shared.term_writing import VECTOR, KernelSource, module_header, shared_text

@@ -8,8 +8,14 @@ from math import floor, inf, isinf, prod
 
 import numpy as np
 
-from cepkit.compile.sequences.ordered_source import components_of_absence, components_of_condition
-from cepkit.compile.sequences.program import EARLIER, PREVIOUS, BoundBranch, SequenceProgram
+from cepkit.compile.sequences.program import (
+    EARLIER,
+    PREVIOUS,
+    BoundBranch,
+    SequenceProgram,
+    components_of_absence,
+    components_of_condition,
+)
 from cepkit.compile.shared.terms import Term
 from cepkit.engines.ordered import OrderedEvents
 from cepkit.engines.shared.python_kernels import holding

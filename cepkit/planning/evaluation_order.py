@@ -9,8 +9,12 @@ from math import factorial
 
 import numpy as np
 
-from cepkit.compile.sequences.ordered_source import components_of_absence, components_of_condition
-from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
+from cepkit.compile.sequences.program import (
+    BoundBranch,
+    SequenceProgram,
+    components_of_absence,
+    components_of_condition,
+)
 from cepkit.engines.ordered import OrderedEvents, ordered_sequence
 from cepkit.engines.search import MOST_KNOWN
 from cepkit.engines.shared.python_kernels import holding

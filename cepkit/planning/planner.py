@@ -158,7 +158,7 @@ _ENGINES: dict[str, Engine] = {
     ),
     "ordered": Engine(
         "ordered",
-        "generated nested search over lists of single events, in the order that costs least",
+        "nested search over lists of single events, in the order that costs least",
         _later("engines.ordered", "ordered_unsupported"),
         _later("planning.evaluation_order", "run_in_order"),
         takes_order=True,

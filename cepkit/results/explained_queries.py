@@ -16,12 +16,12 @@ from cepkit.compile.shared.row_automaton import ANY, states
 from cepkit.compile.shared.terms import START, Prepared, Term
 from cepkit.engines.counting.engine import counting_unsupported, graph_of
 from cepkit.engines.interpreted.counting import absence_tests_of, anchored_tests_of, counting_tests_of
-from cepkit.engines.interpreted.walk import ordered_tests_of
 from cepkit.engines.match_recognize.bound import BoundRowQuery, SearchedRows
 from cepkit.engines.match_recognize.finding import MOST_WORK, reason_for_python
 from cepkit.engines.match_recognize.matching import BUDGET, BUDGET_WITH_LABELS, LABELS, find_row_matches
 from cepkit.engines.measures.regex_measures import measure_expressions
 from cepkit.engines.measures.sequence_measures import default_measures
+from cepkit.engines.ordered import has_intervals
 from cepkit.engines.regex import PARTITIONS_PER_BLOCK
 from cepkit.errors import CepError
 from cepkit.language.cheat_sheet import say_query
@@ -221,7 +221,8 @@ def sequence_lines(
     if engine.name in _NEW_QUERIES:
         threads = say_threads(engine.name, is_one_stream=not by, is_pure=program.pure)
         lines.append(f"threads      {threads}")
-        lines.append(f"new query    {new_query(_NEW_QUERIES[engine.name](program))}")
+        if engine.name != "ordered" or not all(map(has_intervals, program.branches)):
+            lines.append(f"new query    {new_query(_NEW_QUERIES[engine.name](program))}")
     lines += [f"{label:12} {text}" for label, text in notes]
     return lines
 
@@ -283,15 +284,9 @@ def _reason_to_compile_walk(program: SequenceProgram) -> str | None:
     return next((reason for reason in codes if isinstance(reason, str)), None)
 
 
-def _reason_to_compile_search(program: SequenceProgram) -> str | None:
-    tests = (ordered_tests_of(bound, tuple(range(len(bound.accepts)))) for bound in program.branches)
-    is_interpreted = not any(isinstance(test, str) for test in tests)
-    return None if is_interpreted else _reason_to_compile_walk(program)
-
-
 _NEW_QUERIES = {
     "chain": _reason_to_compile_count,
-    "ordered": _reason_to_compile_search,
+    "ordered": _reason_to_compile_walk,
     "search": _reason_to_compile_walk,
 }
 

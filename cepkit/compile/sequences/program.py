@@ -414,3 +414,37 @@ def _window(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> MatchWind
         within_events=None if query.within_events is None else min(query.within_events, _ALL_EVENTS),
         strict_time=query.strict_time,
     )
+
+
+# Which events decide conditions and absences, where single events are bound in any order.
+
+
+def unordered(bound: BoundBranch) -> str | None:
+    """Return why a branch can only be searched in its own order, as text that completes "it …"; else None."""
+    for component in bound.branch.components:
+        if component.high != 1 or component.is_group:
+            return f"repeats {component.variable!r}; only single events have an order to choose"
+        if component.step != "any":
+            return "may not skip any event between two of a match (strategy 'any' may)"
+    for condition in bound.conditions:
+        for leaf in condition.term.walk():
+            if leaf.op == "group" or (leaf.op == "element" and leaf.data[1] not in (EACH, LAST, 1)):
+                return f"condition {condition.condition.conjunct + 1} uses a group of events"
+    return None
+
+
+def components_of_condition(own: BoundCondition) -> frozenset[int]:
+    """Return the components whose events a condition uses."""
+    return frozenset(own.component_of_variable.values())
+
+
+def components_of_absence(bound: BoundBranch, a: int) -> frozenset[int]:
+    """Return the components whose events decide whether an absent event occurs."""
+    absence, last = bound.branch.absences[a], len(bound.branch.components) - 1
+    edges = {absence.after, absence.before}
+    if absence.after < 0:
+        edges = {last, absence.before}
+    if absence.before > last:
+        edges = {absence.after, 0} if absence.after >= 0 else {last, 0}
+    conditions = (condition for condition in bound.conditions if condition.condition.absence == a)
+    return frozenset(edges).union(*(components_of_condition(condition) for condition in conditions))

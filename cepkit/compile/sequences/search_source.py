@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cepkit.compile.sequences.ordered_source import PathWriter
+from cepkit.compile.sequences.path_source import PathWriter
 from cepkit.compile.sequences.program import BoundBranch, BoundCondition, SequenceProgram
 from cepkit.compile.shared.term_writing import (
     KernelSource,

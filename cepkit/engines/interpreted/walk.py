@@ -20,8 +20,7 @@ from cepkit.compile.interpreted.columns import (
 from cepkit.compile.interpreted.instructions import ALL_PRESENT, ALL_VALID, ROW, EventValue, RegexCode
 from cepkit.compile.interpreted.walk import ConditionCode, JointComparison, JointTest, WalkCode, joint_test_of
 from cepkit.compile.regex.program import State, new_state
-from cepkit.compile.sequences.ordered_source import components_of_absence
-from cepkit.compile.sequences.program import BoundBranch, BoundCondition
+from cepkit.compile.sequences.program import BoundBranch, BoundCondition, components_of_absence
 from cepkit.compile.sequences.search_source import test_of
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.sequences.ordered_source import PathWriter
+from cepkit.compile.sequences.path_source import PathWriter
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.sequences.search_source import is_decided_at_begin, test_of, write_checking
 from cepkit.compile.shared.loading import reason_to_compile
