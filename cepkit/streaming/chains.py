@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.streaming.batches import StreamSchema, ordered_batch
 from cepkit.streaming.regex_stream import RegexSearch
-from cepkit.streaming.row_pattern_query import RowPatternStream
 from cepkit.streaming.row_patterns import OpenPatternSearch
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
@@ -28,7 +28,7 @@ def open_search(query: Any, schema: StreamSchema, options: Options) -> Search:
         return SidesSearch(query, options)
     if isinstance(query, Window):
         return WindowSearch(query, schema, options)
-    if isinstance(query, RowPatternStream):
+    if isinstance(query, RowsQuery):
         return OpenPatternSearch(query, schema, options)
     if isinstance(query, SequenceQuery):
         return SequenceSearch(query, schema, options)

@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 from cepkit.doors import open_door
 from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.query_parts import Duration, is_match_recognize
 from cepkit.limits import MemoryLimit
 from cepkit.planning.planner import check_engine
@@ -19,7 +20,7 @@ from cepkit.planning.queries import (
     takes_query_keywords,
 )
 from cepkit.streaming.batches import kind_of_batch, schema_of
-from cepkit.streaming.row_pattern_query import RowPatternStream, row_pattern_stream
+from cepkit.streaming.row_patterns import rows_of_stream
 from cepkit.streaming.search import Options
 from cepkit.streaming.stream import SHED_STREAM, JoinStream, Stream, join_stream
 from cepkit.windows.running import Chain, as_value
@@ -179,7 +180,7 @@ def stream(
             f"engine={engine!r}: a stream chooses its engine itself, with the same matches. Leave engine "
             "out; cep.match runs a frame by any engine"
         )
-    is_operator = isinstance(value, Window | Join | Chain | RowPatternStream)
+    is_operator = isinstance(value, Window | Join | Chain | RowsQuery)
     if latency_bound is not None and is_operator:
         raise UnsupportedQueryError(
             f"latency_bound={latency_bound!r}: only event sequences drop events; a window, a join, a "
@@ -193,10 +194,10 @@ def stream(
     return Stream(value, schema_of(schema), options, kind_of_batch(schema))
 
 
-def _as_rows(text: str, schema: Any, given: Arguments) -> RowPatternStream:
+def _as_rows(text: str, schema: Any, given: Arguments) -> RowsQuery:
     """Return the text of MATCH_RECOGNIZE as a value."""
     refuse_options(given)
-    return row_pattern_stream(text, schema_of(schema).columns, given.params)
+    return rows_of_stream(text, schema_of(schema).columns, given.params)
 
 
 stream.__dict__["load"] = Stream.load

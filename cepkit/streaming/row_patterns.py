@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,19 +13,26 @@ import pyarrow as pa
 from cepkit.compile.match_recognize.compiled import reach_of
 from cepkit.compile.match_recognize.values import column_of
 from cepkit.compile.shared.operations import end_in_ticks
-from cepkit.engines.match_recognize.bound import BoundRowQuery
+from cepkit.engines.match_recognize.bound import bind_clause, bind_row_query
 from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, RowSearch, is_over, next_start
 from cepkit.engines.match_recognize.measuring import output_rows
 from cepkit.engines.measures.regex_measures import Picked
 from cepkit.errors import UnsupportedQueryError
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.row_order import plain_of
+from cepkit.language import row_patterns as pt
 from cepkit.language.expressions import trees as ex
-from cepkit.language.match_recognize.query import listed_columns
+from cepkit.language.match_recognize.parsing import parse_match_recognize
+from cepkit.language.match_recognize.query import (
+    RowPatternQuery,
+    RowsQuery,
+    SelectedRows,
+    WindowedRows,
+    listed_columns,
+)
 from cepkit.results.match_recognize.search import ResultColumn, column_of_measure, selected_columns
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.coding import keys_of_batch
-from cepkit.streaming.row_pattern_query import RowPatternStream
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
 from cepkit.streaming.windows import refuse_options, source_of_table
@@ -162,9 +169,6 @@ class OpenRows:
             del values[n_rows:]
 
 
-# The search of MATCH_RECOGNIZE in an open stream: it keeps the rows of the open matches.
-
-
 class _Made(NamedTuple):
     """A row of the result, after what sorts it: the position of the event that decided it, and its key."""
 
@@ -175,8 +179,41 @@ class _Made(NamedTuple):
     is_match: bool  # whether it is the first row of a match
 
 
-def kept_columns(bound: BoundRowQuery) -> list[str]:
+def rows_of_stream(
+    text: str, schema: Mapping[str, Any], params: Mapping[str, Any] | None = None
+) -> RowsQuery:
+    """Return the text of MATCH_RECOGNIZE as the query of a stream with these columns."""
+    whole = parse_match_recognize(text)
+    if isinstance(whole, WindowedRows):
+        raise UnsupportedQueryError(
+            f"WINDOW {whole.name}: the measures of a row depend on all rows of its frame, so a stream "
+            "does not run it; cep.match runs it on a frame, and a MATCH_RECOGNIZE clause runs in a stream"
+        )
+    clause = whole.rows if isinstance(whole, SelectedRows) else whole
+    if reason := _reason_against(clause, whole if isinstance(whole, SelectedRows) else None):
+        raise UnsupportedQueryError(f"{reason}; cep.match runs the query on a finished frame")
+    return RowsQuery(whole, tuple((params or {}).items()), *bind_clause(clause, schema))
+
+
+def _reason_against(clause: RowPatternQuery, selected: SelectedRows | None) -> str | None:
+    """Return the reason why a stream cannot run a query; None if it can."""
+    for key in clause.order_by:
+        if key.descending:
+            return f"ORDER BY {key.column} DESC: the rows of a stream come in ascending order"
+        if key.nulls_first:
+            return f"ORDER BY {key.column} NULLS FIRST: the order columns of a stream have no nulls"
+    if any(isinstance(node, pt.Anchor) and not node.at_start for node in clause.pattern.walk()):
+        return "PATTERN: $ is the end of the partition, and an open stream has none"
+    if selected is not None and selected.order_by:
+        return "ORDER BY of the result: it needs all matches"
+    if selected is not None and (selected.limit is not None or selected.offset):
+        return f"{'OFFSET' if selected.limit is None else 'LIMIT'}: it needs all matches"
+    return None
+
+
+def kept_columns(query: RowsQuery, schema: Mapping[str, Any]) -> list[str]:
     """Return the columns of the stream that matching and the result read, in its order."""
+    bound = bind_row_query(query.whole, schema, dict(query.params))
     before, after = bound.columns_around()
     needed = {*bound.columns, *before, *after, *(key.column for key in bound.query.keys)}
     return [name for name in bound.schema if name in needed]
@@ -191,16 +228,17 @@ class OpenPatternSearch(Search):
     # stream. The state has the rows of each key from its first open row on, and as many rows before it as
     # PREV looks back. Each batch searches the open match of its keys again.
 
-    def __init__(self, query: RowPatternStream, schema: StreamSchema, options: Options):
+    def __init__(self, query: RowsQuery, schema: StreamSchema, options: Options):
         refuse_options(options, "MATCH_RECOGNIZE")
         self.query, self.schema = query, schema
-        self._bound = query.bind(schema.without_nulls(query.order_by).columns)
+        columns = schema.without_nulls(query.order_by).columns
+        self._bound = bind_row_query(query.whole, columns, dict(query.params))
         self._program, self._measures = self._bound.program, self._bound.measures
         self._n_before, self._n_ahead = reach_of((*self._program.conditions.values(), *self._measures))
         self._clock = None if self._program.within is None else self._program.within[0]
         self._used = self._program.columns
         self._shown = self._bound.columns_around()
-        self._kept = kept_columns(self._bound)
+        self._kept = kept_columns(query, columns)
         self._keys: dict[tuple, int] = {}
         self._open: list[OpenRows] = []
         self._deadlines: list[tuple[int, int]] = []  # a heap of times and numbers of keys

@@ -22,11 +22,12 @@ from cepkit.errors import CepError, CepWarning, PredicateError
 from cepkit.frames.writing import file_of, replace_file
 from cepkit.language.expressions.functions import BUILT_IN_NAMES, is_registered
 from cepkit.language.expressions.trees import Call
+from cepkit.language.match_recognize.parsing import parse_match_recognize
+from cepkit.language.match_recognize.query import RowsQuery, SortKey, refuse_windows
 from cepkit.language.regex.query import RegexQuery, regex_query
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.language.sequences.printing import sase_text
-from cepkit.streaming.row_pattern_query import RowPatternStream
 from cepkit.windows.running import Chain
 from cepkit.windows.values import SIDES, Join, Window
 
@@ -226,7 +227,7 @@ def query_as_json(query: Any) -> dict[str, Any]:
         return {"language": _WINDOW, **_window_as_json(query)}
     if isinstance(query, Join):
         return {"language": _JOIN, **_join_as_json(query)}
-    if isinstance(query, RowPatternStream):
+    if isinstance(query, RowsQuery):
         return {"language": _ROW_PATTERN, **_row_pattern_as_json(query)}
     if isinstance(query, SequenceQuery):
         return {"language": _SEQUENCE, **_sequence_as_json(query)}
@@ -246,22 +247,24 @@ def query_of_json(saved: Mapping[str, Any]) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CepWarning)  # the user saw them when the query was created
         query = read({name: value for name, value in saved.items() if name != "language"})
-    _refuse_missing_functions(query)
+    if not isinstance(query, RowsQuery):  # the functions of SQL are built in
+        _refuse_missing_functions(query)
     return query
 
 
-def _row_pattern_as_json(query: RowPatternStream) -> dict[str, Any]:
+def _row_pattern_as_json(query: RowsQuery) -> dict[str, Any]:
     return {
-        "text": query.text,
+        "text": query.rows.source,
         "params": {name: param_as_json(name, value) for name, value in query.params},
         "partition_by": list(query.partition_by),
         "order_by": list(query.order_by),
     }
 
 
-def _row_pattern_of_json(saved: Mapping[str, Any]) -> RowPatternStream:
+def _row_pattern_of_json(saved: Mapping[str, Any]) -> RowsQuery:
     params = tuple((name, param_of_json(value)) for name, value in saved["params"].items())
-    return RowPatternStream(saved["text"], params, tuple(saved["partition_by"]), tuple(saved["order_by"]))
+    whole = refuse_windows(parse_match_recognize(saved["text"]), "stream")
+    return RowsQuery(whole, params, tuple(saved["partition_by"]), tuple(map(SortKey, saved["order_by"])))
 
 
 def _regex_as_json(query: RegexQuery) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from cepkit.compile.shared.operations import end_in_ticks
 from cepkit.doors import open_door
 from cepkit.errors import CepError, CepWarning, nearest
+from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.streaming.batches import (
@@ -26,7 +27,6 @@ from cepkit.streaming.batches import (
     table_of_batch,
 )
 from cepkit.streaming.chains import ChainSearch, joined, open_search
-from cepkit.streaming.row_pattern_query import RowPatternStream
 from cepkit.streaming.rows import RowValues
 from cepkit.streaming.saved import (
     Saved,
@@ -43,7 +43,7 @@ from cepkit.streaming.windows import JoinSearch
 from cepkit.windows.running import Chain, said
 from cepkit.windows.values import SIDES, Join, Window
 
-StreamQuery = RegexQuery | SequenceQuery | Window | Chain | RowPatternStream
+StreamQuery = RegexQuery | SequenceQuery | Window | Chain | RowsQuery
 SHED = "shedding"  # of the header of a file: the settings of a stream with a latency bound
 _JOIN = "stream of a join"  # the kind of its file
 AFTER_BUFFER = "stream after a buffer"  # the kind of its file

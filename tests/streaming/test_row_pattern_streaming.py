@@ -13,10 +13,10 @@ import pytest
 import cepkit as cep
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError
 from cepkit.language.match_recognize import query as rp
-from cepkit.language.match_recognize.query import RowPatternQuery, SortKey
+from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, SortKey
 from cepkit.streaming.batches import schema_of
 from cepkit.streaming.chains import open_search
-from cepkit.streaming.row_pattern_query import RowPatternStream, row_pattern_stream
+from cepkit.streaming.row_patterns import rows_of_stream
 from cepkit.streaming.search import Options
 from tests.oracle.generate_match_recognize import has_anchor, random_late_query, random_query, random_rows
 from tests.support.sizes import seeds
@@ -248,7 +248,7 @@ def test_options_of_other_streams():
 # --- buckets of Spark streams -------------------------------------------------------------------------------
 
 
-def bucket_case(seed: int) -> tuple[RowPatternStream, pd.DataFrame]:
+def bucket_case(seed: int) -> tuple[RowsQuery, pd.DataFrame]:
     """Return a random query, and rows in time with numbers that tell ties apart."""
     random = Random(f"bucket {seed}")
     query = random_stream_query(random)
@@ -259,7 +259,7 @@ def bucket_case(seed: int) -> tuple[RowPatternStream, pd.DataFrame]:
     for i, row in enumerate(rows):
         row["t"], row["n"] = (10 + i * 2 // 3) * MS, i
     frame = pd.DataFrame(rows).astype({"x": "Int64", "y": "Int64", "t": "datetime64[us]"})
-    return row_pattern_stream(str(query), schema_of(frame).columns), frame
+    return rows_of_stream(str(query), schema_of(frame).columns), frame
 
 
 @pytest.mark.parametrize("seed", seeds(5, 40))

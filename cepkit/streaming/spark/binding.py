@@ -17,7 +17,7 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import EngineValue, choose_engine, engines
 from cepkit.results.spark.binding import bind_any, check_functions, refuse_strict
-from cepkit.streaming.row_pattern_query import row_pattern_stream
+from cepkit.streaming.row_patterns import rows_of_stream
 from cepkit.streaming.sequence_stream import SequenceSearch
 from cepkit.streaming.spark.bucket import why_one_bucket
 from cepkit.streaming.spark.results import RESULT, SparkStream
@@ -225,7 +225,7 @@ def row_patterns_of_stream(
     """Return the matches of MATCH_RECOGNIZE in a streaming frame; no job runs."""
     _refuse_end(complete_until)
     source = EmptySource(frame)
-    query = row_pattern_stream(text, source.schema, params)
+    query = rows_of_stream(text, source.schema, params)
     if not query.order_by:
         raise OrderError(
             "ORDER BY is missing: the rows of a Spark frame have no order; name the columns that sort them: "

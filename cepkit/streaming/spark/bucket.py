@@ -15,12 +15,12 @@ from cepkit.events import Events
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import partition_codes
 from cepkit.frames.spark import Order, check_total_order
+from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.row_patterns import Pattern, Repeat
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.streaming.batches import StreamSchema, ordered_batch
 from cepkit.streaming.chains import open_search
-from cepkit.streaming.row_pattern_query import RowPatternStream
 from cepkit.streaming.saved import Saved, load_bytes, save_bytes
 from cepkit.streaming.search import Options
 from cepkit.streaming.windows import Sides
@@ -29,7 +29,7 @@ from cepkit.windows.running import Chain, keys_of_window
 from cepkit.windows.spark import check_order
 from cepkit.windows.values import Window
 
-BucketQuery = RegexQuery | SequenceQuery | Window | RowPatternStream | Sides | Chain
+BucketQuery = RegexQuery | SequenceQuery | Window | RowsQuery | Sides | Chain
 _KIND = "bucket of a Spark stream"
 
 
@@ -117,7 +117,7 @@ def why_one_bucket(query: BucketQuery) -> str:
         return "the steps share no key"
     if isinstance(first, Sides):
         return _why_one_bucket_of_sides(first)
-    if isinstance(first, RowPatternStream):
+    if isinstance(first, RowsQuery):
         return "without PARTITION BY all rows are one partition"
     if not isinstance(first, Window):
         return "without partition_by all events are one stream"

@@ -26,6 +26,7 @@ from cepkit.frames.spark import (
     numbered_columns,
     result_types,
 )
+from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import Engine
@@ -33,7 +34,6 @@ from cepkit.planning.queries import Query, QueryKeywords, read_arguments, takes_
 from cepkit.results.explanation import Explanation
 from cepkit.results.spark.binding import bind_any, n_tasks
 from cepkit.streaming.batches import StreamSchema
-from cepkit.streaming.row_pattern_query import RowPatternStream
 from cepkit.streaming.row_patterns import kept_columns
 from cepkit.streaming.saved import query_as_json
 from cepkit.streaming.spark.bucket import (
@@ -74,7 +74,7 @@ _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 RESULT = "cepkit.result"  # in the metadata of the columns of results: what they are results of
 _LATE = ("count", "rows")
-StreamQuery = RegexQuery | SequenceQuery | Window | RowPatternStream | Join | Chain
+StreamQuery = RegexQuery | SequenceQuery | Window | RowsQuery | Join | Chain
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class SparkStream:
         """
         if self._shedding is not None:
             raise UnsupportedQueryError("latency_bound: a chain drops no rows; leave one of the two out")
-        if isinstance(self._query, RowPatternStream):
+        if isinstance(self._query, RowsQuery):
             raise UnsupportedQueryError("MATCH_RECOGNIZE is no step of a chain; write its rows to a table")
         return NextStep(self._frames, steps_of(self._query))
 
@@ -214,7 +214,7 @@ class SparkStream:
         """
         if self._program is not None and self._engine is not None:
             return Explanation(self._program, self._engine, (), self._notes())
-        if isinstance(self._query, RowPatternStream):
+        if isinstance(self._query, RowsQuery):
             lines = ("pattern", self._text), ("result", "rows that no later row changes")
         else:
             lines = lines_of(self._query, is_stream=True)
@@ -517,8 +517,8 @@ class SparkStream:
         source, first = self._sources[0], steps_of(self._query)[0]
         if self._settings.late == "rows" or isinstance(first, Window):
             columns = source.names
-        elif isinstance(first, RowPatternStream):
-            columns = kept_columns(first.bind(source.schema))
+        elif isinstance(first, RowsQuery):
+            columns = kept_columns(first, source.schema)
         else:
             columns = needed_columns(self._program or bind_any(self._frames[0], first)[0], source)
         check_convertible(source, columns)
