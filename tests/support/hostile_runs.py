@@ -105,7 +105,7 @@ def without_kernels() -> Iterator[None]:
 
 # The modules that compile or interpret; they must be there before the functions that they import change.
 _ENGINES = (
-    "cepkit.engines.shared.places", "cepkit.engines.search", "cepkit.engines.ordered",
+    "cepkit.engines.shared.places", "cepkit.engines.search",
     "cepkit.engines.regex", "cepkit.engines.regex", "cepkit.engines.counting.anchored",
     "cepkit.engines.counting.layout", "cepkit.engines.counting.counts", "cepkit.insight.funnels",
     "cepkit.compile.regex.program", "cepkit.engines.shared.python_kernels",

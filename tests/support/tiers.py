@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.engines import ordered, regex, search
+from cepkit.engines import regex, search
 from cepkit.engines.counting import anchored, counts, layout
 from cepkit.engines.shared import places as kernels
 from cepkit.engines.shared import python_kernels
@@ -19,7 +19,7 @@ from tests.support.sizes import JIT, seeds
 
 TIERS = ("default", "interpreted", "compiled") if JIT else ("default",)  # without the JIT they are one
 _CHEAP_TIERS = tuple(tier for tier in TIERS if tier != "compiled")
-ENGINES = (agents, anchored, counts, kernels, layout, regex, ordered, python_kernels, search)
+ENGINES = (agents, anchored, counts, kernels, layout, regex, python_kernels, search)
 
 
 def seeds_of_tiers(n: int, of: int, name: str = "seed") -> pytest.MarkDecorator:
@@ -56,7 +56,7 @@ def run_as_python(monkeypatch: Any) -> None:
     def load(program: Any, text: str, name: str) -> Callable[..., Any]:
         return np.errstate(all="ignore")(python_kernels.plain_module(program, text)[name])
 
-    for module in (kernels, layout, ordered, search):
+    for module in (kernels, layout, search):
         monkeypatch.setattr(module, "kernel", load)
 
 
