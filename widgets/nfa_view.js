@@ -4,7 +4,8 @@ const RADIUS = 17;
 const RING = 4;
 const START_ARROW = 26;
 const ARROW = 7;
-const LEAST_SCALE = 0.64; // texts are 8 px high then
+const LEAST_SCALE = 0.64; // a longer automaton scrolls
+const LEAST_TEXT = 10; // arrows have room for texts that shrink less than they do
 
 function render({ model, el }) {
   const root = node("section", "cepkit-nfa_view");
@@ -116,6 +117,8 @@ function render({ model, el }) {
     const scale = Math.min(1, Math.max(LEAST_SCALE, room)) || 1;
     svg.setAttribute("width", width * scale);
     svg.setAttribute("height", height * scale);
+    svg.style.setProperty("--least", `${LEAST_TEXT / scale}px`);
+    svg.style.setProperty("--grow", Math.max(1, LEAST_TEXT / scale / 11)); // of the badges
     more();
   };
   const more = () =>

@@ -233,8 +233,9 @@ function render({ model, el }) {
       );
       if (item.look.name) shape("title", {}, line, item.look.name);
     } else if (item.kind === "points") {
+      const size = box.panel.x.names.length ? clamp(0.42 * box.step, 2.4, 4.2) : 4.2; // within a column
       for (const i of item.x.keys()) {
-        const place = `translate(${x(item.x[i])},${y(item.y[i])}) scale(4.2)`;
+        const place = `translate(${x(item.x[i])},${y(item.y[i])}) scale(${size})`;
         shape(
           "path",
           {

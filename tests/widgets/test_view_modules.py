@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -380,6 +381,17 @@ def test_matches_events_and_chains_light_what_belongs_to_them(page, show):
     receive(page, picked=[2, strip, 1])
     click(root, *middle(root, "path.line", root.locator("path.line").count() - 1))
     assert sent(page, "picked")[-1] == []  # once more: nothing
+
+
+def test_marks_of_many_events_stay_in_their_columns(page, show):
+    numbers = np.repeat(np.arange(24), 3)
+    rows = {"match": numbers, "variable": list("abc") * 24, "position": range(72), "index": range(72)}
+    page.set_viewport_size({"width": 560, "height": 900})
+    marks = show("lineage_view", LineageView(pd.DataFrame(rows))).locator("svg[role=application] .mark")
+    ends = "marks => marks.map(mark => mark.getBoundingClientRect()).map(box => [box.left, box.right])"
+    boxes = sorted(marks.evaluate_all(ends))
+    assert len(boxes) == 72 and all(one[1] <= other[0] for one, other in pairwise(boxes))
+    page.set_viewport_size({"width": 1000, "height": 900})
 
 
 def test_pages_of_matches(page, show):

@@ -516,6 +516,10 @@ def test_a_wide_automaton_scrolls_before_its_text_is_too_small(page, show):
         frame, svg = root.locator(".frame"), root.locator("svg").first
         assert frame.evaluate("frame => frame.scrollWidth > frame.clientWidth") == scrolls
         assert svg.bounding_box()["width"] / width >= 0.639
+        sizes = svg.locator("text").evaluate_all(
+            "texts => texts.map(one => parseFloat(getComputedStyle(one).fontSize) * one.getScreenCTM().a)"
+        )
+        assert len(sizes) == 8 and min(sizes) >= 9.99
     frame.evaluate("frame => frame.scrollTo(1e6, 0)")
     assert frame.evaluate("frame => frame.scrollLeft + frame.clientWidth >= frame.scrollWidth - 2")
     page.set_viewport_size({"width": 1000, "height": 900})
