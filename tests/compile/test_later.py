@@ -54,3 +54,18 @@ def test_a_long_kernel_is_not_compiled_in_the_background(monkeypatch, tmp_path):
         assert not asked
         later.compile_if_it_pays("import math\n" + "\n" * (n_lines - 1), 10_000_000)
     assert len(asked) == 1
+
+
+def test_a_kernel_is_ready_when_all_of_its_functions_are_compiled(monkeypatch, tmp_path):
+    """Another process keeps them one by one, and the text for as long."""
+    monkeypatch.setenv("CEPKIT_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setattr(later, "_LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(later, "_READ_AGAIN_S", 0.0)
+    text = "half = 1  # the text of a kernel\n"
+    name = later._name_of(text)
+    first, asked = (later.kept_path(f"{name}{end}") for end in (".half.0.kernel", later._REQUEST))
+    assert later.keep(first, b"machine code") and later.keep(asked, text.encode())
+    assert not later.is_ready(text)
+    later.load_requests(str(asked.parent))
+    assert not asked.exists()
+    assert name in later._names_in(asked.parent)
