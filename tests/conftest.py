@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import sizes
-from tests.support.spark_cases import WORKERS, connect_process
+from tests.support.spark_cases import JAVA, LEAN, connect_process
 from tests.support.tiers import TIERS, use_tier
 
 _PACKAGE = Path(__file__).resolve().parents[1] / "cepkit"
@@ -143,12 +143,8 @@ def spark():
     pytest.importorskip("pyspark")
     from cepkit.pipelines.spark_session import spark_session
 
-    conf = {
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",  # threads of the collector cost more
-        **WORKERS,
-        "spark.sql.codegen.wholeStage": "false",  # Java would compile classes for a few rows
-    }
-    session = spark_session(cores=2, memory="1g", quick=True, conf=conf)
+    heap = {"spark.driver.extraJavaOptions": f"{JAVA} -Xms600m -Xmn300m"}  # Java would make it larger often
+    session = spark_session(cores=2, memory="1g", quick=True, conf=LEAN | heap)
     yield session
     session.stop()
 

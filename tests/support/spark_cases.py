@@ -14,7 +14,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-WORKERS = {"spark.python.daemon.module": "tests.support.spark_daemon"}  # workers that have imported much
+# A session for a few rows: Java compiles no classes for queries and trusts those of Spark, and the threads of
+# a collector cost more than they save. Python's workers have imported much.
+JAVA = (
+    "-XX:+UseSerialGC -XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions "
+    "-XX:-BytecodeVerificationRemote"
+)
+LEAN = {
+    "spark.driver.extraJavaOptions": JAVA, "spark.python.daemon.module": "tests.support.spark_daemon",
+    "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}  # fmt: skip
 
 
 def plain(value):
@@ -45,14 +54,14 @@ def rows_of(frame):
 _CONNECT = """
 import os, sys, traceback, warnings
 import cepkit as cep, pyarrow as pa
+from tests.support.spark_cases import JAVA, LEAN
 from cepkit.pipelines.spark_session import find_java
 from pyspark.sql import SparkSession
 
 os.environ["JAVA_HOME"], os.environ["PYSPARK_PYTHON"] = str(find_java().home), sys.executable
 settings = {
     "spark.driver.memory": "512m", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "3",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
-    "spark.python.daemon.module": "tests.support.spark_daemon",
+    **LEAN, "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m {JAVA}",
 }
 session = SparkSession.builder.remote("local[2]").config(map=settings).getOrCreate()
 warnings.simplefilter("ignore", cep.CepWarning)
