@@ -351,6 +351,10 @@ def test_explorer_of_a_million_rows_answers(browser, server):
     def check():
         """Compare what is shown with a match of its own."""
         page.wait_for_timeout(50)  # what was moved last is on its way
+        for _ in range(1000):
+            if browser.ask("explorer.text") == area.input_value():
+                break
+            page.wait_for_timeout(20)  # what was typed last is not sent yet
         rows, count, value, own_count = browser.ask("expected()")
         wait_for_state(page, "done")
         page.wait_for_function(IS_COUNTED, timeout=120_000)
