@@ -106,15 +106,14 @@ class RegexSearch(Search):
         columns = self._coder.columns(source)
         key_of_event, found_keys = keys_of_batch(source, self.query.partition_by)
         assignment = self._keys.assign(key_of_event, found_keys, clock)
+        ended = self._keys.ended_by(assignment, None if clock is None else clock[-1].item())
         try:
-            ready = self._work(assignment.codes, columns, table, n_before)
+            ready = self._work(assignment.codes, columns, table, n_before, np.array(ended, np.int64))
         except BaseException:
             self._keys.discard(assignment)
             raise
-        ended = self._keys.commit(assignment)
-        if clock is not None:
-            ended += self._keys.end_idle(clock[-1].item())
-        self._forget(np.array(ended, np.int64))
+        self._keys.commit(assignment, ended)
+        self.n_evicted += 0 if self._loses_nothing else len(ended)
         return ready
 
     def _row_of(self, options: Options, matcher: Matcher) -> KernelRow | None:
@@ -156,33 +155,25 @@ class RegexSearch(Search):
 
         return take_back
 
-    def _work(self, codes: np.ndarray, columns: dict[str, Column], table: pa.Table, n_before: int) -> Ready:
-        """Advance the replicas over a batch in stream order."""
+    def _work(
+        self, codes: np.ndarray, columns: dict[str, Column], table: pa.Table, n_before: int, ended: np.ndarray
+    ) -> Ready:
+        """Advance the replicas over a batch in stream order, and forget the keys that end with it."""
         position = np.arange(n_before, n_before + len(codes))
         rows = table.select(self._replicas[0].kept.table.schema.names)
         inputs = self._coder.inputs(columns)
         whole = Share(codes, position, columns, inputs, rows, self._keys.n_codes)
         if self.n_threads == 1:
-            matches = self._replicas[0].work(whole)
+            matches = self._replicas[0].work(whole, ended)
             return (matches.table, np.diff(matches.first_row)) if matches else self.release()
         if self._threads is None:
             self._threads = ReplicaThreads(self._replicas, self._pulse_every)
         step = max(_EVENTS_PER_SHARE, self._pulse_every)
         for begin in range(0, len(codes), step):
             self._threads.give(whole.take(slice(begin, begin + step)))
+        for r in np.unique(ended % self.n_threads):
+            self._threads.forget(r, ended[ended % self.n_threads == r] // self.n_threads)
         return self.release()
-
-    def _forget(self, codes: np.ndarray) -> None:
-        if not len(codes):
-            return
-        self.n_evicted += 0 if self._loses_nothing else len(codes)
-        n = self.n_threads
-        for r in np.unique(codes % n):
-            replica_codes = codes[codes % n == r] // n
-            if self._threads is None:
-                self._replicas[r].forget(replica_codes)
-            else:
-                self._threads.forget(r, replica_codes)
 
     def _forget_texts(self, n_events: int) -> None:
         """Forget the texts that no partial match, no earlier row and no constant needs."""

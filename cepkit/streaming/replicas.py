@@ -30,6 +30,7 @@ from cepkit.values import dataclass, field, replace
 
 # The state of a regex kernel: rows of single partitions, and the whole state as arrays for a file.
 
+_NONE = np.empty(0, np.int64)
 _NO_VALUES = (
     "_start",
     "_mask",
@@ -383,14 +384,17 @@ class Replica:
         """Number of live partial matches of all partitions."""
         return int(live_starts(self.state).sum())
 
-    def work(self, share: Share) -> ReplicaMatches | None:
-        """Advance over a share and return the matches that end in it, or None; an error changes no state."""
+    def work(self, share: Share, ended: np.ndarray = _NONE) -> ReplicaMatches | None:
+        """Advance over a share and return the matches that end in it, or None; an error changes no state.
+
+        Partitions that are ``ended`` after the share are forgotten.
+        """
         if not len(share.position):
             return None
         self._make_room(share.n_partitions)
-        touched = np.sort(share.partition)
+        touched = np.sort(np.concatenate([share.partition, ended]) if len(ended) else share.partition)
         touched = touched[np.concatenate([[True], touched[1:] != touched[:-1]])]
-        before = copy_partitions(self.state, touched)
+        before, kept, n_ended = copy_partitions(self.state, touched), self.kept, self.n_ended
         try:
             first, last = advance(
                 self.matcher.kernel, self.state, share.partition, share.inputs, self.n_events
@@ -399,8 +403,11 @@ class Replica:
             rows = self.kept.followed_by(share, self.n_events)
             matches = self._results(rows, first, last, share.columns) if len(first) else None
             self._keep(rows)
+            if len(ended):
+                self.forget(ended)
         except BaseException:
             put_back(self.state, touched, before)
+            self._kept, self.n_ended = kept, n_ended
             raise
         self.n_events += len(share.position)
         return matches
@@ -479,10 +486,11 @@ class Replica:
     def forget(self, partitions: np.ndarray) -> None:
         """End these partitions, so that other keys can use their numbers."""
         self._make_room(int(partitions.max(initial=-1)) + 1)
-        self.n_ended += int(live_starts(self.state, partitions).sum())
-        self.state.forget(partitions)
-        if len(self.kept):
-            self._kept = self.kept.where(~np.isin(self.kept.partition, partitions))
+        n_live, kept = int(live_starts(self.state, partitions).sum()), self.kept
+        if len(kept):
+            kept = kept.where(~np.isin(kept.partition, partitions))
+        self.state.forget(partitions)  # last, since it cannot be taken back
+        self._kept, self.n_ended = kept, self.n_ended + n_live
 
     # --- saving
 

@@ -223,22 +223,34 @@ class KeyCodes:
         taken.append(code)
         return code
 
-    def commit(self, assignment: Assignment) -> list[int]:
-        """Apply an assignment and return the codes to forget, which later keys may use again."""
+    def ended_by(self, assignment: Assignment, now: float | None) -> list[int]:
+        """Return the codes that no later event has, also of keys without an event for ``idle_ticks``."""
+        if self.idle_ticks is None or now is None:
+            return assignment.ended
+        newest = self._newest_after(assignment)
+        ended = {*assignment.ended}
+        idle = np.flatnonzero(now - newest[: self.n_codes] > self.idle_ticks).tolist()
+        return assignment.ended + [c for c in idle if self.key_of_code[c] is not None and c not in ended]
+
+    def _newest_after(self, assignment: Assignment) -> np.ndarray:
+        dtype = np.array([last for _, _, last in assignment.runs]).dtype
+        newest = np.zeros(max(len(self.newest_of_code), 2 * self.n_codes), dtype)
+        newest[: len(self.newest_of_code)] = self.newest_of_code
+        for _, code, last in assignment.runs:
+            newest[code] = last
+        return newest
+
+    def commit(self, assignment: Assignment, ended: list[int]) -> None:
+        """Apply an assignment, and let later keys use the codes that it ends."""
+        if self.idle_ticks is not None and assignment.runs:
+            self.newest_of_code = self._newest_after(assignment)
         for key, code, _ in assignment.runs:
             self.code_of_key[key] = code
-        if self.idle_ticks is not None and assignment.runs:
-            dtype = np.array([last for _, _, last in assignment.runs]).dtype
-            if len(self.newest_of_code) < self.n_codes:
-                grown = np.zeros(2 * self.n_codes, dtype)
-                grown[: len(self.newest_of_code)] = self.newest_of_code
-                self.newest_of_code = grown
-            for _, code, last in assignment.runs:
-                self.newest_of_code[code] = last
-        for code in assignment.ended:
-            self.key_of_code[code] = None
-        self.free += assignment.ended
-        return assignment.ended
+        for code in ended:
+            key, self.key_of_code[code] = self.key_of_code[code], None
+            if self.code_of_key.get(key) == code:
+                del self.code_of_key[key]
+        self.free += ended
 
     def discard(self, assignment: Assignment) -> None:
         """Undo `assign`."""
@@ -250,18 +262,6 @@ class KeyCodes:
         """Return the clock of the last event of the key that waits longest."""
         is_live = np.array([key is not None for key in self.key_of_code])
         return self.newest_of_code[: self.n_codes][is_live].min().item()
-
-    def end_idle(self, now: float) -> list[int]:
-        """Forget the keys without an event in the ``idle_ticks`` before ``now``, and return their codes."""
-        if self.idle_ticks is None:
-            return []
-        idle = np.flatnonzero(now - self.newest_of_code[: self.n_codes] > self.idle_ticks)
-        ended = [int(code) for code in idle if self.key_of_code[code] is not None]
-        for code in ended:
-            del self.code_of_key[self.key_of_code[code]]
-            self.key_of_code[code] = None
-        self.free += ended
-        return ended
 
 
 # Values of a batch in the types of a schema: each value fits without loss, or the batch is refused.

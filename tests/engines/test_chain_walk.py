@@ -180,8 +180,9 @@ def test_last_events_share_counted_windows(monkeypatch):
     monkeypatch.setattr(ranking, "_FEW_PAIRS", 1 << 60)
     window, drawn = ranking.PathFinder.window, ranking.LineSample._draw_in_window
     monkeypatch.setattr(
-        ranking.PathFinder, "window", lambda self, *args: n_windows.append(1) or window(self, *args)
-    )
+        ranking.PathFinder, "window",
+        lambda self, *args, **bounds: n_windows.append(1) or window(self, *args, **bounds),
+    )  # fmt: skip
     monkeypatch.setattr(
         ranking.LineSample,
         "_draw_in_window",

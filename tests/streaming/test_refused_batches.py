@@ -168,3 +168,25 @@ def test_a_push_beyond_memory_limit_is_refused_and_has_no_effect(is_join):
             opened.push([{"k": kind, "t": 1} for kind in "ABC" for _ in range(100)])
         assert len(opened.push([{"k": kind, "t": 1} for kind in "ABC"])) == 1
     assert opened.events in (2, 3)
+
+
+def test_a_push_that_fails_while_it_forgets_keys_has_no_effect():
+    failing, calm = STREAMS["regex, idle"](), STREAMS["regex, idle"]()
+    n_forgetting = 0
+    for number, batch in enumerate(batches_of(51)):
+        before = seen_of(failing)
+        with failing_at(0) as calls:
+            expected = push(calm, batch, number)
+        for n in range(1, calls[0]):
+            with failing_at(n):
+                try:
+                    found = push(failing, batch, number)
+                except _Failure:
+                    assert seen_of(failing) == before
+                else:
+                    break  # the first pushes prepare what the others find
+        else:
+            found = push(failing, batch, number)
+        assert found == expected and seen_of(failing) == seen_of(calm)
+        n_forgetting += calm.evicted > 0
+    assert n_forgetting > 1 and rest_of(failing) == rest_of(calm)

@@ -171,16 +171,19 @@ class State:
 
     def forget(self, partitions: np.ndarray) -> None:
         """Set partitions to their state before any event, and give the cells of large slabs to others."""
+        slabs = []  # all taken before anything changes
         for array in self.layout:
-            values = self.arrays[array.name]
+            if array.per == "place":
+                per, place = array.name.removesuffix("_place"), self.arrays[array.name]
+                large = partitions[place[partitions, 1] > self.capacity]
+                slabs.append((per, place, large, self._take(per, len(large), self.capacity)))
+        for per, place, large, first in slabs:
+            for at, room in place[large].tolist():
+                self._free.setdefault((per, room), []).append(at)
+            place[large, 0], place[large, 1] = first, self.capacity
+        for array in self.layout:
             if array.per in ("partition", "ring"):
-                values[partitions] = array.fill
-            elif array.per == "place":
-                per = array.name.removesuffix("_place")
-                large = partitions[values[partitions, 1] > self.capacity]
-                for at, room in values[large].tolist():
-                    self._free.setdefault((per, room), []).append(at)
-                values[large, 0], values[large, 1] = self._take(per, len(large), self.capacity), self.capacity
+                self.arrays[array.name][partitions] = array.fill
 
     def earliest_starts(self) -> np.ndarray:
         """Return the earliest live start of every partition, int64; the largest int64 for no start."""
