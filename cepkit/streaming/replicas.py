@@ -385,10 +385,8 @@ class Replica:
         return int(live_starts(self.state).sum())
 
     def work(self, share: Share, ended: np.ndarray = _NONE) -> ReplicaMatches | None:
-        """Advance over a share and return the matches that end in it, or None; an error changes no state.
-
-        Partitions that are ``ended`` after the share are forgotten.
-        """
+        """Advance over a share and return the matches that end in it, or None; an error changes no state."""
+        # Then forget the partitions that are ``ended``.
         if not len(share.position):
             return None
         self._make_room(share.n_partitions)

@@ -93,11 +93,11 @@ class SequenceSearch(Search):
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
         ready = self._advance_table(table, n_before)
-        self._note_nothing()
+        self._search_all_for_a_window()
         return ready
 
-    def _note_nothing(self) -> None:
-        """Let events end matches until those that were not noted are out of the window."""
+    def _search_all_for_a_window(self) -> None:
+        """Search every event, until those of batches, which the openings lack, are out of the window."""
         if self._openings is not None and self._now is not None:
             self._openings.unknown_until = self._now + self._openings.window
 
@@ -393,7 +393,7 @@ class SequenceSearch(Search):
         codes, positions = saved.arrays["horizon/code"].tolist(), saved.arrays["horizon/position"].tolist()
         self._reporter.horizon = dict(zip(codes, positions, strict=True))
         self._reporter.taken = set(saved.arrays["taken"].tolist())
-        self._note_nothing()
+        self._search_all_for_a_window()
 
 
 def _check(options: Options) -> None:

@@ -227,25 +227,24 @@ class KeyCodes:
         """Return the codes that no later event has, also of keys without an event for ``idle_ticks``."""
         if self.idle_ticks is None or now is None:
             return assignment.ended
-        newest = self._newest_after(assignment)
-        ended = {*assignment.ended}
-        idle = np.flatnonzero(now - newest[: self.n_codes] > self.idle_ticks).tolist()
-        return assignment.ended + [c for c in idle if self.key_of_code[c] is not None and c not in ended]
-
-    def _newest_after(self, assignment: Assignment) -> np.ndarray:
-        dtype = np.array([last for _, _, last in assignment.runs]).dtype
-        newest = np.zeros(max(len(self.newest_of_code), 2 * self.n_codes), dtype)
-        newest[: len(self.newest_of_code)] = self.newest_of_code
-        for _, code, last in assignment.runs:
-            newest[code] = last
-        return newest
+        latest = {code: last for _, code, last in assignment.runs}
+        idle = np.flatnonzero(now - self.newest_of_code[: self.n_codes] > self.idle_ticks).tolist()
+        idle = {code for code in idle if self.key_of_code[code] is not None and code not in latest}
+        idle |= {code for code, last in latest.items() if now - last > self.idle_ticks}
+        return assignment.ended + sorted(idle.difference(assignment.ended))
 
     def commit(self, assignment: Assignment, ended: list[int]) -> None:
         """Apply an assignment, and let later keys use the codes that it ends."""
-        if self.idle_ticks is not None and assignment.runs:
-            self.newest_of_code = self._newest_after(assignment)
         for key, code, _ in assignment.runs:
             self.code_of_key[key] = code
+        if self.idle_ticks is not None and assignment.runs:
+            dtype = np.array([last for _, _, last in assignment.runs]).dtype
+            if len(self.newest_of_code) < self.n_codes:
+                grown = np.zeros(2 * self.n_codes, dtype)
+                grown[: len(self.newest_of_code)] = self.newest_of_code
+                self.newest_of_code = grown
+            for _, code, last in assignment.runs:
+                self.newest_of_code[code] = last
         for code in ended:
             key, self.key_of_code[code] = self.key_of_code[code], None
             if self.code_of_key.get(key) == code:
