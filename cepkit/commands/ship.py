@@ -39,7 +39,8 @@ INTERPRETING = tuple(
     for name in (
         "interpreting", "interpreted_counting", "interpreted_anchored", "interpreted_ordered",
         "interpreted_walk", "places", "matches", "wings.tree", "row_finding", "row_searching",
-        "groups", "windows", "wings.agent_steps", "wings.agent_joins", "next_event", "next_chain",
+        "groups", "windows", "wings.agent_steps", "wings.agent_joins", "wings.linked", "next_event",
+        "next_chain",
     )
 )  # fmt: skip
 

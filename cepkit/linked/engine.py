@@ -9,11 +9,13 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.search import MOST_KNOWN
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError, nearest
 from cepkit.events import Events
-from cepkit.linked.kernel_machine import KernelMachine
+from cepkit.kernels.wings import linked_layout as kernel
+from cepkit.linked.kernel_machine import KERNELS, KernelMachine
 from cepkit.linked.patterns import OUTPUTS, POINTER, Copying, PlainEvents, PlainMatches, PlainPattern
 from cepkit.linked.query import PlainQuery, describe_engine, linked_query_unsupported, variables_of
 from cepkit.planning.planner import Engine, EngineValue
@@ -68,12 +70,11 @@ class LinkedCEP(KernelMachine):
 
 def advance_chains(output: str) -> Callable[..., None]:
     """Return the function that advances the chains of a `KernelMachine`."""
-    from cepkit.kernels.wings import linked as kernel
-
-    number = OUTPUTS.index(output)
+    # Code that was made quickly would spoil the times of a first study.
+    kernels, number = load_kernels(KERNELS, quick=False), OUTPUTS.index(output)
 
     def advance(tables, events, store, parts, scratch, out, start, stop, report):
-        kernel.advance_chains(tables, events, store, parts, scratch, out, start, stop, number, report)
+        kernels.advance_chains(tables, events, store, parts, scratch, out, start, stop, number, report)
 
     return advance
 
@@ -137,12 +138,10 @@ class SiddhiLikeRuns(_Runs):
 
 
 def _advance_runs(kept: str, output: str):
-    from cepkit.kernels.wings import linked as kernel
-
-    mode = _OUTPUTS.index(output), KEPT.index(kept)
+    kernels, mode = load_kernels(KERNELS, quick=False), (_OUTPUTS.index(output), KEPT.index(kept))
 
     def advance(tables, events, store, parts, scratch, out, start, stop, report):
-        kernel.advance_runs(tables, events, store, parts, scratch, out, start, stop, mode, report)
+        kernels.advance_runs(tables, events, store, parts, scratch, out, start, stop, *mode, report)
 
     return advance
 
@@ -161,8 +160,6 @@ def chains_of(pattern: PlainPattern, events: PlainEvents) -> pd.DataFrame:
             f"chains: the pattern uses {n:,} events. Chains can be shown for at most {MOST_EVENTS:,}. "
             "Search a part of the frame"
         )
-    from cepkit.kernels.wings import linked as kernel
-
     # The engine does not keep chains of the last component. One more component, which accepts no event,
     # makes it keep them.
     longer = replace(pattern, n_components=pattern.n_components + 1)

@@ -5,11 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
+from cepkit.compile.shared.loading import load_kernels
 from cepkit.errors import CepError, ResultTooLargeError, truth
+from cepkit.kernels.wings import linked_layout as kernel
+from cepkit.kernels.wings.linked_layout import (
+    ChainStore,
+    EventArrays,
+    Output,
+    PartitionArrays,
+    PatternTables,
+    Scratch,
+)  # fmt: skip
 from cepkit.linked.patterns import (
     POINTER,
     SIGNS,
@@ -24,86 +33,7 @@ from cepkit.linked.patterns import (
 )
 from cepkit.progress import checkpoint
 
-# The bundles of arrays that LinkedCEP's kernels share with their caller.
-
-
-class PatternTables(NamedTuple):
-    """A pattern as arrays. `cepkit.linked.kernel_machine` fills them."""
-
-    coverable: np.ndarray  # uint8, (n_components,)
-    kleene: np.ndarray  # uint8, (n_components,)
-    first_condition: (
-        np.ndarray
-    )  # int64, (n_components + n_absences + 1,): by deciding component, then absence
-    condition: np.ndarray  # int64, (n_conditions, 6)
-    factor: np.ndarray  # float64, (n_conditions,): multiplies the right side
-    absence: np.ndarray  # int64, (n_absences, 3)
-    looks_back: np.ndarray  # uint8, (n_components,): whether the component decides an absence
-    settings: np.ndarray  # int64, (6,): window (-1: none), successive events differ in time, has a closure,
-    # way of copying, attributes of an event in a deep copy, whether matches are in canonical order
-
-
-class EventArrays(NamedTuple):
-    """Events by position. The arrays have spare room at their end."""
-
-    time: np.ndarray  # int64
-    partition: np.ndarray  # int64
-    accepted: np.ndarray  # int64: one bit per component, then one bit per absence
-    integers: np.ndarray  # int64, (n_columns, n_events)
-    floats: np.ndarray  # float64, (n_columns, n_events)
-    rank: np.ndarray  # int64: number of the event among the verified events of its partition
-    following: np.ndarray  # int64: the next verified event of the partition
-    preceding: np.ndarray  # int64: the previous verified event of the partition
-    negated_before: np.ndarray  # int64, (n_absences, n_events): the previous event that must not occur
-    payload: np.ndarray  # int64, (n_events, n_attributes): what a deep copy takes; no columns otherwise
-
-
-class ChainStore(NamedTuple):
-    """Chains or runs, and the free slots."""
-
-    field: np.ndarray  # int64, (n_slots, 8)
-    free: np.ndarray  # int64, (n_slots,): the first report[N_FREE] entries are free slots
-    positions: (
-        np.ndarray
-    )  # int64, (n_slots, 1 + longest): number of events, then events; without copies (n, 0)
-    payload: np.ndarray  # int64, (n_slots, longest * n_attributes): their attributes; only of deep copies
-
-
-class PartitionArrays(NamedTuple):
-    """The state of each partition. The number of a list is partition * n_components + component."""
-
-    first_of_list: np.ndarray  # int64, (n_lists,)
-    last_of_list: np.ndarray  # int64, (n_lists,)
-    first_recent: np.ndarray  # int64, (n_lists,)
-    last_event: np.ndarray  # int64, (n_partitions,): the latest verified event
-    oldest: np.ndarray  # int64, (n_partitions,): the oldest verified event within the window
-    n_live: np.ndarray  # int64, (n_partitions,)
-    last_negated: np.ndarray  # int64, (n_partitions * n_absences,)
-
-
-class Scratch(NamedTuple):
-    """Buffers for intermediate results."""
-
-    candidate: np.ndarray  # int64, (n, 5)
-    run_start: np.ndarray  # int64, (n + 1,)
-    level: np.ndarray  # int64, (n, 4)
-    event_of: np.ndarray  # int64, (n_components,): latest event of each component of a partial match
-    first_of: np.ndarray  # int64, (n_components,): first event of each component of a partial match
-    product: np.ndarray  # int64, (8,)
-
-
-class Output(NamedTuple):
-    """The matches found. ``items`` holds one match after the other, each from first to last event."""
-
-    items: np.ndarray  # int64, (n,)
-    component: np.ndarray  # int64, (n,): component of each item; (1,) without a Kleene closure
-    length: np.ndarray  # int64, (n_matches,): items of each match
-    spare: np.ndarray  # int64, (n,): for sorting
-    rows: np.ndarray  # int64, (n_rows, n_components): coverages
-    total: np.ndarray  # int64, (8,): matches counted before report[N_FOUND], in digits of 31 bits
-    nodes: np.ndarray  # int64, (n_components,): partial matches made, by component
-
-
+KERNELS = "cepkit.kernels.wings.linked"
 # Initial sizes; all of them grow.
 _FIRST_SLOTS = 1024
 _FIRST_MATCHES = 1 << 14
@@ -135,9 +65,6 @@ class KernelMachine:
         *,
         ordered: bool = True,
     ):
-        from cepkit.kernels.wings import linked as kernel
-
-        self._kernel = kernel
         self.pattern = pattern
         self._advance = advance
         self.output = output
@@ -215,16 +142,16 @@ class KernelMachine:
         if wanted > most:
             raise ResultTooLargeError(
                 f"more than {most:,} partial matches or chains are live at event "
-                f"{self._report[self._kernel.CONSUMED]}. Use a shorter window or more conditions"
+                f"{self._report[kernel.CONSUMED]}. Use a shorter window or more conditions"
             )
-        n_free = self._report[self._kernel.N_FREE]
+        n_free = self._report[kernel.N_FREE]
         fills = ChainStore(-1, 0, 0, 0)
         self._store = ChainStore(
             *(_lengthen(array, wanted, axis=0, fill=f) for array, f in zip(self._store, fills, strict=True))
         )
         # The lowest numbers are used first, so that used slots lie together.
         self._store.free[n_free : n_free + wanted - n] = np.arange(wanted - 1, n - 1, -1)
-        self._report[self._kernel.N_FREE] += wanted - n
+        self._report[kernel.N_FREE] += wanted - n
 
     def _widen_slots(self, at_least: int) -> None:
         """Make room for longer copies."""
@@ -278,7 +205,7 @@ class KernelMachine:
 
     def _make_room(self, reason: int, need: int) -> PlainMatches | None:
         """Enlarge the array that is full; return the matches that left the output to make room."""
-        kernel, report = self._kernel, self._report
+        report = self._report
         match reason:
             case kernel.MORE_CANDIDATES:
                 self._scratch = self._scratch._replace(
@@ -295,7 +222,9 @@ class KernelMachine:
                 window = self.pattern.window_ticks
                 if window is not None:
                     limit = self._events.time[report[kernel.CONSUMED]] - window
-                    kernel.sweep(self._events, self._store, self._parts, limit, report)
+                    load_kernels(KERNELS, quick=False).sweep(
+                        self._events, self._store, self._parts, limit, report
+                    )
                 if report[kernel.N_FREE] < max(need, len(self._store.free) // 2):
                     self._grow_slots(need)
             case kernel.MORE_WIDTH:
@@ -318,7 +247,7 @@ class KernelMachine:
 
     def _take_matches(self) -> PlainMatches:
         """Return the matches of the output, and empty the output."""
-        kernel, report, out = self._kernel, self._report, self._out
+        report, out = self._report, self._out
         n, n_matches, n_items = self.pattern.n_components, *report[[kernel.N_FOUND, kernel.N_ITEMS]].tolist()
         report[kernel.N_FOUND] = report[kernel.N_ITEMS] = 0
         items = out.items[:n_items].copy()
@@ -368,7 +297,7 @@ class KernelMachine:
 
     def _advance_over(self, start: int, stop: int) -> list[PlainMatches]:
         """Run the kernel over the events ``start`` to ``stop``; return the matches that left to make room."""
-        kernel, report, parts = self._kernel, self._report, []
+        report, parts = self._report, []
         with np.errstate(over="ignore"):  # only kernels that run as Python warn
             size = self._events_per_call
             begin = start
@@ -399,7 +328,7 @@ class KernelMachine:
     def total(self) -> int:
         """Matches counted so far, with output ``count``."""
         limbs = sum(digit << (31 * i) for i, digit in enumerate(self._out.total.tolist()))
-        return limbs + int(self._report[self._kernel.N_FOUND])
+        return limbs + int(self._report[kernel.N_FOUND])
 
     @property
     def slots(self) -> np.ndarray:
@@ -409,13 +338,13 @@ class KernelMachine:
     @property
     def rows(self) -> np.ndarray:
         """The coverages so far in canonical order, int64, (n_coverages, n_components)."""
-        rows = self._out.rows[: self._report[self._kernel.N_ROWS]]
+        rows = self._out.rows[: self._report[kernel.N_ROWS]]
         return rows[np.lexsort(rows.T)]
 
     @property
     def counters(self) -> Counters:
         """The number of partial matches, copies and chains so far."""
-        kernel, report = self._kernel, self._report
+        report = self._report
         numbers = report[[kernel.N_COPIES, kernel.CHAINS, kernel.PEAK_LIVE]].tolist()
         return Counters(self._out.nodes.copy(), *numbers, 8 * int(report[kernel.COPIED]), self._slot_bytes)
 
@@ -446,8 +375,6 @@ def _tables(
     is_ordered: bool,
 ) -> tuple:
     """Return the pattern as arrays, and the names of the integer and float columns that it needs."""
-    from cepkit.kernels.wings import linked as kernel
-
     n = pattern.n_components
     by_decision: list[list[EventComparison]] = [[] for _ in range(n + len(pattern.absences))]
     for condition in pattern.conditions:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError, ResultTooLargeError
+from cepkit.kernels.wings import linked_layout as kernel
 from cepkit.language.expressions import trees as ex
 from cepkit.language.sequences.patterns import (
     AbsentPattern,
@@ -283,7 +284,7 @@ COPYINGS = (
 
 def copies_are_right(machine) -> int:
     """Check every copy in memory against the pointers and the events; return how many there are."""
-    kernel, store, slots = machine._kernel, machine._store, machine.slots
+    store, slots = machine._store, machine.slots
     n_attributes = machine.copying.n_attributes
     window, now = machine.pattern.window_ticks, machine._events.time.max(initial=0)
     # What has left the window may point to slots that are used again.
@@ -692,22 +693,6 @@ def test_frozen_arrays_of_any_type_are_taken():
     for array in (events.time, events.accepts_of_component, *columns.values()):
         array.flags.writeable = False
     assert LinkedCEP(pattern).push(events).positions.tolist() == [[0, 1]]
-
-
-@pytest.mark.skipif(not JIT, reason="nothing is compiled")
-def test_no_pattern_compiles_anything_of_its_own():
-    from cepkit.kernels.wings import linked as kernel
-
-    stream = paper.abc_events(200, gap_s=4.0)
-    rows = [
-        paper.run_query(system, query, stream)
-        for system in paper.SYSTEMS
-        for query in paper.queries(stream, per_group=3)
-    ]
-    assert len(rows) == 4 * 15
-    test_frozen_arrays_of_any_type_are_taken()
-    assert len(kernel.advance_chains.signatures) == 1
-    assert len(kernel.advance_runs.signatures) == 1
 
 
 # --- experiments ------------------------------------------------------------------------------------------

@@ -1,45 +1,34 @@
 """Kernels of two engines for skip-till-any sequences: linked chains of partial matches, and separate runs."""
 
 import numpy as np
+from numba import types as T
 
-from cepkit.kernels.jit import njit
+import cepkit.kernels.wings.linked_layout as col
+from cepkit.kernels.jit import Record, njit
+from cepkit.kernels.wings.linked_layout import (
+    ChainStore,
+    EventArrays,
+    Output,
+    PartitionArrays,
+    PatternTables,
+    Scratch,
+)
 
-# Fields of a chain (a run is a chain of one event). A slot is one cache line, hence a table, not columns.
-HEAD, TAIL = 0, 1  # first and last event; those between follow in the partition's verified sub-stream
-PRED, PRED_TAIL = 2, 3  # chain of the previous component (-1: none) and its last event that belongs to this
-FIRST_TIME = 4  # time of the newest possible first event
-NEXT = 5  # next chain of the list
-ROW = 5  # row of the coverage; chains of the last component are in no list
-RECENT = 6  # next chain that the partition's latest event has joined
-COMPONENT = 7
-N_FIELDS = 8
-
-STATE, CHAIN, CHAIN_TAIL, CHAIN_TIME, N_COMBINED = range(5)  # fields of a candidate
-LEVEL_HEAD, LEVEL_TAIL, CURRENT, LEVEL_COMPONENT = 0, 1, 2, 3  # fields of a level of an enumeration
-
-LEFT, SIGN, RIGHT, LEFT_COLUMN, RIGHT_COLUMN, IS_FLOAT = 0, 1, 2, 3, 4, 5  # fields of a condition
-ABSENT = -1  # the absent event as a component of a condition
-AFTER, DECIDED_AT, MODE = 0, 1, 2  # fields of an absence
-DROP_ALL, DROP_TESTED, LOOK_BACK = 0, 1, 2
-WINDOW, STRICT_TIME, HAS_KLEENE, COPIES, ATTRIBUTES, IS_ORDERED = range(6)  # settings
-
-ALL, COUNT, LATEST = 0, 1, 2  # outputs
-# Indices of a report; the last ones are running totals.
-CONSUMED, REASON, NEED, N_FOUND, N_ITEMS, N_FREE, N_COPIES, CHAINS, PEAK_LIVE, N_ROWS = range(10)
-WIDEST, COPIED = 10, 11  # events of the longest copy, and values that copies have written
-REPORT_LENGTH = 12
-LONGEST = N_ROWS  # for runs: number of events of the longest run
-MORE_CANDIDATES, MORE_SLOTS, MORE_LEVELS, MORE_MATCHES, MORE_ITEMS, MORE_ROWS, MORE_WIDTH = range(1, 8)
-
-NO_TIME = np.iinfo(np.int64).min
 NULL = np.iinfo(np.int64).min
 # Initial values of variables that are passed on. A literal would have its own type and specialisation.
 ZERO, NONE, NO_COMPONENT = np.int64(0), np.int64(-1), np.int64(-2)
 LIMB_BITS, LIMB_MASK = 31, (1 << 31) - 1
 SMALL = 1 << 61  # counts below this fit in one integer
 
-# The arguments ``pattern``, ``events``, ``store``, ``parts``, ``work`` and ``out`` are bundles of arrays;
-# `cepkit.linked.kernel_machine` describes them.
+# The arguments ``pattern``, ``events``, ``store``, ``parts``, ``work`` and ``out`` are bundles of arrays.
+_U1, _I1, _I2 = T.Array(T.uint8, 1, "C"), T.Array(T.int64, 1, "C"), T.Array(T.int64, 2, "C")
+_F1, _F2 = T.Array(T.float64, 1, "C"), T.Array(T.float64, 2, "C")
+_PATTERN = Record([_U1, _U1, _I1, _I2, _F1, _I2, _U1, _I1], PatternTables)
+_EVENTS = Record([_I1, _I1, _I1, _I2, _F2, _I1, _I1, _I1, _I2, _I2], EventArrays)
+_STORE, _PARTS = Record([_I2, _I1, _I2, _I2], ChainStore), Record([_I1] * 7, PartitionArrays)
+_WORK = Record([_I2, _I1, _I2, _I1, _I1, _I1], Scratch)
+_OUT = Record([_I1, _I1, _I1, _I1, _I2, _I1, _I1], Output)
+_ARGUMENTS = _PATTERN, _EVENTS, _STORE, _PARTS, _WORK, _OUT
 
 
 # --- conditions -------------------------------------------------------------------------------------------
@@ -71,12 +60,12 @@ def _compare(sign, x, y):
 @njit(**_INLINED)
 def _holds(condition, factor, integers, floats, k, left, right):
     """Return whether condition k holds for two events; it never holds for a missing value."""
-    a, b = condition[k, LEFT_COLUMN], condition[k, RIGHT_COLUMN]
-    if condition[k, IS_FLOAT]:
+    a, b = condition[k, col.LEFT_COLUMN], condition[k, col.RIGHT_COLUMN]
+    if condition[k, col.IS_FLOAT]:
         x, y = floats[a, left], factor[k] * floats[b, right]
-        return x == x and y == y and _compare(condition[k, SIGN], x, y)
+        return x == x and y == y and _compare(condition[k, col.SIGN], x, y)
     m, n = integers[a, left], integers[b, right]
-    return m != NULL and n != NULL and _compare(condition[k, SIGN], m, n)
+    return m != NULL and n != NULL and _compare(condition[k, col.SIGN], m, n)
 
 
 @njit(**_INLINED)
@@ -84,20 +73,20 @@ def _bind(field, event_of, first_of, chain, tail):
     """Write the events of the partial match that ends at ``tail`` of ``chain`` to scratch. O(length)."""
     before = -1
     while chain >= 0:
-        component = field[chain, COMPONENT]
+        component = field[chain, col.COMPONENT]
         if component != before:
             event_of[component] = tail
             before = component
         first_of[component] = tail
-        tail = field[chain, PRED_TAIL]
-        chain = field[chain, PRED]
+        tail = field[chain, col.PRED_TAIL]
+        chain = field[chain, col.PRED]
 
 
 @njit(**_INLINED)
 def _fits(first_condition, condition, factor, integers, floats, event_of, j, e, takes):
     """Return whether the conditions decided at component j hold for the bound events and ``e``."""
     for k in range(first_condition[j], first_condition[j + 1]):
-        left, right = condition[k, LEFT], condition[k, RIGHT]
+        left, right = condition[k, col.LEFT], condition[k, col.RIGHT]
         if left == right and not takes:
             continue
         one = e if left == j else event_of[left]
@@ -114,10 +103,10 @@ def _is_absent_event(pattern, events, work, absence, y, j, e):
     for k in range(
         pattern.first_condition[n_components + absence], pattern.first_condition[n_components + absence + 1]
     ):
-        left, right = pattern.condition[k, LEFT], pattern.condition[k, RIGHT]
-        other = right if left == ABSENT else left
+        left, right = pattern.condition[k, col.LEFT], pattern.condition[k, col.RIGHT]
+        other = right if left == col.ABSENT else left
         event = e if other == j else work.event_of[other]
-        one, two = y if left == ABSENT else event, y if right == ABSENT else event
+        one, two = y if left == col.ABSENT else event, y if right == col.ABSENT else event
         if not _holds(pattern.condition, pattern.factor, events.integers, events.floats, k, one, two):
             return False
     return True
@@ -129,9 +118,9 @@ def _is_violated(pattern, events, store, parts, work, p, e, j, chain, tail):
     _bind(store.field, work.event_of, work.first_of, chain, tail)
     n_absences = len(pattern.absence)
     for a in range(n_absences):
-        if pattern.absence[a, MODE] != LOOK_BACK or pattern.absence[a, DECIDED_AT] != j:
+        if pattern.absence[a, col.MODE] != col.LOOK_BACK or pattern.absence[a, col.DECIDED_AT] != j:
             continue
-        i = pattern.absence[a, AFTER]
+        i = pattern.absence[a, col.AFTER]
         stop = e if i + 1 == j else work.first_of[i + 1]
         y = parts.last_negated[p * n_absences + a]
         while y > work.event_of[i]:
@@ -148,15 +137,15 @@ def _drop_before_absent(pattern, events, store, parts, work, p, e, shared_list):
     for a in range(n_absences):
         if not events.accepted[e] >> (n_components + a) & 1:
             continue
-        i = pattern.absence[a, AFTER]
+        i = pattern.absence[a, col.AFTER]
         at = p * n_components + (0 if shared_list else i)
-        if pattern.absence[a, MODE] != LOOK_BACK:
+        if pattern.absence[a, col.MODE] != col.LOOK_BACK:
             before, c = NONE, parts.first_of_list[at]
             while c >= 0:
-                after = store.field[c, NEXT]
-                dead = store.field[c, COMPONENT] == i and store.field[c, TAIL] != e
-                if dead and pattern.absence[a, MODE] == DROP_TESTED:
-                    _bind(store.field, work.event_of, work.first_of, c, store.field[c, TAIL])
+                after = store.field[c, col.NEXT]
+                dead = store.field[c, col.COMPONENT] == i and store.field[c, col.TAIL] != e
+                if dead and pattern.absence[a, col.MODE] == col.DROP_TESTED:
+                    _bind(store.field, work.event_of, work.first_of, c, store.field[c, col.TAIL])
                     dead = _is_absent_event(pattern, events, work, a, e, NO_COMPONENT, e)
                 if dead:  # its successors still need it, so the slot is not free before it expires
                     _unlink(store.field, parts.first_of_list, parts.last_of_list, at, before, c)
@@ -173,11 +162,11 @@ def _drop_before_absent(pattern, events, store, parts, work, p, e, shared_list):
 
 @njit(**_INLINED)
 def _unlink(field, first_of_list, last_of_list, at, before, c):
-    after = field[c, NEXT]
+    after = field[c, col.NEXT]
     if before < 0:
         first_of_list[at] = after
     else:
-        field[before, NEXT] = after
+        field[before, col.NEXT] = after
     if after < 0:
         last_of_list[at] = before
 
@@ -187,14 +176,14 @@ def _append(field, first_of_list, last_of_list, at, c):
     if last_of_list[at] < 0:
         first_of_list[at] = c
     else:
-        field[last_of_list[at], NEXT] = c
+        field[last_of_list[at], col.NEXT] = c
     last_of_list[at] = c
 
 
 @njit(**_INLINED)
 def _release(field, free, n_free, c):
     """Free a slot; return the number of free slots."""
-    field[c, TAIL] = -1
+    field[c, col.TAIL] = -1
     free[n_free] = c
     return n_free + 1
 
@@ -202,14 +191,14 @@ def _release(field, free, n_free, c):
 @njit(**_INLINED)
 def _begin(field, c, e, pred, pred_tail, first_time, component):
     """Write a chain of one event to its slot."""
-    field[c, HEAD] = e
-    field[c, TAIL] = e
-    field[c, PRED] = pred
-    field[c, PRED_TAIL] = pred_tail
-    field[c, FIRST_TIME] = first_time
-    field[c, NEXT] = -1
-    field[c, RECENT] = -1
-    field[c, COMPONENT] = component
+    field[c, col.HEAD] = e
+    field[c, col.TAIL] = e
+    field[c, col.PRED] = pred
+    field[c, col.PRED_TAIL] = pred_tail
+    field[c, col.FIRST_TIME] = first_time
+    field[c, col.NEXT] = -1
+    field[c, col.RECENT] = -1
+    field[c, col.COMPONENT] = component
 
 
 @njit(**_INLINED)
@@ -246,7 +235,7 @@ def _is_recent(events, parts, tail, limit):
     return tail == parts.last_event[events.partition[tail]] and events.time[tail] >= limit
 
 
-@njit(**_KERNEL)
+@njit([(_EVENTS, _STORE, _PARTS, T.int64, _I1)], **_KERNEL)
 def sweep(events, store, parts, limit, report):
     """Free every slot whose first event is older than ``limit``, in a list or not. O(slots + lists)."""
     n_components = len(parts.first_of_list) // max(1, len(parts.last_event))
@@ -256,19 +245,21 @@ def sweep(events, store, parts, limit, report):
             parts.first_recent[at] = -1
         before, c = NONE, parts.first_of_list[at]
         while c >= 0:
-            after = store.field[c, NEXT]
-            tail = store.field[c, TAIL]
-            if store.field[c, FIRST_TIME] < limit and not _is_recent(events, parts, tail, limit):
+            after = store.field[c, col.NEXT]
+            tail = store.field[c, col.TAIL]
+            if store.field[c, col.FIRST_TIME] < limit and not _is_recent(events, parts, tail, limit):
                 _unlink(store.field, parts.first_of_list, parts.last_of_list, at, before, c)
                 parts.n_live[events.partition[tail]] -= 1
             else:
                 before = c
             c = after
-    report[N_FREE] = 0
+    report[col.N_FREE] = 0
     for c in range(len(store.field)):
-        tail = store.field[c, TAIL]
-        if tail < 0 or (store.field[c, FIRST_TIME] < limit and not _is_recent(events, parts, tail, limit)):
-            report[N_FREE] = _release(store.field, store.free, report[N_FREE], c)
+        tail = store.field[c, col.TAIL]
+        if tail < 0 or (
+            store.field[c, col.FIRST_TIME] < limit and not _is_recent(events, parts, tail, limit)
+        ):
+            report[col.N_FREE] = _release(store.field, store.free, report[col.N_FREE], c)
 
 
 @njit(**_HELPER)
@@ -283,10 +274,10 @@ def _add_to_total(total, term):
 # --- runs -------------------------------------------------------------------------------------------------
 
 
-@njit(**_KERNEL)
-def advance_runs(pattern, events, store, parts, work, out, start, stop, mode, report):
+@njit([(*_ARGUMENTS, T.int64, T.int64, T.int64, T.int64, _I1)], **_KERNEL)
+def advance_runs(pattern, events, store, parts, work, out, start, stop, output, by_state, report):
     """Advance separate runs over the events from ``start`` to ``stop``; every partial match is one run."""
-    # ``mode`` has the output and ``by_state``. With ``by_state`` 0, each partition has one list of runs, and
+    # With ``by_state`` 0, each partition has one list of runs, and
     # every event that a component or an absence accepts visits all of it (SASE). With ``by_state`` 1, each
     # component has a list, and an event visits only those that it may extend (the pending lists of Siddhi).
     # ``report[REASON]`` says which array was too small, ``report[CONSUMED]`` is the first unprocessed event.
@@ -296,11 +287,14 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, mode, re
     # x attributes).
     # Source: Agrawal et al., "Efficient pattern matching over event streams", SIGMOD 2008; Suhothayan et al.,
     # "Siddhi", GCE 2011.
-    output, by_state = mode
     kleene, first_condition, condition, factor = (
         pattern.kleene, pattern.first_condition, pattern.condition, pattern.factor
     )  # fmt: skip
-    looks_back, window, strict = pattern.looks_back, pattern.settings[WINDOW], pattern.settings[STRICT_TIME]
+    looks_back, window, strict = (
+        pattern.looks_back,
+        pattern.settings[col.WINDOW],
+        pattern.settings[col.STRICT_TIME],
+    )
     time, partition, accepts = events.time, events.partition, events.accepted
     integers, floats = events.integers, events.floats
     field, free = store.field, store.free
@@ -309,37 +303,43 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, mode, re
     items, item_component, length_of, nodes = out.items, out.component, out.length, out.nodes
     n_components = len(kleene)
     last = n_components - 1
-    has_kleene = pattern.settings[HAS_KLEENE]
-    copies, n_attributes = pattern.settings[COPIES], pattern.settings[ATTRIBUTES]
+    has_kleene = pattern.settings[col.HAS_KLEENE]
+    copies, n_attributes = pattern.settings[col.COPIES], pattern.settings[col.ATTRIBUTES]
     positions, payload, attribute_of = store.positions, store.payload, events.payload
-    report[REASON] = 0
+    report[col.REASON] = 0
     for e in range(start, stop):
-        report[CONSUMED] = e
+        report[col.CONSUMED] = e
         accepted = accepts[e]
         if accepted == 0:
             continue
-        if copies and has_kleene and report[WIDEST] + 2 > positions.shape[1]:
-            report[REASON], report[NEED] = MORE_WIDTH, report[WIDEST] + 2
+        if copies and has_kleene and report[col.WIDEST] + 2 > positions.shape[1]:
+            report[col.REASON], report[col.NEED] = col.MORE_WIDTH, report[col.WIDEST] + 2
             return
         p, t = partition[e], time[e]
-        limit = t - window if window >= 0 and t > NO_TIME + window else NO_TIME
+        limit = t - window if window >= 0 and t > col.NO_TIME + window else col.NO_TIME
         live = n_live[p]
-        if report[N_FREE] < 2 * live + 1:
-            report[REASON], report[NEED] = MORE_SLOTS, 2 * live + 1
+        if report[col.N_FREE] < 2 * live + 1:
+            report[col.REASON], report[col.NEED] = col.MORE_SLOTS, 2 * live + 1
             return
-        if output == ALL and accepted >> last & 1:
+        if output == col.ALL and accepted >> last & 1:
             # An event of a Kleene closure can both begin and continue it: at most two matches per run.
             bound = 2 * live + 1 if has_kleene else live + 1
-            most_items = bound * (report[LONGEST] + 1 if has_kleene else n_components)
-            if report[N_FOUND] + bound > len(length_of):
-                report[REASON], report[NEED] = MORE_MATCHES, bound
+            most_items = bound * (report[col.LONGEST] + 1 if has_kleene else n_components)
+            if report[col.N_FOUND] + bound > len(length_of):
+                report[col.REASON], report[col.NEED] = col.MORE_MATCHES, bound
                 return
-            if report[N_ITEMS] + most_items > len(items):
-                report[REASON], report[NEED] = MORE_ITEMS, most_items
+            if report[col.N_ITEMS] + most_items > len(items):
+                report[col.REASON], report[col.NEED] = col.MORE_ITEMS, most_items
                 return
         # The loops count in variables of their own, which need no memory.
-        n_free, n_found, write = report[N_FREE], report[N_FOUND], np.uint64(report[N_ITEMS])
-        n_made, n_copied, n_values, widest, longest = ZERO, ZERO, ZERO, report[WIDEST], report[LONGEST]
+        n_free, n_found, write = report[col.N_FREE], report[col.N_FOUND], np.uint64(report[col.N_ITEMS])
+        n_made, n_copied, n_values, widest, longest = (
+            ZERO,
+            ZERO,
+            ZERO,
+            report[col.WIDEST],
+            report[col.LONGEST],
+        )
         for visit in range((n_components if by_state else 1) + 1):
             # The last visit is to no list: the event begins a new run.
             begins_run = visit == (n_components if by_state else 1)
@@ -359,12 +359,12 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, mode, re
             while True:
                 own, tail, first_time = -1, -1, t
                 if c >= 0:
-                    tail = field[c, TAIL]
+                    tail = field[c, col.TAIL]
                     if tail == e:  # this event made all runs from here on
                         break
-                    first_time = field[c, FIRST_TIME]
+                    first_time = field[c, col.FIRST_TIME]
                     if first_time < limit:
-                        after = field[c, NEXT]
+                        after = field[c, col.NEXT]
                         _unlink(field, first_of_list, last_of_list, at, before, c)
                         n_free = _release(field, free, n_free, c)
                         n_live[p] -= 1
@@ -372,7 +372,7 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, mode, re
                         if c < 0:
                             break
                         continue
-                    own = field[c, COMPONENT]
+                    own = field[c, col.COMPONENT]
                 if not (strict and c >= 0 and time[tail] == t):
                     for takes in range(2 if has_kleene and c >= 0 else 1):
                         j = own if takes else own + 1
@@ -398,10 +398,10 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, mode, re
                             widest = max(widest, n_events)
                             n_values += 1 + n_events * (1 + n_attributes)
                         if j == last:
-                            if output == ALL:
+                            if output == col.ALL:
                                 length = n_components
                                 if has_kleene:
-                                    length = 1 + (field[c, RECENT] if c >= 0 else 0)
+                                    length = 1 + (field[c, col.RECENT] if c >= 0 else 0)
                                     length_of[n_found] = length
                                 write += np.uint64(length)
                                 place = write - np.uint64(1)
@@ -418,17 +418,17 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, mode, re
                                     place -= np.uint64(1)
                                     items[place] = x
                                     if has_kleene:
-                                        item_component[place] = field[node, COMPONENT]
-                                    x = field[node, PRED_TAIL]
-                                    node = field[node, PRED]
+                                        item_component[place] = field[node, col.COMPONENT]
+                                    x = field[node, col.PRED_TAIL]
+                                    node = field[node, col.PRED]
                             n_found += 1
                             if not kleene[j]:
                                 continue
                         n_free -= 1
                         _begin(field, new, e, c, tail, first_time, j)
                         if has_kleene:  # the length of a run; the field has no other use here
-                            field[new, RECENT] = 1 + (field[c, RECENT] if c >= 0 else 0)
-                            longest = max(longest, field[new, RECENT])
+                            field[new, col.RECENT] = 1 + (field[c, col.RECENT] if c >= 0 else 0)
+                            longest = max(longest, field[new, col.RECENT])
                         to = p * n_components + (j if by_state else 0)
                         _append(field, first_of_list, last_of_list, to, new)
                         n_live[p] += 1
@@ -436,464 +436,30 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, mode, re
                     break
                 # Read the next run only now, because an added run may have become the next one.
                 before = c
-                c = field[c, NEXT]
+                c = field[c, col.NEXT]
                 if c < 0:
                     break
-        report[N_FREE], report[N_FOUND], report[N_ITEMS] = n_free, n_found, np.int64(write)
-        report[CHAINS] += n_made
-        report[N_COPIES] += n_copied
-        report[WIDEST], report[LONGEST] = widest, longest
-        report[COPIED] += n_values
+        report[col.N_FREE], report[col.N_FOUND], report[col.N_ITEMS] = n_free, n_found, np.int64(write)
+        report[col.CHAINS] += n_made
+        report[col.N_COPIES] += n_copied
+        report[col.WIDEST], report[col.LONGEST] = widest, longest
+        report[col.COPIED] += n_values
         if accepted >> n_components:
             _drop_before_absent(pattern, events, store, parts, work, p, e, 1 - by_state)
-        report[PEAK_LIVE] = max(report[PEAK_LIVE], len(free) - n_free)
-    report[CONSUMED] = stop
+        report[col.PEAK_LIVE] = max(report[col.PEAK_LIVE], len(free) - n_free)
+    report[col.CONSUMED] = stop
 
 
 # --- chains -----------------------------------------------------------------------------------------------
 
 
-@njit(**_INLINED)
-def _head_rank(field, rank, first_rank, c):
-    """Return the number of the first event of chain c that is in the window."""
-    return max(rank[field[c, HEAD]], first_rank if field[c, PRED] < 0 else 0)
-
-
-@njit(**_HELPER)
-def _write_products(chains, scratch, output, start, n, e, oldest, has_kleene, report):
-    """Write the matches of the candidates from ``start`` to ``n`` that end with ``e``, in canonical order."""
-    field, rank, following = chains
-    candidate, level, run_start, n_components = scratch
-    items, item_component, length_of, spare = output
-    last, first_rank = n_components - 1, rank[oldest]
-    write, m = report[N_ITEMS], report[N_FOUND]
-    n_runs, base = ZERO, write
-    k = start
-    while k < n:
-        # Chains with the same events (a group) are processed together, event by event. That is the canonical
-        # order if no third component comes before.
-        c, top_tail = candidate[k, CHAIN], candidate[k, CHAIN_TAIL]
-        group_stop, top, group_head = k + 1, e, -1
-        if c >= 0:
-            group_head = field[c, HEAD]
-            top = group_head
-            if field[c, PRED] < 0 and rank[top] < first_rank:
-                top = oldest  # older events of the first chain are outside the window
-            while group_stop < n and candidate[group_stop, CHAIN_TAIL] == top_tail:
-                if field[candidate[group_stop, CHAIN], HEAD] != group_head:
-                    break
-                group_stop += 1
-        while True:
-            for member in range(k, group_stop):
-                first_item, depth = write, 0
-                c = candidate[member, CHAIN]
-                top_component = field[c, COMPONENT] if c >= 0 else last
-                node, tail = -1, -1
-                if c >= 0:
-                    node, tail = field[c, PRED], field[c, PRED_TAIL]
-                while node >= 0:
-                    head = field[node, HEAD]
-                    if field[node, PRED] < 0 and rank[head] < first_rank:
-                        head = oldest
-                    level[depth, LEVEL_HEAD] = head
-                    level[depth, LEVEL_TAIL] = tail
-                    level[depth, CURRENT] = head
-                    level[depth, LEVEL_COMPONENT] = field[node, COMPONENT]
-                    depth += 1
-                    tail = field[node, PRED_TAIL]
-                    node = field[node, PRED]
-                length = depth + (2 if c >= 0 else 1)
-                more = True
-                while more:
-                    # The first event changes fastest.
-                    x = level[depth - 1, CURRENT] if depth else top
-                    stop_at = level[depth - 1, LEVEL_TAIL] if depth else top
-                    while True:
-                        items[write] = x
-                        for i in range(1, depth):
-                            items[write + i] = level[depth - 1 - i, CURRENT]
-                        items[write + depth] = top
-                        items[write + length - 1] = e
-                        if has_kleene:
-                            for i in range(depth):
-                                item_component[write + i] = level[depth - 1 - i, LEVEL_COMPONENT]
-                            item_component[write + depth] = top_component
-                            item_component[write + length - 1] = last
-                            length_of[m] = length
-                        write += length
-                        m += 1
-                        if x == stop_at:
-                            break
-                        x = following[x]
-                    i = depth - 2
-                    while i >= 0 and level[i, CURRENT] == level[i, LEVEL_TAIL]:
-                        level[i, CURRENT] = level[i, LEVEL_HEAD]
-                        i -= 1
-                    more = i >= 0
-                    if more:
-                        level[i, CURRENT] = following[level[i, CURRENT]]
-                if n_runs == 0:
-                    run_start[0] = base
-                    n_runs = 1
-                elif not has_kleene and _is_before(
-                    items, first_item, items, first_item - n_components, n_components
-                ):
-                    if n_runs == len(run_start) - 1:
-                        run_start[n_runs] = first_item
-                        _merge(items, spare, n_components, run_start, n_runs)
-                        n_runs = 1
-                    run_start[n_runs] = first_item
-                    n_runs += 1
-            if c < 0 or top == top_tail:
-                break
-            top = following[top]
-        k = group_stop
-    run_start[n_runs] = write
-    report[N_ITEMS], report[N_FOUND] = write, m
-    if n_runs > 1 and not has_kleene:
-        _merge(items, spare, n_components, run_start, n_runs)
-
-
-@njit(**_INLINED)
-def _write_products_as_found(chains, scratch, output, start, n, e, oldest, has_kleene, report):
-    """Write the matches of the candidates from ``start`` to ``n`` that end with ``e``, chain after chain."""
-    field, rank, following = chains
-    candidate, level, _, n_components = scratch
-    items, item_component, length_of, _ = output
-    last = n_components - 1
-    first_rank = rank[oldest]
-    write, m = report[N_ITEMS], report[N_FOUND]
-    for k in range(start, n):
-        # The events of the two latest chains, c and d, change fastest. They need no table of levels.
-        c, tail, head = candidate[k, CHAIN], candidate[k, CHAIN_TAIL], e
-        d, d_head, depth = -1, -1, 0
-        if c >= 0:
-            d, head = field[c, PRED], field[c, HEAD]
-            if d < 0 and rank[head] < first_rank:
-                head = oldest
-        else:
-            tail = e
-        if d >= 0:
-            node, node_tail, d_head = field[d, PRED], field[d, PRED_TAIL], field[d, HEAD]
-            if node < 0 and rank[d_head] < first_rank:
-                d_head = oldest
-            while node >= 0:
-                first = field[node, HEAD]
-                if field[node, PRED] < 0 and rank[first] < first_rank:
-                    first = oldest
-                level[depth, LEVEL_HEAD] = first
-                level[depth, LEVEL_TAIL] = node_tail
-                level[depth, CURRENT] = first
-                level[depth, LEVEL_COMPONENT] = field[node, COMPONENT]
-                depth += 1
-                node_tail = field[node, PRED_TAIL]
-                node = field[node, PRED]
-        has_d = np.int64(d >= 0)
-        length = depth + 1 + (c >= 0) + has_d
-        n_pairs = candidate[k, N_COMBINED]
-        for i in range(depth):
-            n_pairs //= rank[level[i, LEVEL_TAIL]] - rank[level[i, LEVEL_HEAD]] + 1
-        if depth == 0 and has_d and not has_kleene:  # three components, as in most patterns; no branch inside
-            x, y, at = head, d_head, np.uint64(write)
-            for _ in range(n_pairs):
-                items[at] = y
-                items[at + np.uint64(1)] = x
-                items[at + np.uint64(2)] = e
-                at += np.uint64(3)
-                is_tail = np.int64(x == tail)
-                y += is_tail * (following[np.uint64(y)] - y)
-                after = following[np.uint64(x)]
-                x = after + is_tail * (head - after)
-            write += 3 * n_pairs
-            m += n_pairs
-            continue
-        more = True
-        while more:
-            x, y = head, d_head
-            # One loop for both chains: chains are short, so two loops would end at hardly predictable times.
-            for _ in range(n_pairs):
-                for i in range(depth):
-                    items[write + i] = level[depth - 1 - i, CURRENT]
-                at = write + depth + has_d
-                items[at - has_d] = y
-                items[at] = x  # a match of one event has it in one place only
-                items[write + length - 1] = e
-                if has_kleene:
-                    for i in range(depth):
-                        item_component[write + i] = level[depth - 1 - i, LEVEL_COMPONENT]
-                    if has_d:
-                        item_component[at - 1] = field[d, COMPONENT]
-                    item_component[at] = field[c, COMPONENT] if c >= 0 else last
-                    item_component[write + length - 1] = last
-                    length_of[m] = length
-                write += length
-                m += 1
-                after_x, after_y = following[x], following[y]
-                y = after_y if x == tail else y
-                x = head if x == tail else after_x
-            i = depth - 1
-            while i >= 0 and level[i, CURRENT] == level[i, LEVEL_TAIL]:
-                level[i, CURRENT] = level[i, LEVEL_HEAD]
-                i -= 1
-            more = i >= 0
-            if more:
-                level[i, CURRENT] = following[level[i, CURRENT]]
-    report[N_ITEMS], report[N_FOUND] = write, m
-
-
-@njit(**_KERNEL)
-def advance_chains(pattern, events, store, parts, work, out, start, stop, output, report):
-    """Advance linked chains over events; this is the corrected CoverMatch and CombineMatch."""
-    # Arguments and report as in `advance_runs`. ``output`` ALL writes matches in canonical order. COUNT adds
-    # up their number without writing them. LATEST writes one coverage per chain of the last component and
-    # keeps it at the chain's newest event.
-    # O(chains of the previous component) time per event, plus O(matches x log chains) for ALL. O(live chains)
-    # memory.
-    # Source: Qiu et al., "LinkedCEP", algorithms 1 and 2.
-    coverable, kleene, first_condition, condition, factor = (
-        pattern.coverable, pattern.kleene, pattern.first_condition, pattern.condition, pattern.factor
-    )  # fmt: skip
-    looks_back, window, strict = pattern.looks_back, pattern.settings[WINDOW], pattern.settings[STRICT_TIME]
-    time, partition, accepts = events.time, events.partition, events.accepted
-    integers, floats = events.integers, events.floats
-    rank, following, preceding = events.rank, events.following, events.preceding
-    field, free = store.field, store.free
-    first_of_list, last_of_list, first_recent = parts.first_of_list, parts.last_of_list, parts.first_recent
-    last_event, oldest = parts.last_event, parts.oldest
-    candidate, event_of, first_of = work.candidate, work.event_of, work.first_of
-    rows, nodes = out.rows, out.nodes
-    n_components = len(kleene)
-    last = n_components - 1
-    has_kleene = pattern.settings[HAS_KLEENE]
-    copies, n_attributes = pattern.settings[COPIES], pattern.settings[ATTRIBUTES]
-    positions, payload, attribute_of = store.positions, store.payload, events.payload
-    report[REASON] = 0
-    for e in range(start, stop):
-        report[CONSUMED] = e
-        accepted = accepts[e]
-        if accepted == 0:
-            continue
-        if copies and has_kleene and report[WIDEST] + 2 > positions.shape[1]:
-            report[REASON], report[NEED] = MORE_WIDTH, report[WIDEST] + 2
-            return
-        p, t = partition[e], time[e]
-        limit = t - window if window >= 0 and t > NO_TIME + window else NO_TIME
-        latest = last_event[p]
-        # An event outside the window may have been removed together with its chains.
-        same = latest >= 0 and time[latest] >= limit
-        same = same and accepts[latest] == accepted and accepted >> n_components == 0
-        # The event joins the verified sub-stream. The steps before the last check for room may run twice.
-        preceding[e] = latest
-        rank[e] = 0
-        if latest >= 0:
-            following[latest] = e
-            rank[e] = rank[latest] + 1
-        if oldest[p] < 0:
-            oldest[p] = e
-        while time[oldest[p]] < limit:
-            oldest[p] = following[oldest[p]]
-        first_rank = rank[oldest[p]]
-        n_free = report[N_FREE]
-
-        # Candidates: the chains that the event may follow, by component; found before any chain is changed.
-        n, first_last = ZERO, ZERO
-        n_candidates = len(candidate)
-        for j in range(n_components):
-            if not accepted >> j & 1:
-                continue
-            if j == last:
-                first_last = n
-            if j == 0:
-                if n == n_candidates:
-                    n += 1
-                    break
-                candidate[n, STATE] = 0
-                candidate[n, CHAIN] = -1
-                candidate[n, CHAIN_TAIL] = -1
-                candidate[n, CHAIN_TIME] = t
-                n += 1
-            for takes in range(2 if kleene[j] else 1):
-                if j == 0 and not takes:
-                    continue
-                at = p * n_components + (j if takes else j - 1)
-                before, c = NONE, first_of_list[at]
-                while c >= 0:
-                    after, tail, first_time = field[c, NEXT], field[c, TAIL], field[c, FIRST_TIME]
-                    if first_time < limit:
-                        # Chains of the latest event are still read, so their slots must not be reused.
-                        if tail == latest:
-                            before = c
-                        else:
-                            _unlink(field, first_of_list, last_of_list, at, before, c)
-                            n_free = _release(field, free, n_free, c)
-                        c = after
-                        continue
-                    if strict:
-                        head, pred = field[c, HEAD], field[c, PRED]
-                        while tail >= 0 and time[tail] == t:
-                            tail = preceding[tail] if tail != head else -1
-                        if tail >= 0 and pred < 0:
-                            first_time = time[tail]
-                    fits = tail >= 0 and first_time >= limit
-                    if fits and first_condition[j] < first_condition[j + 1]:
-                        _bind(field, event_of, first_of, c, tail)
-                        fits = _fits(
-                            first_condition, condition, factor, integers, floats, event_of, j, e, takes
-                        )
-                    if fits and looks_back[j] and not takes:
-                        fits = not _is_violated(pattern, events, store, parts, work, p, e, j, c, tail)
-                    if fits:
-                        if n >= n_candidates:
-                            n = n_candidates + 1
-                            break
-                        candidate[n, STATE] = j
-                        candidate[n, CHAIN] = c
-                        candidate[n, CHAIN_TAIL] = tail
-                        candidate[n, CHAIN_TIME] = first_time
-                        n += 1
-                    before = c
-                    c = after
-        report[N_FREE] = n_free
-        if n > n_candidates:
-            report[REASON], report[NEED] = MORE_CANDIDATES, 2 * n_candidates
-            return
-        if n_free < n:
-            report[REASON], report[NEED] = MORE_SLOTS, n
-            return
-
-        # Matches that end here: the matches of each candidate of the last component are a product of chains.
-        if accepted >> last & 1 and output == LATEST:
-            if report[N_ROWS] + n - first_last > len(rows):
-                report[REASON], report[NEED] = MORE_ROWS, n - first_last
-                return
-        elif accepted >> last & 1:
-            n_matches, n_items = 0.0, 0.0
-            for k in range(first_last, n):
-                c, tail = candidate[k, CHAIN], candidate[k, CHAIN_TAIL]
-                depth, size, magnitude = 0, 1, 1.0
-                while c >= 0:
-                    width = rank[tail] - _head_rank(field, rank, first_rank, c) + 1
-                    size *= width
-                    magnitude *= width
-                    depth += 1
-                    tail = field[c, PRED_TAIL]
-                    c = field[c, PRED]
-                candidate[k, N_COMBINED] = size
-                n_matches += magnitude
-                n_items += magnitude * (depth + 1)
-                if output == ALL and depth > len(work.level):
-                    report[REASON], report[NEED] = MORE_LEVELS, depth
-                    return
-                if output == COUNT:
-                    # Nothing can interrupt this event any more, so its matches are counted once.
-                    if magnitude < SMALL:
-                        report[N_FOUND] += size
-                        if report[N_FOUND] >= SMALL:
-                            _spill(report, work.product, out.total)
-                    else:
-                        _add_large(field, rank, candidate, k, first_rank, work.product, out.total)
-            if output == ALL:
-                if report[N_FOUND] + n_matches > len(out.length):
-                    report[REASON], report[NEED] = MORE_MATCHES, int(min(n_matches, 1e18))
-                    return
-                if report[N_ITEMS] + n_items > len(out.items):
-                    report[REASON], report[NEED] = MORE_ITEMS, int(min(n_items, 1e18))
-                    return
-                chains, scratch = (
-                    (field, rank, following),
-                    (candidate, work.level, work.run_start, n_components),
-                )
-                output_arrays = out.items, out.component, out.length, out.spare
-                if pattern.settings[IS_ORDERED]:
-                    _write_products(
-                        chains, scratch, output_arrays, first_last, n, e, oldest[p], has_kleene, report
-                    )
-                else:
-                    _write_products_as_found(
-                        chains, scratch, output_arrays, first_last, n, e, oldest[p], has_kleene, report
-                    )
-
-        # The event enters chains: it joins the latest chain if that has the same predecessors.
-        if accepted >> n_components:
-            _drop_before_absent(pattern, events, store, parts, work, p, e, ZERO)
-        k = 0
-        for j in range(n_components):
-            at = p * n_components + j
-            old, newest = first_recent[at], -1
-            first_recent[at] = -1
-            if not same:
-                while old >= 0 and j == last and not kleene[j]:
-                    n_free = _release(field, free, n_free, old)
-                    old = field[old, RECENT]
-                old = -1
-            while k < n and candidate[k, STATE] == j:
-                pred, pred_tail = candidate[k, CHAIN], candidate[k, CHAIN_TAIL]
-                nodes[j] += 1
-                if pred >= 0:
-                    report[N_COPIES] += 1
-                found, c = old, -1
-                while found >= 0 and (field[found, PRED] != pred or field[found, PRED_TAIL] != pred_tail):
-                    found = field[found, RECENT]
-                if found >= 0:
-                    # Candidates are in the order of the lists, so those skipped here do not occur later.
-                    while old != found:
-                        after = field[old, RECENT]
-                        if j == last:
-                            n_free = _release(field, free, n_free, old)
-                        old = after
-                    old = field[found, RECENT]
-                    c = found
-                    field[c, TAIL] = e
-                    field[c, RECENT] = -1
-                    if j == 0:
-                        field[c, FIRST_TIME] = t
-                    if output == LATEST and j == last:
-                        rows[field[c, ROW], j] = e
-                    new = c
-                else:
-                    report[CHAINS] += 1
-                    new = free[n_free - 1]
-                    if coverable[j] or j < last or kleene[j]:
-                        n_free -= 1
-                        c = free[n_free]
-                        _begin(field, c, e, pred, pred_tail, candidate[k, CHAIN_TIME], j)
-                        if j < last or kleene[j]:
-                            _append(field, first_of_list, last_of_list, at, c)
-                    if output == LATEST and j == last:
-                        _bind(field, event_of, first_of, pred, pred_tail)
-                        event_of[j] = e
-                        for i in range(n_components):
-                            rows[report[N_ROWS], i] = event_of[i]
-                        if coverable[j]:
-                            field[c, ROW] = report[N_ROWS]
-                        report[N_ROWS] += 1
-                if copies:
-                    n_events = _copy(positions, payload, attribute_of, n_attributes, new, e, pred, pred_tail)
-                    report[WIDEST] = max(report[WIDEST], n_events)
-                    report[COPIED] += 1 + n_events * (1 + n_attributes)
-                if coverable[j]:
-                    if newest < 0:
-                        first_recent[at] = c
-                    else:
-                        field[newest, RECENT] = c
-                    newest = c
-                k += 1
-            while old >= 0 and j == last:
-                n_free = _release(field, free, n_free, old)
-                old = field[old, RECENT]
-        report[N_FREE] = n_free
-        last_event[p] = e
-        report[PEAK_LIVE] = max(report[PEAK_LIVE], len(free) - n_free)
-    report[CONSUMED] = stop
-
-
 @njit(**_HELPER)
 def _spill(report, product, total):
     product[:] = 0
-    product[0] = report[N_FOUND] & LIMB_MASK
-    product[1] = report[N_FOUND] >> LIMB_BITS
+    product[0] = report[col.N_FOUND] & LIMB_MASK
+    product[1] = report[col.N_FOUND] >> LIMB_BITS
     _add_to_total(total, product)
-    report[N_FOUND] = 0
+    report[col.N_FOUND] = 0
 
 
 @njit(**_HELPER)
@@ -901,7 +467,7 @@ def _add_large(field, rank, candidate, k, first_rank, product, total):
     """Add the number of combinations of a candidate that does not fit in an integer."""
     product[:] = 0
     product[0] = 1
-    c, tail = candidate[k, CHAIN], candidate[k, CHAIN_TAIL]
+    c, tail = candidate[k, col.CHAIN], candidate[k, col.CHAIN_TAIL]
     while c >= 0:
         width = rank[tail] - _head_rank(field, rank, first_rank, c) + 1
         carry = 0
@@ -909,8 +475,8 @@ def _add_large(field, rank, candidate, k, first_rank, product, total):
             digit = product[d] * width + carry
             product[d] = digit & LIMB_MASK
             carry = digit >> LIMB_BITS
-        tail = field[c, PRED_TAIL]
-        c = field[c, PRED]
+        tail = field[c, col.PRED_TAIL]
+        c = field[c, col.PRED]
     _add_to_total(total, product)
 
 
@@ -952,3 +518,443 @@ def _merge(items, spare, n, run_start, n_runs):
                 a += 1
                 at += 1
         width *= 2
+
+
+@njit(**_INLINED)
+def _head_rank(field, rank, first_rank, c):
+    """Return the number of the first event of chain c that is in the window."""
+    return max(rank[field[c, col.HEAD]], first_rank if field[c, col.PRED] < 0 else 0)
+
+
+@njit(**_HELPER)
+def _write_products(chains, scratch, output, start, n, e, oldest, has_kleene, report):
+    """Write the matches of the candidates from ``start`` to ``n`` that end with ``e``, in canonical order."""
+    field, rank, following = chains
+    candidate, level, run_start, n_components = scratch
+    items, item_component, length_of, spare = output
+    last, first_rank = n_components - 1, rank[oldest]
+    write, m = report[col.N_ITEMS], report[col.N_FOUND]
+    n_runs, base = ZERO, write
+    k = start
+    while k < n:
+        # Chains with the same events (a group) are processed together, event by event. That is the canonical
+        # order if no third component comes before.
+        c, top_tail = candidate[k, col.CHAIN], candidate[k, col.CHAIN_TAIL]
+        group_stop, top, group_head = k + 1, e, -1
+        if c >= 0:
+            group_head = field[c, col.HEAD]
+            top = group_head
+            if field[c, col.PRED] < 0 and rank[top] < first_rank:
+                top = oldest  # older events of the first chain are outside the window
+            while group_stop < n and candidate[group_stop, col.CHAIN_TAIL] == top_tail:
+                if field[candidate[group_stop, col.CHAIN], col.HEAD] != group_head:
+                    break
+                group_stop += 1
+        while True:
+            for member in range(k, group_stop):
+                first_item, depth = write, 0
+                c = candidate[member, col.CHAIN]
+                top_component = field[c, col.COMPONENT] if c >= 0 else last
+                node, tail = -1, -1
+                if c >= 0:
+                    node, tail = field[c, col.PRED], field[c, col.PRED_TAIL]
+                while node >= 0:
+                    head = field[node, col.HEAD]
+                    if field[node, col.PRED] < 0 and rank[head] < first_rank:
+                        head = oldest
+                    level[depth, col.LEVEL_HEAD] = head
+                    level[depth, col.LEVEL_TAIL] = tail
+                    level[depth, col.CURRENT] = head
+                    level[depth, col.LEVEL_COMPONENT] = field[node, col.COMPONENT]
+                    depth += 1
+                    tail = field[node, col.PRED_TAIL]
+                    node = field[node, col.PRED]
+                length = depth + (2 if c >= 0 else 1)
+                more = True
+                while more:
+                    # The first event changes fastest.
+                    x = level[depth - 1, col.CURRENT] if depth else top
+                    stop_at = level[depth - 1, col.LEVEL_TAIL] if depth else top
+                    while True:
+                        items[write] = x
+                        for i in range(1, depth):
+                            items[write + i] = level[depth - 1 - i, col.CURRENT]
+                        items[write + depth] = top
+                        items[write + length - 1] = e
+                        if has_kleene:
+                            for i in range(depth):
+                                item_component[write + i] = level[depth - 1 - i, col.LEVEL_COMPONENT]
+                            item_component[write + depth] = top_component
+                            item_component[write + length - 1] = last
+                            length_of[m] = length
+                        write += length
+                        m += 1
+                        if x == stop_at:
+                            break
+                        x = following[x]
+                    i = depth - 2
+                    while i >= 0 and level[i, col.CURRENT] == level[i, col.LEVEL_TAIL]:
+                        level[i, col.CURRENT] = level[i, col.LEVEL_HEAD]
+                        i -= 1
+                    more = i >= 0
+                    if more:
+                        level[i, col.CURRENT] = following[level[i, col.CURRENT]]
+                if n_runs == 0:
+                    run_start[0] = base
+                    n_runs = 1
+                elif not has_kleene and _is_before(
+                    items, first_item, items, first_item - n_components, n_components
+                ):
+                    if n_runs == len(run_start) - 1:
+                        run_start[n_runs] = first_item
+                        _merge(items, spare, n_components, run_start, n_runs)
+                        n_runs = 1
+                    run_start[n_runs] = first_item
+                    n_runs += 1
+            if c < 0 or top == top_tail:
+                break
+            top = following[top]
+        k = group_stop
+    run_start[n_runs] = write
+    report[col.N_ITEMS], report[col.N_FOUND] = write, m
+    if n_runs > 1 and not has_kleene:
+        _merge(items, spare, n_components, run_start, n_runs)
+
+
+@njit(**_INLINED)
+def _write_products_as_found(chains, scratch, output, start, n, e, oldest, has_kleene, report):
+    """Write the matches of the candidates from ``start`` to ``n`` that end with ``e``, chain after chain."""
+    field, rank, following = chains
+    candidate, level, _, n_components = scratch
+    items, item_component, length_of, _ = output
+    last = n_components - 1
+    first_rank = rank[oldest]
+    write, m = report[col.N_ITEMS], report[col.N_FOUND]
+    for k in range(start, n):
+        # The events of the two latest chains, c and d, change fastest. They need no table of levels.
+        c, tail, head = candidate[k, col.CHAIN], candidate[k, col.CHAIN_TAIL], e
+        d, d_head, depth = -1, -1, 0
+        if c >= 0:
+            d, head = field[c, col.PRED], field[c, col.HEAD]
+            if d < 0 and rank[head] < first_rank:
+                head = oldest
+        else:
+            tail = e
+        if d >= 0:
+            node, node_tail, d_head = field[d, col.PRED], field[d, col.PRED_TAIL], field[d, col.HEAD]
+            if node < 0 and rank[d_head] < first_rank:
+                d_head = oldest
+            while node >= 0:
+                first = field[node, col.HEAD]
+                if field[node, col.PRED] < 0 and rank[first] < first_rank:
+                    first = oldest
+                level[depth, col.LEVEL_HEAD] = first
+                level[depth, col.LEVEL_TAIL] = node_tail
+                level[depth, col.CURRENT] = first
+                level[depth, col.LEVEL_COMPONENT] = field[node, col.COMPONENT]
+                depth += 1
+                node_tail = field[node, col.PRED_TAIL]
+                node = field[node, col.PRED]
+        has_d = np.int64(d >= 0)
+        length = depth + 1 + (c >= 0) + has_d
+        n_pairs = candidate[k, col.N_COMBINED]
+        for i in range(depth):
+            n_pairs //= rank[level[i, col.LEVEL_TAIL]] - rank[level[i, col.LEVEL_HEAD]] + 1
+        if depth == 0 and has_d and not has_kleene:  # three components, as in most patterns; no branch inside
+            x, y, at = head, d_head, np.uint64(write)
+            for _ in range(n_pairs):
+                items[at] = y
+                items[at + np.uint64(1)] = x
+                items[at + np.uint64(2)] = e
+                at += np.uint64(3)
+                is_tail = np.int64(x == tail)
+                y += is_tail * (following[np.uint64(y)] - y)
+                after = following[np.uint64(x)]
+                x = after + is_tail * (head - after)
+            write += 3 * n_pairs
+            m += n_pairs
+            continue
+        more = True
+        while more:
+            x, y = head, d_head
+            # One loop for both chains: chains are short, so two loops would end at hardly predictable times.
+            for _ in range(n_pairs):
+                for i in range(depth):
+                    items[write + i] = level[depth - 1 - i, col.CURRENT]
+                at = write + depth + has_d
+                items[at - has_d] = y
+                items[at] = x  # a match of one event has it in one place only
+                items[write + length - 1] = e
+                if has_kleene:
+                    for i in range(depth):
+                        item_component[write + i] = level[depth - 1 - i, col.LEVEL_COMPONENT]
+                    if has_d:
+                        item_component[at - 1] = field[d, col.COMPONENT]
+                    item_component[at] = field[c, col.COMPONENT] if c >= 0 else last
+                    item_component[write + length - 1] = last
+                    length_of[m] = length
+                write += length
+                m += 1
+                after_x, after_y = following[x], following[y]
+                y = after_y if x == tail else y
+                x = head if x == tail else after_x
+            i = depth - 1
+            while i >= 0 and level[i, col.CURRENT] == level[i, col.LEVEL_TAIL]:
+                level[i, col.CURRENT] = level[i, col.LEVEL_HEAD]
+                i -= 1
+            more = i >= 0
+            if more:
+                level[i, col.CURRENT] = following[level[i, col.CURRENT]]
+    report[col.N_ITEMS], report[col.N_FOUND] = write, m
+
+
+@njit([(*_ARGUMENTS, T.int64, T.int64, T.int64, _I1)], **_KERNEL)
+def advance_chains(pattern, events, store, parts, work, out, start, stop, output, report):
+    """Advance linked chains over events; this is the corrected CoverMatch and CombineMatch."""
+    # Arguments and report as in `advance_runs`. ``output`` ALL writes matches in canonical order. COUNT adds
+    # up their number without writing them. LATEST writes one coverage per chain of the last component and
+    # keeps it at the chain's newest event.
+    # O(chains of the previous component) time per event, plus O(matches x log chains) for ALL. O(live chains)
+    # memory.
+    # Source: Qiu et al., "LinkedCEP", algorithms 1 and 2.
+    coverable, kleene, first_condition, condition, factor = (
+        pattern.coverable, pattern.kleene, pattern.first_condition, pattern.condition, pattern.factor
+    )  # fmt: skip
+    looks_back, window, strict = (
+        pattern.looks_back,
+        pattern.settings[col.WINDOW],
+        pattern.settings[col.STRICT_TIME],
+    )
+    time, partition, accepts = events.time, events.partition, events.accepted
+    integers, floats = events.integers, events.floats
+    rank, following, preceding = events.rank, events.following, events.preceding
+    field, free = store.field, store.free
+    first_of_list, last_of_list, first_recent = parts.first_of_list, parts.last_of_list, parts.first_recent
+    last_event, oldest = parts.last_event, parts.oldest
+    candidate, event_of, first_of = work.candidate, work.event_of, work.first_of
+    rows, nodes = out.rows, out.nodes
+    n_components = len(kleene)
+    last = n_components - 1
+    has_kleene = pattern.settings[col.HAS_KLEENE]
+    copies, n_attributes = pattern.settings[col.COPIES], pattern.settings[col.ATTRIBUTES]
+    positions, payload, attribute_of = store.positions, store.payload, events.payload
+    report[col.REASON] = 0
+    for e in range(start, stop):
+        report[col.CONSUMED] = e
+        accepted = accepts[e]
+        if accepted == 0:
+            continue
+        if copies and has_kleene and report[col.WIDEST] + 2 > positions.shape[1]:
+            report[col.REASON], report[col.NEED] = col.MORE_WIDTH, report[col.WIDEST] + 2
+            return
+        p, t = partition[e], time[e]
+        limit = t - window if window >= 0 and t > col.NO_TIME + window else col.NO_TIME
+        latest = last_event[p]
+        # An event outside the window may have been removed together with its chains.
+        same = latest >= 0 and time[latest] >= limit
+        same = same and accepts[latest] == accepted and accepted >> n_components == 0
+        # The event joins the verified sub-stream. The steps before the last check for room may run twice.
+        preceding[e] = latest
+        rank[e] = 0
+        if latest >= 0:
+            following[latest] = e
+            rank[e] = rank[latest] + 1
+        if oldest[p] < 0:
+            oldest[p] = e
+        while time[oldest[p]] < limit:
+            oldest[p] = following[oldest[p]]
+        first_rank = rank[oldest[p]]
+        n_free = report[col.N_FREE]
+
+        # Candidates: the chains that the event may follow, by component; found before any chain is changed.
+        n, first_last = ZERO, ZERO
+        n_candidates = len(candidate)
+        for j in range(n_components):
+            if not accepted >> j & 1:
+                continue
+            if j == last:
+                first_last = n
+            if j == 0:
+                if n == n_candidates:
+                    n += 1
+                    break
+                candidate[n, col.STATE] = 0
+                candidate[n, col.CHAIN] = -1
+                candidate[n, col.CHAIN_TAIL] = -1
+                candidate[n, col.CHAIN_TIME] = t
+                n += 1
+            for takes in range(2 if kleene[j] else 1):
+                if j == 0 and not takes:
+                    continue
+                at = p * n_components + (j if takes else j - 1)
+                before, c = NONE, first_of_list[at]
+                while c >= 0:
+                    after, tail, first_time = field[c, col.NEXT], field[c, col.TAIL], field[c, col.FIRST_TIME]
+                    if first_time < limit:
+                        # Chains of the latest event are still read, so their slots must not be reused.
+                        if tail == latest:
+                            before = c
+                        else:
+                            _unlink(field, first_of_list, last_of_list, at, before, c)
+                            n_free = _release(field, free, n_free, c)
+                        c = after
+                        continue
+                    if strict:
+                        head, pred = field[c, col.HEAD], field[c, col.PRED]
+                        while tail >= 0 and time[tail] == t:
+                            tail = preceding[tail] if tail != head else -1
+                        if tail >= 0 and pred < 0:
+                            first_time = time[tail]
+                    fits = tail >= 0 and first_time >= limit
+                    if fits and first_condition[j] < first_condition[j + 1]:
+                        _bind(field, event_of, first_of, c, tail)
+                        fits = _fits(
+                            first_condition, condition, factor, integers, floats, event_of, j, e, takes
+                        )
+                    if fits and looks_back[j] and not takes:
+                        fits = not _is_violated(pattern, events, store, parts, work, p, e, j, c, tail)
+                    if fits:
+                        if n >= n_candidates:
+                            n = n_candidates + 1
+                            break
+                        candidate[n, col.STATE] = j
+                        candidate[n, col.CHAIN] = c
+                        candidate[n, col.CHAIN_TAIL] = tail
+                        candidate[n, col.CHAIN_TIME] = first_time
+                        n += 1
+                    before = c
+                    c = after
+        report[col.N_FREE] = n_free
+        if n > n_candidates:
+            report[col.REASON], report[col.NEED] = col.MORE_CANDIDATES, 2 * n_candidates
+            return
+        if n_free < n:
+            report[col.REASON], report[col.NEED] = col.MORE_SLOTS, n
+            return
+
+        # Matches that end here: the matches of each candidate of the last component are a product of chains.
+        if accepted >> last & 1 and output == col.LATEST:
+            if report[col.N_ROWS] + n - first_last > len(rows):
+                report[col.REASON], report[col.NEED] = col.MORE_ROWS, n - first_last
+                return
+        elif accepted >> last & 1:
+            n_matches, n_items = 0.0, 0.0
+            for k in range(first_last, n):
+                c, tail = candidate[k, col.CHAIN], candidate[k, col.CHAIN_TAIL]
+                depth, size, magnitude = 0, 1, 1.0
+                while c >= 0:
+                    width = rank[tail] - _head_rank(field, rank, first_rank, c) + 1
+                    size *= width
+                    magnitude *= width
+                    depth += 1
+                    tail = field[c, col.PRED_TAIL]
+                    c = field[c, col.PRED]
+                candidate[k, col.N_COMBINED] = size
+                n_matches += magnitude
+                n_items += magnitude * (depth + 1)
+                if output == col.ALL and depth > len(work.level):
+                    report[col.REASON], report[col.NEED] = col.MORE_LEVELS, depth
+                    return
+                if output == col.COUNT:
+                    # Nothing can interrupt this event any more, so its matches are counted once.
+                    if magnitude < SMALL:
+                        report[col.N_FOUND] += size
+                        if report[col.N_FOUND] >= SMALL:
+                            _spill(report, work.product, out.total)
+                    else:
+                        _add_large(field, rank, candidate, k, first_rank, work.product, out.total)
+            if output == col.ALL:
+                if report[col.N_FOUND] + n_matches > len(out.length):
+                    report[col.REASON], report[col.NEED] = col.MORE_MATCHES, int(min(n_matches, 1e18))
+                    return
+                if report[col.N_ITEMS] + n_items > len(out.items):
+                    report[col.REASON], report[col.NEED] = col.MORE_ITEMS, int(min(n_items, 1e18))
+                    return
+                chains, scratch = (
+                    (field, rank, following),
+                    (candidate, work.level, work.run_start, n_components),
+                )
+                output_arrays = out.items, out.component, out.length, out.spare
+                if pattern.settings[col.IS_ORDERED]:
+                    _write_products(
+                        chains, scratch, output_arrays, first_last, n, e, oldest[p], has_kleene, report
+                    )
+                else:
+                    _write_products_as_found(
+                        chains, scratch, output_arrays, first_last, n, e, oldest[p], has_kleene, report
+                    )
+
+        # The event enters chains: it joins the latest chain if that has the same predecessors.
+        if accepted >> n_components:
+            _drop_before_absent(pattern, events, store, parts, work, p, e, ZERO)
+        k = 0
+        for j in range(n_components):
+            at = p * n_components + j
+            old, newest = first_recent[at], -1
+            first_recent[at] = -1
+            if not same:
+                while old >= 0 and j == last and not kleene[j]:
+                    n_free = _release(field, free, n_free, old)
+                    old = field[old, col.RECENT]
+                old = -1
+            while k < n and candidate[k, col.STATE] == j:
+                pred, pred_tail = candidate[k, col.CHAIN], candidate[k, col.CHAIN_TAIL]
+                nodes[j] += 1
+                if pred >= 0:
+                    report[col.N_COPIES] += 1
+                found, c = old, -1
+                while found >= 0 and (
+                    field[found, col.PRED] != pred or field[found, col.PRED_TAIL] != pred_tail
+                ):
+                    found = field[found, col.RECENT]
+                if found >= 0:
+                    # Candidates are in the order of the lists, so those skipped here do not occur later.
+                    while old != found:
+                        after = field[old, col.RECENT]
+                        if j == last:
+                            n_free = _release(field, free, n_free, old)
+                        old = after
+                    old = field[found, col.RECENT]
+                    c = found
+                    field[c, col.TAIL] = e
+                    field[c, col.RECENT] = -1
+                    if j == 0:
+                        field[c, col.FIRST_TIME] = t
+                    if output == col.LATEST and j == last:
+                        rows[field[c, col.ROW], j] = e
+                    new = c
+                else:
+                    report[col.CHAINS] += 1
+                    new = free[n_free - 1]
+                    if coverable[j] or j < last or kleene[j]:
+                        n_free -= 1
+                        c = free[n_free]
+                        _begin(field, c, e, pred, pred_tail, candidate[k, col.CHAIN_TIME], j)
+                        if j < last or kleene[j]:
+                            _append(field, first_of_list, last_of_list, at, c)
+                    if output == col.LATEST and j == last:
+                        _bind(field, event_of, first_of, pred, pred_tail)
+                        event_of[j] = e
+                        for i in range(n_components):
+                            rows[report[col.N_ROWS], i] = event_of[i]
+                        if coverable[j]:
+                            field[c, col.ROW] = report[col.N_ROWS]
+                        report[col.N_ROWS] += 1
+                if copies:
+                    n_events = _copy(positions, payload, attribute_of, n_attributes, new, e, pred, pred_tail)
+                    report[col.WIDEST] = max(report[col.WIDEST], n_events)
+                    report[col.COPIED] += 1 + n_events * (1 + n_attributes)
+                if coverable[j]:
+                    if newest < 0:
+                        first_recent[at] = c
+                    else:
+                        field[newest, col.RECENT] = c
+                    newest = c
+                k += 1
+            while old >= 0 and j == last:
+                n_free = _release(field, free, n_free, old)
+                old = field[old, col.RECENT]
+        report[col.N_FREE] = n_free
+        last_event[p] = e
+        report[col.PEAK_LIVE] = max(report[col.PEAK_LIVE], len(free) - n_free)
+    report[col.CONSUMED] = stop
