@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +15,15 @@ from cepkit.compile.regex.program import Program
 from cepkit.compile.shared.bound_query import BoundQuery, Inputs, used_tables
 from cepkit.compile.shared.decimals import check_sizes, digits_of, is_exact, with_scale
 from cepkit.compile.shared.terms import Exact, Later, Members
-from cepkit.errors import UnsupportedQueryError
-from cepkit.events import TEXT, Column
+from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.events import DURATION, FLOAT, INTEGER, TEXT, TIME, Column, ColumnType
 from cepkit.frames.arrow import ArrowSource, exact_decimals
 from cepkit.frames.building import partition_codes
+from cepkit.language.expressions.durations import duration_ticks
 from cepkit.streaming.batches import stable_column
-from cepkit.streaming.values import Key, TextCodes
+from cepkit.streaming.saved import Saved
+from cepkit.streaming.values import TextCodes
+from cepkit.values import dataclass, replace
 
 
 class CodeMarks:
@@ -196,6 +200,11 @@ def text_codes_of_columns(program: BoundQuery) -> dict[str, TextCodes]:
     return codes_of
 
 
+# Codes of keys. A key is forgotten after a pause.
+
+Key = tuple[Hashable, ...]
+
+
 def keys_of_batch(source: ArrowSource, partition_by: tuple[str, ...]) -> tuple[np.ndarray, list[Key]]:
     """Return the index of each event's key, and the distinct keys of a batch; null equals NaN."""
     key_of_event, n_keys = partition_codes(source, partition_by)
@@ -211,3 +220,181 @@ def keys_of_batch(source: ArrowSource, partition_by: tuple[str, ...]) -> tuple[n
             array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
         values.append(array.to_pylist())
     return key_of_event, list(zip(*values, strict=True)) if partition_by else [()] * len(row)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The partition codes of a batch, and the changes of the keys after the batch."""
+
+    # A key that was idle for too long gets a new code. ``runs`` are new (key, code, clock of the last event);
+    # the last run of a key wins. ``ended`` are codes that no event at the end of the batch or later has.
+
+    codes: np.ndarray  # int32, (n_events,)
+    runs: list[tuple[Key, int, float]]
+    ended: list[int]
+    taken: list[int]  # codes that were free before the batch
+
+
+NOTHING_NEW = Assignment(np.empty(0, np.int32), [], [], [])
+
+
+class KeyCodes:
+    """Partition codes of keys; codes of forgotten keys are used again.
+
+    A key is forgotten after a pause of more than ``idle_ticks``. If the pause also ``cuts`` the events of a
+    key, the later ones get a new code, even in the same batch.
+    """
+
+    def __init__(self, idle_ticks: float | None = None, *, cuts: bool = True):
+        self.idle_ticks, self._cuts = idle_ticks, cuts
+        self.code_of_key: dict[Key, int] = {}
+        self.key_of_code: list[Key | None] = []
+        self.newest_of_code = np.empty(0)  # clock of the last event, int64 or float64; with idle_ticks
+        self.free: list[int] = []
+
+    def copy(self) -> KeyCodes:
+        copied = KeyCodes(self.idle_ticks, cuts=self._cuts)
+        copied.code_of_key, copied.newest_of_code = dict(self.code_of_key), self.newest_of_code.copy()
+        copied.key_of_code, copied.free = [*self.key_of_code], [*self.free]
+        return copied
+
+    def __len__(self) -> int:
+        return len(self.code_of_key)
+
+    @property
+    def n_codes(self) -> int:
+        """The codes are below this number."""
+        return len(self.key_of_code)
+
+    def assign(self, own: np.ndarray, keys: list[Key], clock: np.ndarray | None) -> Assignment:
+        """Choose the codes of a batch; call `commit` or `discard` next."""
+        taken: list[int] = []
+        codes = [self.code_of_key.get(key, -1) for key in keys]
+        if self.idle_ticks is None or clock is None or not self._cuts:
+            newest = np.zeros(len(keys), np.int64 if clock is None else clock.dtype)
+            if clock is not None:
+                newest[own] = clock  # the last event of a key stays
+            runs = []
+            for i, (key, last) in enumerate(zip(keys, newest.tolist(), strict=True)):
+                if is_new := codes[i] < 0:
+                    codes[i] = self._take(key, taken)
+                if is_new or clock is not None:
+                    runs.append((key, codes[i], last))
+            return Assignment(np.array(codes, np.int32)[own], runs, [], taken)
+        return self._assign_runs(own, keys, clock, np.array(codes, dtype=np.int64), taken)
+
+    def _assign_runs(self, own, keys, clock, known, taken) -> Assignment:
+        """Cut each key's events into runs without a long pause; a run gets a new code unless it continues."""
+        order = np.argsort(own, kind="stable")
+        key_of_row, clock_of_row = own[order], clock[order]
+        is_first = np.concatenate([[True], key_of_row[1:] != key_of_row[:-1]])
+        before = np.roll(clock_of_row, 1)
+        first_keys = key_of_row[is_first]
+        continued = known[first_keys] >= 0
+        before[is_first] = clock_of_row[is_first]
+        before[np.flatnonzero(is_first)[continued]] = self.newest_of_code[known[first_keys[continued]]]
+        is_new = is_first.copy()
+        is_new[is_first] = ~continued
+        is_new |= clock_of_row - before > self.idle_ticks
+        begins = np.flatnonzero(is_first | is_new)
+        stops = np.append(begins[1:], len(order))
+        runs, ended = [], []
+        for begin, stop in zip(begins, stops, strict=True):
+            k = key_of_row[begin]
+            code = self._take(keys[k], taken) if is_new[begin] else int(known[k])
+            runs.append((keys[k], code, clock_of_row[stop - 1].item()))
+            if is_first[begin] and is_new[begin] and known[k] >= 0:
+                ended.append(int(known[k]))
+        ended += [earlier_code for (key, earlier_code, _), (other, _, _) in pairwise(runs) if key == other]
+        codes = np.empty(len(own), np.int32)
+        codes[order] = np.repeat(np.array([code for _, code, _ in runs], np.int32), stops - begins)
+        return Assignment(codes, runs, ended, taken)
+
+    def _take(self, key: Key, taken: list[int]) -> int:
+        if self.free:
+            code = self.free.pop()
+            self.key_of_code[code] = key
+        else:
+            code = len(self.key_of_code)
+            self.key_of_code.append(key)
+        taken.append(code)
+        return code
+
+    def ended_by(self, assignment: Assignment, now: float | None) -> list[int]:
+        """Return the codes that no later event has, also of keys without an event for ``idle_ticks``."""
+        if self.idle_ticks is None or now is None:
+            return assignment.ended
+        latest = {code: last for _, code, last in assignment.runs}
+        idle = np.flatnonzero(now - self.newest_of_code[: self.n_codes] > self.idle_ticks).tolist()
+        idle = {code for code in idle if self.key_of_code[code] is not None and code not in latest}
+        idle |= {code for code, last in latest.items() if now - last > self.idle_ticks}
+        return assignment.ended + sorted(idle.difference(assignment.ended))
+
+    def commit(self, assignment: Assignment, ended: list[int]) -> None:
+        """Apply an assignment, and let later keys use the codes that it ends."""
+        for key, code, _ in assignment.runs:
+            self.code_of_key[key] = code
+        if self.idle_ticks is not None and assignment.runs:
+            dtype = np.array([last for _, _, last in assignment.runs]).dtype
+            if len(self.newest_of_code) < self.n_codes:
+                grown = np.zeros(2 * self.n_codes, dtype)
+                grown[: len(self.newest_of_code)] = self.newest_of_code
+                self.newest_of_code = grown
+            for _, code, last in assignment.runs:
+                self.newest_of_code[code] = last
+        for code in ended:
+            key, self.key_of_code[code] = self.key_of_code[code], None
+            if self.code_of_key.get(key) == code:
+                del self.code_of_key[key]
+        self.free += ended
+
+    def discard(self, assignment: Assignment) -> None:
+        """Undo `assign`."""
+        for code in assignment.taken:
+            self.key_of_code[code] = None
+        self.free += assignment.taken
+
+    def first_newest(self) -> float:
+        """Return the clock of the last event of the key that waits longest."""
+        is_live = np.array([key is not None for key in self.key_of_code])
+        return self.newest_of_code[: self.n_codes][is_live].min().item()
+
+    # --- saving
+
+    def pack(self, fields: Sequence[pa.Field]) -> Saved:
+        """Return the keys with their codes; ``fields`` are the columns of keys."""
+        columns = {"code": pa.array(self.code_of_key.values(), pa.int64())}
+        for i, field in enumerate(fields):
+            columns[f"key{i}"] = pa.array([key[i] for key in self.code_of_key], field.type)
+        newest = self.newest_of_code[: self.n_codes]
+        arrays = {"keys/free": np.array(self.free, np.int64), "keys/newest": newest}
+        return Saved({"n_codes": self.n_codes}, arrays, {"keys": pa.table(columns)})
+
+    def unpack(self, saved: Saved) -> None:
+        codes, *parts = (column.to_pylist() for column in saved.tables["keys"].columns)
+        every = list(zip(*parts, strict=True)) if parts else [()] * len(codes)
+        self.code_of_key = dict(zip(every, codes, strict=True))
+        self.key_of_code = [None] * saved.counter("n_codes")
+        for key, code in self.code_of_key.items():
+            self.key_of_code[code] = key
+        self.free, self.newest_of_code = saved.arrays["keys/free"].tolist(), saved.arrays["keys/newest"]
+
+
+def idle_ticks_of(idle_after: Any, by: Sequence[str], schema: Mapping[str, ColumnType]) -> float | None:
+    """Return ``idle_after`` in ticks of the clock, the first column of ``by``."""
+    if idle_after is None:
+        return None
+    clock_type = schema[by[0]] if by else None
+    if clock_type is None or clock_type.kind not in (INTEGER, FLOAT, TIME, DURATION):
+        raise CepError("idle_after needs a clock: give order_by, a column of times or numbers")
+    is_plain = clock_type.unit is None and isinstance(idle_after, int | float)
+    ticks = idle_after if is_plain else duration_ticks(idle_after, clock_type.unit)
+    if not ticks > 0:
+        raise CepError(f"idle_after={idle_after!r}: expected a positive duration")
+    return ticks
+
+
+def key_text(partition_by: Sequence[str], key: Key | None) -> str:
+    """Return a partition in words."""
+    shown = ", ".join(f"{name}={value!r}" for name, value in zip(partition_by, key or (), strict=True))
+    return f"the partition {shown}" if shown else "the stream"

@@ -83,11 +83,15 @@ def stream(
         results.
     idle_after : str, timedelta or int, optional
         The longest pause of a key, by the first column of ``order_by``. After a longer pause the key is
-        forgotten: its partial matches end, and its later events belong to a new key. Only for regex queries.
-        With ``within``, and without ``prev`` in a condition, keys are forgotten anyway, and no match is lost.
+        forgotten: its partial matches end, and its later events belong to a new key. In MATCH_RECOGNIZE its
+        rows end as those of a partition do, so a match that waits for a longer one comes out. Only for regex
+        queries and MATCH_RECOGNIZE. Without it, a key is forgotten when no later match needs its rows:
+        after ``within``, or for MATCH_RECOGNIZE when no match is open, but not if ``prev``, MATCH_NUMBER or
+        ``^`` may look at what came before.
     max_live : int, optional
         The largest number of live partial matches of a key after a batch; more are an error. None for any
-        number. Only for regex queries.
+        number. Only for regex queries and MATCH_RECOGNIZE, which counts the rows of a key that may still
+        begin a match.
     memory_limit : int, str or None, optional
         The most memory that the matches of one push may take, as for `cepkit.match`; beyond it the push is
         refused, and has no effect.

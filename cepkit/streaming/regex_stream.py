@@ -14,14 +14,14 @@ from cepkit.compile.regex.program import Program
 from cepkit.engines.measures.regex_measures import Picked, measure, measure_expressions
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError
-from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, TEXT, TIME, Column, Events
+from cepkit.events import BOOLEAN, INTEGER, LIST, TEXT, Column, Events
 from cepkit.frames.arrow import ArrowSource, column_of_arrow, path_of
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.expressions.trees import Attribute
 from cepkit.language.regex.query import RegexQuery
 from cepkit.planning.plans import compile_checked
 from cepkit.streaming.batches import StreamSchema
-from cepkit.streaming.coding import BatchCoder, keys_of_batch
+from cepkit.streaming.coding import BatchCoder, KeyCodes, idle_ticks_of, key_text, keys_of_batch
 from cepkit.streaming.replicas import (
     Matcher,
     Replica,
@@ -34,7 +34,6 @@ from cepkit.streaming.replicas import (
 from cepkit.streaming.rows import KernelRow
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
-from cepkit.streaming.values import KeyCodes
 
 _EVENTS_PER_SHARE = 1 << 16  # with threads, a batch is dealt out in pieces of at least this many events
 
@@ -70,7 +69,8 @@ class RegexSearch(Search):
         # Without idle_after, a key is fresh again when ``within`` has ended its partial matches.
         self._loses_nothing = options.idle_after is None
         idle_after = query.within if self._loses_nothing and not _looks_back(program) else options.idle_after
-        self._keys = KeyCodes(_idle_ticks(program, idle_after), cuts=not self._loses_nothing)
+        idle_ticks = idle_ticks_of(idle_after, query.order_by, program.schema)
+        self._keys = KeyCodes(idle_ticks, cuts=not self._loses_nothing)
         self._replicas = [
             Replica(matcher, _key_text(query, self._keys, r, self.n_threads)) for r in range(self.n_threads)
         ]
@@ -244,14 +244,11 @@ class RegexSearch(Search):
         self._settle(n_events)
         self._ready = self._take_ready()
         ready, n_rows = gather(self._ready, self.empty)
-        header = {"n_evicted": self.n_evicted, "n_codes": self._keys.n_codes}
-        arrays = {
-            "ready/last": np.array([matches.last[m] for matches, m in self._ready], np.int64),
-            "ready/n_rows": n_rows,
-            "keys/free": np.array(self._keys.free, np.int64),
-            "keys/newest": self._keys.newest_of_code[: self._keys.n_codes],
-        }
-        saved = Saved(header, arrays, {"ready": ready, "keys": self._table_of_keys()})
+        last = np.array([matches.last[m] for matches, m in self._ready], np.int64)
+        saved = self._keys.pack([self.schema.arrow.field(name) for name in self.query.partition_by])
+        saved.header["n_evicted"] = self.n_evicted
+        saved.arrays.update({"ready/last": last, "ready/n_rows": n_rows})
+        saved.tables["ready"] = ready
         saved = saved.with_part("texts", Saved({}, {}, self._coder.pack()))
         for r, replica in enumerate(self._replicas):
             saved = saved.with_part(f"replica{r}", replica.pack())
@@ -259,34 +256,15 @@ class RegexSearch(Search):
 
     def unpack(self, saved: Saved) -> None:
         self._coder.unpack(saved.part("texts").tables)
-        self._restore_keys(saved)
+        self._keys.unpack(saved)
+        if self._loses_nothing and len(self._keys) and not len(self._keys.newest_of_code):
+            self._keys.idle_ticks = None  # a file of the time when only idle_after ended keys
         for r, replica in enumerate(self._replicas):
             replica.unpack(saved.part(f"replica{r}"))
         self.n_evicted = saved.counter("n_evicted")
         first_row = np.concatenate([[0], np.cumsum(saved.arrays["ready/n_rows"])])
         ready = ReplicaMatches(saved.arrays["ready/last"], saved.tables["ready"], first_row)
         self._ready = [(ready, m) for m in range(len(ready.last))]
-
-    def _table_of_keys(self) -> pa.Table:
-        """Return the columns of the keys, and the code of each key."""
-        codes = self._keys.code_of_key
-        columns = {"code": pa.array(codes.values(), pa.int64())}
-        for i, name in enumerate(self.query.partition_by):
-            columns[f"key{i}"] = pa.array([key[i] for key in codes], self.schema.arrow.field(name).type)
-        return pa.table(columns)
-
-    def _restore_keys(self, saved: Saved) -> None:
-        keys = self._keys
-        codes, *parts = (column.to_pylist() for column in saved.tables["keys"].columns)
-        every = list(zip(*parts, strict=True)) if parts else [()] * len(codes)
-        keys.code_of_key = dict(zip(every, codes, strict=True))
-        keys.key_of_code = [None] * saved.counter("n_codes")
-        for key, code in keys.code_of_key.items():
-            keys.key_of_code[code] = key
-        keys.free = saved.arrays["keys/free"].tolist()
-        keys.newest_of_code = saved.arrays["keys/newest"]
-        if self._loses_nothing and keys.code_of_key and not len(keys.newest_of_code):
-            keys.idle_ticks = None  # a file of the time when only idle_after ended keys
 
 
 def _check(options: Options, program: Program, schema: StreamSchema) -> None:
@@ -318,27 +296,6 @@ def _looks_back(program: Program) -> bool:
     return any(term.op == "previous" for root in terms for term in root.walk())
 
 
-def _idle_ticks(program: Any, idle_after: Any) -> float | None:
-    """Return ``idle_after`` in ticks of the clock."""
-    if idle_after is None:
-        return None
-    by = program.query.order_by
-    clock_type = program.schema[by[0]] if by else None
-    if clock_type is None or clock_type.kind not in (INTEGER, FLOAT, TIME, DURATION):
-        raise CepError("idle_after needs a clock: give order_by, a column of times or numbers")
-    is_plain = clock_type.unit is None and isinstance(idle_after, int | float)
-    ticks = idle_after if is_plain else duration_ticks(idle_after, clock_type.unit)
-    if not ticks > 0:
-        raise CepError(f"idle_after={idle_after!r}: expected a positive duration")
-    return ticks
-
-
-def _key_text(query: RegexQuery, keys: KeyCodes, replica: int, n_replicas: int) -> Any:
+def _key_text(query: RegexQuery, keys: KeyCodes, replica: int, n_replicas: int) -> Callable[[int], str]:
     """Return a function that describes a replica's partition in words."""
-
-    def text(number: int) -> str:
-        key = keys.key_of_code[number * n_replicas + replica]
-        shown = ", ".join(f"{name}={value!r}" for name, value in zip(query.partition_by, key, strict=True))
-        return f"the partition {shown}" if shown else "the stream"
-
-    return text
+    return lambda number: key_text(query.partition_by, keys.key_of_code[number * n_replicas + replica])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,8 +18,8 @@ from cepkit.engines.match_recognize.bound import bind_clause, bind_row_query
 from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, RowSearch, is_over, next_start
 from cepkit.engines.match_recognize.measuring import output_rows
 from cepkit.engines.measures.regex_measures import Picked
-from cepkit.errors import UnsupportedQueryError
-from cepkit.frames.arrow import ArrowSource
+from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.frames.arrow import ArrowSource, column_of_arrow
 from cepkit.frames.row_order import plain_of
 from cepkit.language import row_patterns as pt
 from cepkit.language.expressions import trees as ex
@@ -32,11 +33,18 @@ from cepkit.language.match_recognize.query import (
 )
 from cepkit.results.match_recognize.search import ResultColumn, column_of_measure, selected_columns
 from cepkit.streaming.batches import StreamSchema
-from cepkit.streaming.coding import keys_of_batch
+from cepkit.streaming.coding import (
+    NOTHING_NEW,
+    Assignment,
+    KeyCodes,
+    idle_ticks_of,
+    key_text,
+    keys_of_batch,
+)
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
 from cepkit.streaming.windows import refuse_options, source_of_table
-from cepkit.values import dataclass, field
+from cepkit.values import dataclass, field, replace
 
 # The rows of one key of a stream that a row pattern may still need, and the matches that are decided.
 
@@ -74,7 +82,6 @@ class Decided:
 class OpenRows:
     """The rows of a key from the first open one on, with as many rows before it as conditions look back."""
 
-    key: tuple  # the values of the partition columns
     columns: dict[str, list[Any]]  # the columns that conditions and measures read, times as ticks
     # The values of the kept rows, in the order of the columns that the search keeps.
     rows: list[tuple] = field(default_factory=list)
@@ -87,13 +94,16 @@ class OpenRows:
     # The end of all matches so far, counted from the first kept row; at least ``start``, or below it.
     end: int = 0
     queued: int | None = None  # the deadline that the stream waits for
+    n_ended: int = 0  # partial matches that ended with the key in the last call of `decide`
 
-    def decide(self, program: RowProgram, ahead: int, clock: TimeSoFar, *, closed: bool) -> list[Decided]:
+    def decide(
+        self, program: RowProgram, ahead: int, clock: TimeSoFar, end: int | None = None
+    ) -> list[Decided]:
         """Return what no later row can change, and move ``start`` to the first open row."""
         # A match is decided if the search found it in the rows so far, and did not look for a further row.
         # The same holds for a row without a match. ``ahead`` is how many rows after a row its conditions and
-        # measures read.
-        n_rows = len(self.rows)
+        # measures read. ``end`` is the position of the event that ended the key, if there is one.
+        n_rows, closed, self.n_ended = len(self.rows), end is not None, 0
         n_known = n_rows if closed else max(n_rows - ahead, 0)
         if self.start >= n_known:
             return []
@@ -105,7 +115,7 @@ class OpenRows:
             over = self._is_over(program, self.start, n_known, clock.now)
             if search.hit_end and not over and not closed:
                 break
-            position = self._position(search, ahead, clock, over=over)
+            position = min(self._position(search, ahead, clock, over=over), AT_END if end is None else end)
             self.decided = max(self.decided, position)
             first, self.start = self.start, self.start + 1
             if states is not None:
@@ -114,6 +124,8 @@ class OpenRows:
                 self.n_found += 1
                 self.start = next_start(program, match)
                 self.end = max(self.end, first + max(len(states), 1))
+            elif search.hit_end and not over:
+                self.n_ended += 1
             elif program.timed_out and search.waiting and over:
                 decided.append(Decided(first, self.decided, RowMatch(0, first, search.waiting)))
             free = range(max(first, self.end), self.start)  # no match takes these rows
@@ -150,6 +162,11 @@ class OpenRows:
             self.first, self.start = self.first + n_gone, self.start - n_gone
             self.end = max(self.end - n_gone, 0)
 
+    @property
+    def n_open(self) -> int:
+        """Number of rows that a later match may begin with."""
+        return len(self.rows) - self.start
+
     def deadline(self, program: RowProgram) -> int | None:
         """Return the time from which the open row has no match any more; None if time does not decide it."""
         if program.within is None or self.start >= len(self.rows):
@@ -170,10 +187,10 @@ class OpenRows:
 
 
 class _Made(NamedTuple):
-    """A row of the result, after what sorts it: the position of the event that decided it, and its key."""
+    """A row of the result, after what sorts it: the event that decided it, and the first row of its match."""
 
     position: int
-    key: int
+    first: int
     row: tuple
     measures: list[Any]
     is_match: bool  # whether it is the first row of a match
@@ -226,11 +243,12 @@ class OpenPatternSearch(Search):
     # with its last row, and ``A B*`` with the first row that is no B. With WITHIN a match is also decided
     # when an event of any key comes too late for it. The result does not depend on how batches cut the
     # stream. The state has the rows of each key from its first open row on, and as many rows before it as
-    # PREV looks back. Each batch searches the open match of its keys again.
+    # PREV looks back. Each batch searches the open match of its keys again. A key ends after a pause of
+    # ``idle_after``. Without it, a key without an open row is forgotten if later rows need nothing of it.
 
     def __init__(self, query: RowsQuery, schema: StreamSchema, options: Options):
-        refuse_options(options, "MATCH_RECOGNIZE")
-        self.query, self.schema = query, schema
+        refuse_options(options, "MATCH_RECOGNIZE", "idle_after", "max_live")
+        self.query, self.schema, self._max_live = query, schema, options.max_live
         columns = schema.without_nulls(query.order_by).columns
         self._bound = bind_row_query(query.whole, columns, dict(query.params))
         self._program, self._measures = self._bound.program, self._bound.measures
@@ -239,11 +257,13 @@ class OpenPatternSearch(Search):
         self._used = self._program.columns
         self._shown = self._bound.columns_around()
         self._kept = kept_columns(query, columns)
-        self._keys: dict[tuple, int] = {}
-        self._open: list[OpenRows] = []
-        self._deadlines: list[tuple[int, int]] = []  # a heap of times and numbers of keys
+        idle_ticks = idle_ticks_of(options.idle_after, query.order_by, columns)
+        self._keys = KeyCodes(idle_ticks)
+        self._forgets_closed = idle_ticks is None and not self._needs_closed_keys()
+        self._open: dict[int, OpenRows] = {}  # by the code of their key
+        self._deadlines: list[tuple[int, int]] = []  # a heap of times and codes of keys
         self._now: int | None = None
-        self._n_events = 0
+        self._n_events = self.n_evicted = self._n_ended = 0
         self.column_of_result = self._copied_columns()
         self.empty = self._table([])
         if unknown := [item.name for item in self.empty.schema if pa.types.is_null(item.type)]:
@@ -251,6 +271,13 @@ class OpenPatternSearch(Search):
                 f"the columns {unknown} have no type before the first row, and all results of a stream have "
                 "one schema; write CAST around them, or leave them out"
             )
+
+    def _needs_closed_keys(self) -> bool:
+        """Return whether later rows depend on rows of their key before the first open one."""
+        terms = (*self._program.conditions.values(), *self._measures)
+        numbered = any(node.op == "number" for term in terms for node in term.walk())
+        anchored = any(isinstance(node, pt.Anchor) for node in self._bound.query.rows.pattern.walk())
+        return bool(self._n_before) or numbered or anchored
 
     def _copied_columns(self) -> dict[str, str]:
         """Return the columns of the result that are columns of the stream."""
@@ -274,38 +301,52 @@ class OpenPatternSearch(Search):
         rows = list(zip(*(table.column(name).to_pylist() for name in self._kept), strict=True))
         rows = rows or [()] * table.num_rows  # without columns to keep
         key_of_event, distinct_keys = keys_of_batch(ArrowSource(table), self.query.partition_by)
-        n_old = len(self._open)
-        numbers = [self._number_of(key) for key in distinct_keys]
-        states = {number: self._open[number].state() for number in numbers}
-        for i, key in enumerate(key_of_event.tolist()):
-            kept = self._open[numbers[key]]
-            kept.rows.append(rows[i])
-            kept.positions.append(n_before + i)
-            for name in self._used:
-                kept.columns[name].append(values[name][i])
-        times = values[self._clock] if self._clock else []
-        now = times[-1] if times else self._now
-        old, self._now, self._n_events = (self._now, self._n_events), now, n_before + table.num_rows
+        clock = None
+        if self._keys.idle_ticks is not None:
+            assert keys is not None
+            clock = column_of_arrow(keys.column(by := self.query.order_by[0]), by).values
+        assignment = self._keys.assign(key_of_event, distinct_keys, clock)
+        codes = assignment.codes.tolist()
+        before = self._now, self._n_events
         try:
-            return self._decide(numbers, TimeSoFar(now, times, n_before), states)
+            for code in assignment.taken:
+                self._open[code] = OpenRows({name: [] for name in self._used})
+            states = {code: self._open[code].state() for code in dict.fromkeys(codes)}
+            for i, code in enumerate(codes):
+                kept = self._open[code]
+                kept.rows.append(rows[i])
+                kept.positions.append(n_before + i)
+                for name in self._used:
+                    kept.columns[name].append(values[name][i])
+            times = values[self._clock] if self._clock else []
+            self._now, self._n_events = times[-1] if times else self._now, n_before + table.num_rows
+            ends = {} if clock is None else self._ends(assignment, clock, n_before)
+            return self._decide([*states], TimeSoFar(self._now, times, n_before), states, ends, assignment)
         except BaseException:
-            for key in list(self._keys)[n_old:]:
-                del self._keys[key]
-            del self._open[n_old:]
-            self._now, self._n_events = old
+            for code in assignment.taken:
+                self._open.pop(code, None)
+            self._keys.discard(assignment)
+            self._now, self._n_events = before
             raise
 
-    def _number_of(self, key: tuple) -> int:
-        if key not in self._keys:
-            self._keys[key] = len(self._open)
-            self._open.append(OpenRows(key, {name: [] for name in self._used}))
-        return self._keys[key]
+    def _ends(self, assignment: Assignment, clock: np.ndarray, n_before: int) -> dict[int, tuple[int, Any]]:
+        """Return the position and the time of the event that ended each key after its pause."""
+        latest, idle_ticks = {code: last for _, code, last in assignment.runs}, self._keys.idle_ticks
+        assert idle_ticks is not None
+        pause = math.floor(idle_ticks) if clock.dtype.kind == "i" else idle_ticks
+        ends = {}
+        for code in self._keys.ended_by(assignment, clock[-1].item()):
+            last = latest[code] if code in latest else self._keys.newest_of_code[code].item()
+            i = min(int(np.searchsorted(clock, last + pause, side="right")), len(clock) - 1)
+            ends[code] = n_before + i, clock[i].item()
+        return ends
 
     def pass_time(self, now: int) -> Ready:
-        if self._clock is None:
-            return self.release()
-        self._now = now if self._now is None else max(now, self._now)
-        return self._decide([], TimeSoFar(self._now, (), self._n_events), {})
+        if self._clock is not None:
+            self._now = now if self._now is None else max(now, self._now)
+        ended = self._keys.ended_by(NOTHING_NEW, now)
+        ends = {code: (self._n_events, now) for code in ended}
+        return self._decide(ended, TimeSoFar(self._now, (), self._n_events), {}, ends)
 
     @property
     def wakes_at(self) -> int | None:
@@ -314,62 +355,98 @@ class OpenPatternSearch(Search):
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
-    def _is_due(self, ticks: int, number: int) -> bool:
+    def _is_due(self, ticks: int, code: int) -> bool:
         """Return whether an entry of the heap is still the deadline of its key."""
-        return self._open[number].deadline(self._program) == ticks
+        return code in self._open and self._open[code].deadline(self._program) == ticks
 
     def finish(self, n_events: int) -> Ready:
         now = self._now
         if self._clock is not None and self.complete_until is not None:
             now = end_in_ticks(self.complete_until, self.schema.columns[self._clock])
-        return self._decide(range(len(self._open)), TimeSoFar(now, (), n_events), {}, closed=True)
+        ends = dict.fromkeys(self._open, (AT_END, now))
+        n_ended = self._n_ended
+        ready = self._decide([*self._open], TimeSoFar(now, (), n_events), {}, ends)
+        self._n_ended = n_ended  # no pause ended them
+        return ready
 
-    def _decide(self, numbers: Any, clock: TimeSoFar, states: dict, *, closed: bool = False) -> Ready:
+    def _decide(
+        self,
+        codes: list[int],
+        clock: TimeSoFar,
+        states: dict[int, tuple],
+        ends: Mapping[int, tuple[int, Any]],
+        assignment: Assignment = NOTHING_NEW,
+    ) -> Ready:
         """Return the decided matches of these keys, and of keys with an open match that ran out of time."""
+        # ``states`` has what an error restores. ``ends`` has the keys that end, see `_ends`.
         due = []
         while self._deadlines and clock.now is not None and self._deadlines[0][0] <= clock.now:
             due.append(heapq.heappop(self._deadlines))
-        every = [*dict.fromkeys([*numbers, *(number for _, number in due)])]
+        every = [*dict.fromkeys([*codes, *ends, *(code for _, code in due if code in self._open)])]
         rows: list[_Made] = []
         try:
-            for number in every:
-                kept = self._open[number]
-                states.setdefault(number, kept.state())
-                for decision in kept.decide(self._program, self._n_ahead, clock, closed=closed):
-                    rows += self._rows_of(number, kept, decision)
+            for code in every:
+                kept = self._open[code]
+                states.setdefault(code, kept.state())
+                end, time = None, clock
+                if code in ends:
+                    end, now = ends[code]
+                    time = replace(clock, now=now)
+                for decision in kept.decide(self._program, self._n_ahead, time, end):
+                    rows += self._rows_of(kept, decision)
+                self._check_live(code, kept)
             rows.sort(key=lambda row: row[:2])
             ready = self._table(rows), np.ones(sum(row.is_match for row in rows), np.int64)
         except BaseException:
-            for number, state in states.items():
-                self._open[number].restore(state)
+            for code, state in states.items():
+                self._open[code].restore(state)
             for entry in due:
                 heapq.heappush(self._deadlines, entry)
             raise
-        for number in every:
-            kept = self._open[number]
+        ended = [*ends]
+        for code in every:
+            kept = self._open[code]
             kept.forget(self._n_before)
-            self._wait_for_deadline(number)
+            if code in ends:
+                self._n_ended += kept.n_ended
+            elif self._forgets_closed and not kept.rows:
+                ended.append(code)
+            else:
+                self._wait_for_deadline(code)
+        for code in ended:
+            del self._open[code]
+        self._keys.commit(assignment, ended)
+        self.n_evicted += len(ends)
         return ready
 
-    def _wait_for_deadline(self, number: int) -> None:
+    def _check_live(self, code: int, kept: OpenRows) -> None:
+        if self._max_live is not None and kept.n_open > self._max_live:
+            shown = key_text(self.query.partition_by, self._keys.key_of_code[code])
+            raise CepError(
+                f"{shown} has {kept.n_open:,} rows of open matches, more than max_live={self._max_live:,}; "
+                "the batch is not applied. Bound them with WITHIN or with a condition that eventually fails; "
+                "idle_after=… ends those of idle keys"
+            )
+
+    def _wait_for_deadline(self, code: int) -> None:
         """Remember when the open match of a key runs out of time."""
-        kept = self._open[number]
+        kept = self._open[code]
         deadline = kept.deadline(self._program)
         if deadline is not None and deadline != kept.queued and (self._now is None or deadline > self._now):
-            heapq.heappush(self._deadlines, (deadline, number))
+            heapq.heappush(self._deadlines, (deadline, code))
             kept.queued = deadline
 
-    def _rows_of(self, number: int, kept: OpenRows, one: Decided) -> list[_Made]:
-        shown = self._bound.query.rows.rows_per_match
+    def _rows_of(self, kept: OpenRows, one: Decided) -> list[_Made]:
+        shown, first = self._bound.query.rows.rows_per_match, kept.positions[one.row]
         if one.match is None:
             if shown != "all_with_unmatched":
                 return []
-            return [_Made(one.position, number, kept.rows[one.row], [None] * len(self._measures), False)]
+            return [_Made(one.position, first, kept.rows[one.row], [None] * len(self._measures), False)]
         shown = "all" if shown == "all_with_unmatched" else shown
         n_rows, is_match = len(kept.rows), one.match.number > 0
         output = output_rows(self._program, self._measures, shown, kept.columns, n_rows, [one.match])
         return [
-            _Made(one.position, number, kept.rows[row], values, is_match and i == 0)
+            _Made(one.position, first, kept.rows[row], values, is_match and i == 0)
             for i, (row, values) in enumerate(output)
         ]
 
@@ -404,52 +481,49 @@ class OpenPatternSearch(Search):
 
     @property
     def n_keys(self) -> int:
-        """Number of keys. A key keeps its number of matches when it has no open row."""
-        return len(self._open)
+        return len(self._keys)
+
+    @property
+    def n_ended(self) -> int:
+        return self._n_ended
 
     @property
     def n_retained(self) -> int:
-        return sum(len(kept.rows) for kept in self._open)
+        return sum(len(kept.rows) for kept in self._open.values())
 
     # --- saving
 
     def pack(self, n_events: int) -> Saved:
-        by = self.query.partition_by
-        keys = [
-            pa.array([kept.key[i] for kept in self._open], self._field(name).type)
-            for i, name in enumerate(by)
-        ]
-        tables = {
-            "keys": pa.table(keys, [f"key{i}" for i in range(len(by))]),
-            "rows": self._table_of_rows([row for kept in self._open for row in kept.rows]),
-        }
-        arrays = {
-            "positions": np.array([at for kept in self._open for at in kept.positions], np.int64),
-            "states": np.array([kept.state() for kept in self._open], np.int64).reshape(-1, 6),
-        }
-        return Saved({"now": self._now, "n_events": self._n_events}, arrays, tables)
-
-    def _field(self, name: str) -> pa.Field:
-        return self.schema.arrow.field(name)
+        every = [self._open[code] for code in self._keys.code_of_key.values()]
+        saved = self._keys.pack([self.schema.arrow.field(name) for name in self.query.partition_by])
+        saved.tables["rows"] = self._table_of_rows([row for kept in every for row in kept.rows])
+        saved.arrays["positions"] = np.array([at for kept in every for at in kept.positions], np.int64)
+        saved.arrays["states"] = np.array([kept.state() for kept in every], np.int64).reshape(-1, 6)
+        counters = {"n_events": self._n_events, "n_evicted": self.n_evicted, "n_ended": self._n_ended}
+        saved.header.update(counters, now=self._now)
+        return saved
 
     def unpack(self, saved: Saved) -> None:
+        if "code" not in saved.tables["keys"].schema.names:  # a file of the time when no key was forgotten
+            n_keys = len(saved.arrays["states"])
+            table = saved.tables["keys"].add_column(0, "code", pa.array(range(n_keys), pa.int64()))
+            saved.tables["keys"] = table
+            saved.header.update(n_codes=n_keys, n_evicted=0, n_ended=0)
+            saved.arrays.update({"keys/free": np.empty(0, np.int64), "keys/newest": np.empty(0)})
+        self._keys.unpack(saved)
         self._now, self._n_events = saved.header["now"], saved.counter("n_events")
+        self.n_evicted, self._n_ended = saved.counter("n_evicted"), saved.counter("n_ended")
         table, states = saved.tables["rows"], saved.arrays["states"].tolist()
         source = source_of_table(table, self.schema)
         values = {name: plain_of(source, name).tolist() for name in self._used}
         rows = list(zip(*(table.column(name).to_pylist() for name in self._kept), strict=True))
         positions = saved.arrays["positions"].tolist()
         rows = rows or [()] * len(positions)
-        keys = [tuple(row.values()) for row in saved.tables["keys"].to_pylist()]
-        keys = keys if self.query.partition_by else [()] * len(states)
         begin = 0
-        for key, state in zip(keys, states, strict=True):
+        for code, state in zip(self._keys.code_of_key.values(), states, strict=True):
             span = slice(begin, begin + state[0])
-            kept = OpenRows(
-                key, {name: values[name][span] for name in self._used}, rows[span], positions[span]
-            )
+            kept = OpenRows({name: values[name][span] for name in self._used}, rows[span], positions[span])
             kept.restore(tuple(state))
-            self._keys[key] = len(self._open)
-            self._open.append(kept)
+            self._open[code] = kept
             begin += state[0]
-            self._wait_for_deadline(len(self._open) - 1)
+            self._wait_for_deadline(code)

@@ -315,8 +315,8 @@ class Stream:
     def keys(self) -> int:
         """Number of partition keys that the stream remembers.
 
-        A regex stream forgets a key after ``idle_after``, or when ``within`` has ended its matches and no
-        condition reads the row before; a sequence stream, when it keeps no event of it.
+        A stream of a regex or of MATCH_RECOGNIZE forgets a key after ``idle_after``, or when no later match
+        needs what came before; a sequence stream, when it keeps no event of it.
 
         Examples
         --------

@@ -1,11 +1,11 @@
-"""Values of batches: fitted to the types of a schema, and codes of texts and keys that do not change."""
+"""Values of batches: fitted to the types of a schema, and codes of texts that do not change."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import pairwise, product
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,8 @@ import pyarrow.compute as pc
 from cepkit.errors import CepError
 from cepkit.events import NULL_CODE, NUMBERS, TEXT, TIME
 from cepkit.frames.arrow import NOT_FOR_ARROW, type_of_arrow, without_view
-from cepkit.values import dataclass
 
-# Codes of texts and keys that do not change while a stream brings new ones.
-
-Key = tuple[Hashable, ...]
-
+# Codes of texts that do not change while a stream brings new ones.
 
 _FEWEST_NEW = 1 << 14  # texts before the first look for texts that nothing needs
 
@@ -126,141 +122,6 @@ class TextCodes:
         is_free = packed.column("is_free").to_pylist() if "is_free" in packed.schema.names else []
         free = [code for code, is_one in enumerate(is_free) if is_one]
         self._restore(packed.column("text").to_pylist(), free)
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """The partition codes of a batch, and the changes of the keys after the batch."""
-
-    # A key that was idle for too long gets a new code. ``runs`` are new (key, code, clock of the last event);
-    # the last run of a key wins. ``ended`` are codes that no event at the end of the batch or later has.
-
-    codes: np.ndarray  # int32, (n_events,)
-    runs: list[tuple[Key, int, float]]
-    ended: list[int]
-    taken: list[int]  # codes that were free before the batch
-
-
-class KeyCodes:
-    """Partition codes of keys; codes of forgotten keys are used again.
-
-    A key is forgotten after a pause of more than ``idle_ticks``. If the pause also ``cuts`` the events of a
-    key, the later ones get a new code, even in the same batch.
-    """
-
-    def __init__(self, idle_ticks: float | None = None, *, cuts: bool = True):
-        self.idle_ticks, self._cuts = idle_ticks, cuts
-        self.code_of_key: dict[Key, int] = {}
-        self.key_of_code: list[Key | None] = []
-        self.newest_of_code = np.empty(0)  # clock of the last event, int64 or float64; with idle_ticks
-        self.free: list[int] = []
-
-    def copy(self) -> KeyCodes:
-        copied = KeyCodes(self.idle_ticks, cuts=self._cuts)
-        copied.code_of_key, copied.newest_of_code = dict(self.code_of_key), self.newest_of_code.copy()
-        copied.key_of_code, copied.free = [*self.key_of_code], [*self.free]
-        return copied
-
-    def __len__(self) -> int:
-        return len(self.code_of_key)
-
-    @property
-    def n_codes(self) -> int:
-        """The codes are below this number."""
-        return len(self.key_of_code)
-
-    def assign(self, own: np.ndarray, keys: list[Key], clock: np.ndarray | None) -> Assignment:
-        """Choose the codes of a batch; call `commit` or `discard` next."""
-        taken: list[int] = []
-        codes = [self.code_of_key.get(key, -1) for key in keys]
-        if self.idle_ticks is None or clock is None or not self._cuts:
-            newest = np.zeros(len(keys), np.int64 if clock is None else clock.dtype)
-            if clock is not None:
-                newest[own] = clock  # the last event of a key stays
-            runs = []
-            for i, (key, last) in enumerate(zip(keys, newest.tolist(), strict=True)):
-                if is_new := codes[i] < 0:
-                    codes[i] = self._take(key, taken)
-                if is_new or clock is not None:
-                    runs.append((key, codes[i], last))
-            return Assignment(np.array(codes, np.int32)[own], runs, [], taken)
-        return self._assign_runs(own, keys, clock, np.array(codes, dtype=np.int64), taken)
-
-    def _assign_runs(self, own, keys, clock, known, taken) -> Assignment:
-        """Cut each key's events into runs without a long pause; a run gets a new code unless it continues."""
-        order = np.argsort(own, kind="stable")
-        key_of_row, clock_of_row = own[order], clock[order]
-        is_first = np.concatenate([[True], key_of_row[1:] != key_of_row[:-1]])
-        before = np.roll(clock_of_row, 1)
-        first_keys = key_of_row[is_first]
-        continued = known[first_keys] >= 0
-        before[is_first] = clock_of_row[is_first]
-        before[np.flatnonzero(is_first)[continued]] = self.newest_of_code[known[first_keys[continued]]]
-        is_new = is_first.copy()
-        is_new[is_first] = ~continued
-        is_new |= clock_of_row - before > self.idle_ticks
-        begins = np.flatnonzero(is_first | is_new)
-        stops = np.append(begins[1:], len(order))
-        runs, ended = [], []
-        for begin, stop in zip(begins, stops, strict=True):
-            k = key_of_row[begin]
-            code = self._take(keys[k], taken) if is_new[begin] else int(known[k])
-            runs.append((keys[k], code, clock_of_row[stop - 1].item()))
-            if is_first[begin] and is_new[begin] and known[k] >= 0:
-                ended.append(int(known[k]))
-        ended += [earlier_code for (key, earlier_code, _), (other, _, _) in pairwise(runs) if key == other]
-        codes = np.empty(len(own), np.int32)
-        codes[order] = np.repeat(np.array([code for _, code, _ in runs], np.int32), stops - begins)
-        return Assignment(codes, runs, ended, taken)
-
-    def _take(self, key: Key, taken: list[int]) -> int:
-        if self.free:
-            code = self.free.pop()
-            self.key_of_code[code] = key
-        else:
-            code = len(self.key_of_code)
-            self.key_of_code.append(key)
-        taken.append(code)
-        return code
-
-    def ended_by(self, assignment: Assignment, now: float | None) -> list[int]:
-        """Return the codes that no later event has, also of keys without an event for ``idle_ticks``."""
-        if self.idle_ticks is None or now is None:
-            return assignment.ended
-        latest = {code: last for _, code, last in assignment.runs}
-        idle = np.flatnonzero(now - self.newest_of_code[: self.n_codes] > self.idle_ticks).tolist()
-        idle = {code for code in idle if self.key_of_code[code] is not None and code not in latest}
-        idle |= {code for code, last in latest.items() if now - last > self.idle_ticks}
-        return assignment.ended + sorted(idle.difference(assignment.ended))
-
-    def commit(self, assignment: Assignment, ended: list[int]) -> None:
-        """Apply an assignment, and let later keys use the codes that it ends."""
-        for key, code, _ in assignment.runs:
-            self.code_of_key[key] = code
-        if self.idle_ticks is not None and assignment.runs:
-            dtype = np.array([last for _, _, last in assignment.runs]).dtype
-            if len(self.newest_of_code) < self.n_codes:
-                grown = np.zeros(2 * self.n_codes, dtype)
-                grown[: len(self.newest_of_code)] = self.newest_of_code
-                self.newest_of_code = grown
-            for _, code, last in assignment.runs:
-                self.newest_of_code[code] = last
-        for code in ended:
-            key, self.key_of_code[code] = self.key_of_code[code], None
-            if self.code_of_key.get(key) == code:
-                del self.code_of_key[key]
-        self.free += ended
-
-    def discard(self, assignment: Assignment) -> None:
-        """Undo `assign`."""
-        for code in assignment.taken:
-            self.key_of_code[code] = None
-        self.free += assignment.taken
-
-    def first_newest(self) -> float:
-        """Return the clock of the last event of the key that waits longest."""
-        is_live = np.array([key is not None for key in self.key_of_code])
-        return self.newest_of_code[: self.n_codes][is_live].min().item()
 
 
 # Values of a batch in the types of a schema: each value fits without loss, or the batch is refused.

@@ -135,13 +135,13 @@ def column_in_order(window: Window) -> str | None:
     return EMITTED if window.emit == ALL else window.order_by[0]
 
 
-def refuse_options(options: Options, what: str) -> None:
-    """Raise for options that only streams of matches have."""
+def refuse_options(options: Options, what: str, *takes: str) -> None:
+    """Raise for options that only streams of matches have, except those that this kind ``takes``."""
     value_of_option = {
         "threads": options.threads > 1, "idle_after": options.idle_after, "max_live": options.max_live,
         "rows='all'": options.rows == "all",
     }  # fmt: skip
-    if refused := [name for name, value in value_of_option.items() if value]:
+    if refused := [name for name, value in value_of_option.items() if value and name not in takes]:
         raise UnsupportedQueryError(f"{refused} are options of streams of matches; {what} has none of them")
 
 

@@ -49,6 +49,7 @@ STREAMS: dict[str, Callable[[], Any]] = {
     "sequence, policy": opened("PATTERN SEQ(A a, B b) WITHIN 9", after_match="past_last", **TYPED),
     "sequence, once": opened("PATTERN SEQ(A a, B b) WITHIN 9", after_match="once", **TYPED),
     "rows": opened(ROWS),
+    "rows, idle": opened(ROWS, idle_after=4),
     "window": opened(SUMS),
     "window in time": opened(cep.Window({"top": "max(x)"}, time=6, order_by="ts", emit="all")),
     "after a buffer": lambda: cep.stream(
@@ -170,8 +171,9 @@ def test_a_push_beyond_memory_limit_is_refused_and_has_no_effect(is_join):
     assert opened.events in (2, 3)
 
 
-def test_a_push_that_fails_while_it_forgets_keys_has_no_effect():
-    failing, calm = STREAMS["regex, idle"](), STREAMS["regex, idle"]()
+@pytest.mark.parametrize("kind", ["regex, idle", "rows, idle"])
+def test_a_push_that_fails_while_it_forgets_keys_has_no_effect(kind):
+    failing, calm = STREAMS[kind](), STREAMS[kind]()
     n_forgetting = 0
     for number, batch in enumerate(batches_of(51)):
         before = seen_of(failing)
