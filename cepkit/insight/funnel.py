@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pandas as pd
 
-from cepkit.errors import CepError
+from cepkit.errors import CepError, short_text
 from cepkit.events import ColumnType
 from cepkit.language import row_patterns as pt
 from cepkit.language.expressions.durations import count_text, format_duration
@@ -459,7 +459,7 @@ class FunnelResult:
     @property
     def _title(self) -> str:
         """The pattern, or the steps."""
-        return self.query if isinstance(self.query, str) else str(self.query.pattern)
+        return self.query if isinstance(self.query, str) else short_text(str(self.query.pattern))
 
     def _shown(self) -> pd.DataFrame:
         if self.users is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cepkit.errors import CepError, nearest
+from cepkit.errors import CepError, nearest, short_text
 from cepkit.events import Events, Source
 from cepkit.insight.funnel import FunnelResult
 from cepkit.values import dataclass, field
@@ -103,10 +103,10 @@ class WhyNot:
 
 def funnel_summary(result: FunnelResult) -> WhyNot:
     """Return where most partial matches are lost, for a call without rows."""
-    total = result.count()
+    total, pattern = result.count(), short_text(str(result.query.pattern))
     more = () if total.n else ("name rows=[…] of an expected match to see why each row fails",)
     return WhyNot(
-        f"{total} match{'' if total.n == 1 and total.exact else 'es'} of {str(result.query.pattern)!r}",
+        f"{total} match{'' if total.n == 1 and total.exact else 'es'} of {pattern!r}",
         tuple(result.words()),
         ("funnel",) * len(result.words()),
         more,

@@ -459,7 +459,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
             count = "no match" if is_exact else "no match so far"
         else:
             count = "1 match" if n == 1 and is_exact else f"{count_text(n, exact=is_exact)} matches"
-        return f"{count} of {str(query.pattern)!r} in {events.n_events:,} events{parts}"
+        return f"{count} of {short_text(str(query.pattern))!r} in {events.n_events:,} events{parts}"
 
     def _how_many_more(self, n_shown: int) -> str:
         """Return how many matches there are besides ``n_shown``; empty if there are no more."""

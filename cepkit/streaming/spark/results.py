@@ -16,7 +16,7 @@ from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.doors import open_door
 from cepkit.engines.measures.regex_measures import Picked
-from cepkit.errors import CepError, UnsupportedQueryError, truth, whole_number
+from cepkit.errors import CepError, UnsupportedQueryError, short_text, truth, whole_number
 from cepkit.frames.arrow import check_free
 from cepkit.frames.spark import (
     EmptySource,
@@ -230,7 +230,7 @@ class SparkStream:
     @property
     def _title(self) -> str:
         """What the results are, in words."""
-        return f"rows of {self._text}" if self._is_rows else f"matches of {self._text!r}"
+        return f"rows of {self._text}" if self._is_rows else f"matches of {short_text(self._text)!r}"
 
     # --- settings
 
