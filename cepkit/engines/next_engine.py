@@ -235,15 +235,24 @@ class NextChainSearch:
                     return []
             return copies[::-1]
 
-        arrays = [matches for of_part in self._of_parts(find, parts) for matches in of_part]
-        return None if is_too_large[0] else self._in_order(arrays, counts.sum(axis=0), high)
+        arrays = self._of_parts(find, parts)
+        return None if is_too_large[0] else self._in_order(arrays, parts, counts, high)
 
-    def _in_order(self, found: list[np.ndarray], n_of_block: np.ndarray, high: int) -> MatchBlock:
+    def _in_order(
+        self, arrays: list[list[np.ndarray]], parts: list[Part], counts: np.ndarray, high: int
+    ) -> MatchBlock:
+        """Return the matches of all parts in canonical order; ``counts`` are those of parts and blocks."""
+        n_of_block = counts.sum(axis=0)
         bounds = np.concatenate([[0], np.cumsum(n_of_block)])
-        cursor, dealt = bounds[:-1].copy(), np.empty((bounds[-1], self.n_components), np.int32)
-        while found:
-            matches = found.pop(0)
-            self._kernels.deal(len(matches), matches, cursor, dealt)
+        cursors = bounds[:-1] + np.cumsum(counts, axis=0) - counts  # where each part writes in each block
+        dealt = np.empty((bounds[-1], self.n_components), np.int32)
+
+        def deal(part: int) -> None:
+            while arrays[part]:
+                matches = arrays[part].pop(0)
+                self._kernels.deal(len(matches), matches, cursors[part], dealt)
+
+        self._of_parts(deal, parts)
         events = np.empty((self.n_components, len(dealt)), np.int64)
 
         def sort(begin: int, stop: int) -> None:
