@@ -519,8 +519,9 @@ def n_left_out(program: Program, matches: MatchSet) -> tuple[int, int]:
     masks = [automaton.mask_of_name(name) for name in set(automaton.names)]
     is_closed = any(mask & automaton.first and mask & automaton.accepting for mask in masks)
     is_shared = len(masks) > 1 and (takes_any or is_closed)
-    is_code = not isinstance(regex_code_of(program), str) and are_kernels_ready(REGEX_KERNELS)
-    if not len(matches) or not is_shared or not is_code or reason_not_to_interpret():
+    if not len(matches) or not is_shared or reason_not_to_interpret():
+        return 0, 0
+    if isinstance(regex_code_of(program), str) or not are_kernels_ready(REGEX_KERNELS):
         return 0, 0
     low = 0
     if events.n_events > _LOOKED_AT:
