@@ -18,7 +18,7 @@ from cepkit.engines.counting.engine import counter_of, graph_of
 from cepkit.engines.regex import advance, match_regex
 from cepkit.engines.search import BranchSearch, search_of
 from cepkit.engines.shared.places import Places, accepted, kernel, per_call
-from cepkit.engines.shared.python_kernels import plain_module
+from cepkit.engines.shared.python_kernels import new_as_python, plain_module
 from cepkit.engines.shared.sequence_set import SequenceSet
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import Events
@@ -92,23 +92,27 @@ class Tally:
         self.share = n_done / len(starts) if len(starts) else 1.0
 
     def _decider(self, bound: BoundBranch, names: dict[str, Any], each: bool) -> Callable[..., bool]:
-        tests_of_component: dict[int, list[tuple[int, Callable]]] = {}
+        tests_of_component: dict[int, list[tuple[list[int], Callable]]] = {}
         for i, condition in enumerate(bound_condition.condition for bound_condition in bound.conditions):
             if condition.absence is None and condition.each == each:
-                tests_of_component.setdefault(condition.decided_at, []).append((i, names[f"holds{i}"]))
+                test = self.of_condition[i], names[f"holds{i}"]
+                tests_of_component.setdefault(condition.decided_at, []).append(test)
+        of_component, note_following = self.of_component, self._note_following
 
         def decide(c: int, *path: Any) -> bool:
             passed = True
-            for i, holds in tests_of_component.get(c, ()):
-                held = bool(holds(*path))
-                self.of_condition[i][0] += 1
-                self.of_condition[i][1] += held
-                passed &= held
+            for counts, holds in tests_of_component.get(c, ()):
+                counts[0] += 1
+                if holds(*path):
+                    counts[1] += 1
+                else:
+                    passed = False
             if each:
-                self.of_component[c][0] += 1
-                self.of_component[c][1] += passed
+                counts = of_component[c]
+                counts[0] += 1
+                counts[1] += passed
             elif passed:
-                self._note_following(c, *path[:3])
+                note_following(c, *path[:3])
             return passed
 
         return decide
@@ -123,7 +127,7 @@ class Tally:
             following = self._next[c + 1][later[p]]
             if following >= end_of_partition[p]:
                 counts[2] += 1
-            elif following >= min(window_end[path[0]], gap_end[p]):
+            elif following >= window_end[path[0]] or following >= gap_end[p]:
                 counts[1] += 1
 
 
@@ -329,9 +333,7 @@ def with_single_tests(program: SequenceProgram) -> SequenceProgram:
 
 def _accept(places: Places) -> np.ndarray:
     """Return which places fulfil the conditions on single events; few places need no compiler."""
-    if places.n > _FEW:
-        return accepted(places)
-    return accepted(places, otherwise=lambda program, text, name: plain_module(program, text)[name])
+    return accepted(places, otherwise=kernel if places.n > _FEW else new_as_python)
 
 
 # --- branches cut off
