@@ -25,8 +25,8 @@ QUESTIONS = {
     "explore", "run", "engine", "undecided",
 }  # fmt: skip
 OF_STREAMS = {
-    "push", "push_row", "flush", "close", "events", "matches", "keys", "evicted", "ended", "retained",
-    "result_schema", "save", "load", "__enter__", "__exit__",
+    "push", "push_row", "flush", "close", "events", "matches", "status", "result_schema",
+    "save", "load", "__enter__", "__exit__",
 }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from cepkit.language.query_parts import Duration
 from cepkit.planning.clocks import CLOCKS
 from cepkit.streaming.batches import Kind, StreamSchema, kind_of_batch, schema_of, table_of_batch
 from cepkit.streaming.saved import Saved, duration_as_json, save_file
+from cepkit.streaming.status import StreamStatus
 from cepkit.streaming.stream import AFTER_BUFFER, JoinStream, Stream, open_packed, pack_stream, split_late
 from cepkit.values import asdict, dataclass, replace
 
@@ -540,6 +541,10 @@ class SortedStream:
                 f"{self.slack.waiting:,} rows wait in the buffer. Call finish() first, then close()"
             )
         return self.stream.close(complete_until=complete_until)
+
+    def status(self) -> StreamStatus:
+        """Return the status of the stream, with the rows that came too late for the buffer."""
+        return replace(self.stream.status(), late=self.slack.after.dropped)
 
     def __enter__(self) -> SortedStream:
         return self

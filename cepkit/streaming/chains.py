@@ -47,6 +47,7 @@ class ChainSearch(Search):
             self._schemas.append(schema)
             self.steps.append(open_search(step, schema, options if is_last else Options()))
             schema = StreamSchema(self.steps[-1].empty.schema)
+        self.grows = "; ".join(step.grows for step in self.steps if step.grows)
         self._newest: list[pa.Table | None] = [None] * len(query.steps)
         self._n_events = [0] * len(query.steps)
         self._wakes: list[int | None] = [None] * len(query.steps)

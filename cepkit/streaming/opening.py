@@ -136,8 +136,8 @@ def stream(
     Notes
     -----
     Time per batch: O(events x live starts + rows kept). Memory: the state, the rows that live partial matches
-    may need (`Stream.retained`), the keys, and the texts that live partial matches, keys and constants need.
-    A regex stream forgets all other texts.
+    may need, the keys, and the texts that these and constants need, see `Stream.status`. A stream warns when
+    it opens if it must keep every event, and at 100,000 keys if it forgets none.
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012.
 
     Examples
@@ -153,15 +153,9 @@ def stream(
     >>> peaks
     Stream of '. rise+ drop': 5 events, 1 match, 1 row kept
     """
+    buffer: Any = None  # such as `cepkit.KSlack`, which the wings define
     if isinstance(query, list | tuple) and len(query) > 1 and hasattr(query[0], "open_before"):
-        opened = stream(
-            query[1] if len(query) == 2 else query[1:], schema, rows=rows, threads=threads,
-            pulse_every=pulse_every, idle_after=idle_after, max_live=max_live, memory_limit=memory_limit,
-            engine=engine,
-            latency_bound=latency_bound, shedding=shedding, warm_up=warm_up, weights=weights,
-            time_slice=time_slice, seed=seed, clock=clock, **keywords,
-        )  # fmt: skip
-        return query[0].open_before(opened)  # a buffer such as `cepkit.KSlack`, which the wings define
+        buffer, query = query[0], query[1] if len(query) == 2 else query[1:]
     options = Options(rows, threads, pulse_every, idle_after, max_live, memory_limit)
     arguments = read_arguments(stream, keywords)
     if isinstance(query, str) and is_match_recognize(query):
@@ -191,11 +185,12 @@ def stream(
             "chain or MATCH_RECOGNIZE keeps all of them"
         )
     if isinstance(value, Join) or (isinstance(value, Chain) and isinstance(value.steps[0], Join)):
-        return join_stream(value, schema, options)
-    if latency_bound is not None:
-        opened = open_door(SHED_STREAM)
-        return opened(value, schema_of(schema), options, kind_of_batch(schema), bounded)
-    return Stream(value, schema_of(schema), options, kind_of_batch(schema))
+        opened = join_stream(value, schema, options)
+    else:
+        shed = [] if latency_bound is None else [bounded]
+        open_stream: Any = open_door(SHED_STREAM) if shed else Stream
+        opened = open_stream(value, schema_of(schema), options, kind_of_batch(schema), *shed)
+    return opened if buffer is None else buffer.open_before(opened)
 
 
 def _as_rows(text: str, schema: Any, given: Arguments) -> RowsQuery:

@@ -70,6 +70,9 @@ class RegexSearch(Search):
         self._loses_nothing = options.idle_after is None
         idle_after = query.within if self._loses_nothing and not _looks_back(program) else options.idle_after
         idle_ticks = idle_ticks_of(idle_after, query.order_by, program.schema)
+        if query.partition_by and idle_ticks is None:
+            why = "a condition may read the row before" if _looks_back(program) else "there is no within"
+            self.grows = f"no key is forgotten, since {why}; give idle_after"
         self._keys = KeyCodes(idle_ticks, cuts=not self._loses_nothing)
         self._replicas = [
             Replica(matcher, _key_text(query, self._keys, r, self.n_threads)) for r in range(self.n_threads)
@@ -236,6 +239,11 @@ class RegexSearch(Search):
     @property
     def n_retained(self) -> int:
         return sum(replica.n_kept for replica in self._replicas)
+
+    @property
+    def oldest(self) -> int | None:
+        kept = [replica.kept.position[:1] for replica in self._replicas if replica.n_kept]
+        return int(min(kept)[0]) if kept else None
 
     # --- saving
 

@@ -31,12 +31,8 @@ from cepkit.values import dataclass, field, replace
 # The state of a regex kernel: rows of single partitions, and the whole state as arrays for a file.
 
 _NONE = np.empty(0, np.int64)
-_NO_VALUES = (
-    "_start",
-    "_mask",
-    "_head",
-    "_tail",
-)  # ends of the names of arrays that hold no values of columns
+# Ends of the names of arrays that hold no values of columns
+_NO_VALUES = "_start", "_mask", "_head", "_tail"
 
 
 def live_starts(state: State, partitions: np.ndarray | slice = slice(None)) -> np.ndarray:

@@ -43,7 +43,7 @@ from cepkit.streaming.coding import (
 )
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
-from cepkit.streaming.windows import refuse_options, source_of_table
+from cepkit.streaming.windows import source_of_table
 from cepkit.values import dataclass, field, replace
 
 # The rows of one key of a stream that a row pattern may still need, and the matches that are decided.
@@ -247,7 +247,7 @@ class OpenPatternSearch(Search):
     # ``idle_after``. Without it, a key without an open row is forgotten if later rows need nothing of it.
 
     def __init__(self, query: RowsQuery, schema: StreamSchema, options: Options):
-        refuse_options(options, "MATCH_RECOGNIZE", "idle_after", "max_live")
+        options.refuse("MATCH_RECOGNIZE", "idle_after", "max_live")
         self.query, self.schema, self._max_live = query, schema, options.max_live
         columns = schema.without_nulls(query.order_by).columns
         self._bound = bind_row_query(query.whole, columns, dict(query.params))
@@ -260,6 +260,8 @@ class OpenPatternSearch(Search):
         idle_ticks = idle_ticks_of(options.idle_after, query.order_by, columns)
         self._keys = KeyCodes(idle_ticks)
         self._forgets_closed = idle_ticks is None and not self._needs_closed_keys()
+        if query.partition_by and idle_ticks is None and not self._forgets_closed:
+            self.grows = "no key is forgotten, since PREV, MATCH_NUMBER or ^ may look back; give idle_after"
         self._open: dict[int, OpenRows] = {}  # by the code of their key
         self._deadlines: list[tuple[int, int]] = []  # a heap of times and codes of keys
         self._now: int | None = None
@@ -486,6 +488,14 @@ class OpenPatternSearch(Search):
     @property
     def n_ended(self) -> int:
         return self._n_ended
+
+    @property
+    def n_live(self) -> int:
+        return sum(kept.n_open for kept in self._open.values())
+
+    @property
+    def oldest(self) -> int | None:
+        return min((kept.positions[kept.start] for kept in self._open.values() if kept.n_open), default=None)
 
     @property
     def n_retained(self) -> int:

@@ -49,6 +49,11 @@ class Saved(NamedTuple):
     arrays: dict[str, np.ndarray]
     tables: dict[str, pa.Table]
 
+    @property
+    def n_bytes(self) -> int:
+        """Number of bytes of the arrays and tables."""
+        return sum(part.nbytes for part in (*self.arrays.values(), *self.tables.values()))
+
     def part(self, name: str) -> Saved:
         """Return the part that `with_part` added under this name."""
         folder = f"{name}/"

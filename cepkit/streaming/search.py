@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from cepkit import limits
-from cepkit.errors import CepError, whole_number
+from cepkit.errors import CepError, UnsupportedQueryError, whole_number
 from cepkit.language.query_parts import Duration
 from cepkit.streaming.saved import Saved
 from cepkit.values import dataclass
@@ -39,6 +39,18 @@ class Options:
         if self.max_live is not None:
             whole_number("max_live", self.max_live, 1)
 
+    def refuse(self, what: str, *takes: str) -> None:
+        """Raise for options that this kind of stream does not take; ``takes`` are those that it does."""
+        value_of_option = {
+            "threads": self.threads > 1, "idle_after": self.idle_after is not None,
+            "max_live": self.max_live is not None, "rows='all'": self.rows == "all",
+        }  # fmt: skip
+        if refused := [name for name, value in value_of_option.items() if value and name not in takes]:
+            raise UnsupportedQueryError(
+                f"{refused}: {what} takes none of them. threads is for regex queries, and idle_after and "
+                "max_live also for MATCH_RECOGNIZE. The window of other queries bounds their state"
+            )
+
     def bound_memory(self) -> AbstractContextManager[None]:
         """Return the block in which a push obeys ``memory_limit``."""
         return limits.bound_memory(self.memory_limit, "Push fewer events at once, or narrow the query")
@@ -51,6 +63,7 @@ class Search(ABC):
     column_of_result: Mapping[str, str]  # columns of results that are columns of the stream
     takes_rows: bool = False  # whether `advance_row` reads events
     n_evicted: int = 0  # keys that were forgotten after a pause
+    grows: str = ""  # what grows for ever, why, and what bounds it; empty if nothing does
     # Until when the user says that the data are complete, just before `finish`; None: the last time so far
     complete_until: Any = None
 
@@ -110,6 +123,11 @@ class Search(ABC):
     @property
     def n_live(self) -> int | None:
         """Return the number of live partial matches; None for a search that keeps events instead."""
+        return None
+
+    @property
+    def oldest(self) -> int | None:
+        """Return the position of the oldest event that a later match may need; None if it is not known."""
         return None
 
     @abstractmethod

@@ -45,7 +45,7 @@ class SequenceSearch(Search):
     # ends partial matches; no key is forgotten earlier.
 
     def __init__(self, query: SequenceQuery, schema: StreamSchema, options: Options):
-        _check(options)
+        options.refuse("a stream of event sequences", "rows='all'")
         if query.ends_greedily:
             raise UnsupportedQueryError(
                 "GREEDY at the end of the pattern: in a stream a longer match may always come. An absent "
@@ -59,10 +59,11 @@ class SequenceSearch(Search):
         self.query, self.schema, self._rows = query, schema, options.rows
         window = program.window
         if window.within is None and window.within_events is None:
-            warn(
+            self.grows = (
                 "without a window the stream keeps every event of the pattern, since a later event may "
                 "complete a match with it; give the query a WITHIN"
             )
+            warn(self.grows)
         self.program = self._program = program  # for the schema, and for the last batch
         none = Events(0, {}, np.empty(0, np.int32), 0)
         self.column_of_result = {name: name for name in schema.arrow.names}
@@ -356,6 +357,10 @@ class SequenceSearch(Search):
         self._settle()
         return len(self._position_of_kept)
 
+    @property
+    def oldest(self) -> int | None:
+        return int(self._position_of_kept[0]) if self.n_retained else None
+
     # --- saving
 
     def pack(self, n_events: int) -> Saved:
@@ -394,18 +399,6 @@ class SequenceSearch(Search):
         self._reporter.horizon = dict(zip(codes, positions, strict=True))
         self._reporter.taken = set(saved.arrays["taken"].tolist())
         self._search_all_for_a_window()
-
-
-def _check(options: Options) -> None:
-    value_of_option = {
-        "threads": options.threads > 1,
-        "idle_after": options.idle_after,
-        "max_live": options.max_live,
-    }
-    if refused := [name for name, value in value_of_option.items() if value]:
-        raise UnsupportedQueryError(
-            f"{refused} are options of regex streams; a stream of event sequences is bounded by its window"
-        )
 
 
 def _times(program: SequenceProgram, events: Events) -> np.ndarray:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from cepkit.compile.shared.operations import end_in_ticks
 from cepkit.doors import open_door
-from cepkit.errors import CepError, CepWarning, nearest
+from cepkit.errors import CepError, CepWarning, nearest, warn
 from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
@@ -39,11 +39,13 @@ from cepkit.streaming.saved import (
     save_file,
 )
 from cepkit.streaming.search import Options, Ready, Search
+from cepkit.streaming.status import StreamStatus, counted
 from cepkit.streaming.windows import JoinSearch
 from cepkit.windows.running import Chain, said
 from cepkit.windows.values import SIDES, Join, Window
 
 StreamQuery = RegexQuery | SequenceQuery | Window | Chain | RowsQuery
+MANY_KEYS = 100_000  # remembered for ever, from which on a stream warns
 SHED = "shedding"  # of the header of a file: the settings of a stream with a latency bound
 _JOIN = "stream of a join"  # the kind of its file
 AFTER_BUFFER = "stream after a buffer"  # the kind of its file
@@ -75,6 +77,7 @@ class Stream:
         self._newest = None
         self._n_events = self._n_matches = 0
         self._closed = False
+        self._warns_of_keys = not isinstance(query, SequenceQuery)  # which warned when it opened
 
     @property
     def _newest(self) -> pa.Table | None:
@@ -128,6 +131,7 @@ class Stream:
         [{'x': 2}]
         """
         self._check_open()
+        self._warn_of_keys()
         if self._search.takes_rows and isinstance(batch, pd.DataFrame) and len(batch) == 1:
             ready = self._advance_row(self._reader.read_frame(batch))
             if ready is not None:
@@ -193,6 +197,13 @@ class Stream:
             self._n_events += 1
             self._newest_table, self._newest_row = None, at or None
         return ready
+
+    def _warn_of_keys(self) -> None:
+        """Warn once when the stream remembers many keys and forgets none."""
+        if not self._warns_of_keys or not self._search.grows or self._search.n_keys < MANY_KEYS:
+            return
+        self._warns_of_keys = False
+        warn(f"the stream remembers {self._search.n_keys:,} keys: {self._search.grows}")
 
     def _results(self, ready: Ready) -> Any:
         table, n_rows = ready
@@ -311,59 +322,40 @@ class Stream:
         """
         return self._n_matches
 
-    @property
-    def keys(self) -> int:
-        """Number of partition keys that the stream remembers.
-
-        A stream of a regex or of MATCH_RECOGNIZE forgets a key after ``idle_after``, or when no later match
-        needs what came before; a sequence stream, when it keeps no event of it.
+    def status(self) -> StreamStatus:
+        """Return what the stream holds and has done, as one value.
 
         Examples
         --------
         >>> import cepkit as cep
-        >>> ups = cep.stream("up", {"x": "int64", "k": "string"}, define={"up": "x > 1"}, partition_by="k")
-        >>> ups.push([{"x": 1, "k": "a"}, {"x": 1, "k": "b"}]), ups.keys
-        ([], 2)
+        >>> ups = cep.stream("up up", {"t": "int64", "k": "string"}, define={"up": "t > 1"},
+        ...                  partition_by="k", order_by="t", idle_after=5)
+        >>> ups.push([{"t": 2, "k": "a"}, {"t": 3, "k": "b"}, {"t": 8, "k": "b"}])
+        [{'k': 'b', 'first_t': 3, 'last_t': 8, 'count': 2}]
+        >>> ups.status()
+        3 events, 1 match
+        holds 1 key, 0 partial matches, 0 rows kept, 109 bytes
+        newest event at 8
+        1 idle key forgotten with 1 partial match
         """
-        return self._search.n_keys
+        self._check_open()
+        search, n_bytes = self._search, self._state().n_bytes
+        return StreamStatus(
+            self._n_events, self._n_matches, search.n_keys, search.n_live, self._n_retained, n_bytes,
+            self._newest_time, None if search.oldest is None else self._n_events - search.oldest,
+            forgotten=search.n_evicted, ended=search.n_ended, grows=search.grows,
+        )  # fmt: skip
+
+    def _state(self) -> Saved:
+        return self._search.pack(self._n_events)
 
     @property
-    def evicted(self) -> int:
-        """Number of keys forgotten because they paused for longer than ``idle_after``.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}).evicted
-        0
-        """
-        return self._search.n_evicted
-
-    @property
-    def ended(self) -> int:
-        """Number of partial matches that ended because their key was forgotten.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}).ended
-        0
-        """
-        return self._search.n_ended
-
-    @property
-    def retained(self) -> int:
-        """Number of rows kept for later matches.
-
-        A regex stream keeps at most twice the rows that it needs, plus a quarter of the number of keys.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}).retained
-        0
-        """
+    def _n_retained(self) -> int:
         return self._search.n_retained
+
+    @property
+    def _newest_time(self) -> Any:
+        return None if self._newest is None else self._newest.column(0)[0].as_py()
 
     @property
     def result_schema(self) -> pa.Schema:
@@ -385,18 +377,15 @@ class Stream:
         return self._search
 
     def __repr__(self) -> str:
-        def counted(n: int, one: str, more: str) -> str:
-            return f"{n:,} {one if n == 1 else more}"
-
         is_window = isinstance(self.query, Window | Join | Chain)
         nouns = ("result", "results") if is_window else ("match", "matches")
-        parts = [counted(self.events, "event", "events"), counted(self.matches, *nouns)]
+        parts = [counted(self.events, "event"), counted(self.matches, *nouns)]
         if not isinstance(self.query, Join) and self.query.partition_by:
-            parts.insert(1, counted(self.keys, "key", "keys"))
+            parts.insert(1, counted(self._search.n_keys, "key"))
         if self.options.idle_after is not None:
-            ended = counted(self.ended, "partial match", "partial matches")
-            parts.append(f"{counted(self.evicted, 'idle key', 'idle keys')} forgotten with {ended}")
-        parts.append(counted(self.retained, "row kept", "rows kept"))
+            ended = counted(self._search.n_ended, "partial match", "partial matches")
+            parts.append(f"{counted(self._search.n_evicted, 'idle key')} forgotten with {ended}")
+        parts.append(f"{counted(self._n_retained, 'row')} kept")
         state = "Closed stream" if self._closed else "Stream"
         text = str(self.query) if isinstance(self.query, Chain) else said(self.query)
         return f"{state} of {text if is_window else repr(text)}: {', '.join(parts)}"
@@ -476,17 +465,16 @@ def pack_stream(stream: Stream) -> Saved:
     tables = {"schema": stream.schema.arrow.empty_table()}
     if stream._newest is not None:
         tables["newest"] = stream._newest
-    search = stream._search.pack(stream._n_events)
     header = {
         "kind": "stream",
         "query": query_as_json(stream.query),
         "options": {**vars(stream.options), "idle_after": duration_as_json(stream.options.idle_after)},
-        "ordered": _as_lists(stream.schema.ordered),
+        "ordered": dict(stream.schema.ordered),
         "frame": stream._kind.name,
         "counts": [stream._n_events, stream._n_matches],
         **stream._more_settings(),
     }
-    return Saved(header, {}, tables).with_part("search", search)
+    return Saved(header, {}, tables).with_part("search", stream._state())
 
 
 def open_packed(saved: Saved, shedding: Any = None, clock: Any = None) -> Stream:
@@ -515,10 +503,6 @@ def split_late(stream: Stream, table: pa.Table) -> tuple[pa.Table, pa.Table]:
     table, keys = ordered_batch(table, None, by, stream.schema)
     n_late = 0 if stream._newest is None else count_late(keys, stream._newest, by)
     return table.slice(0, n_late), table.slice(n_late)
-
-
-def _as_lists(ordered: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
-    return {name: list(texts) for name, texts in ordered.items()}
 
 
 def _as_tuples(ordered: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
@@ -597,8 +581,7 @@ class JoinStream(Stream):
         self._closed = True
 
     @property
-    def retained(self) -> int:
-        """Number of rows kept for later results."""
+    def _n_retained(self) -> int:
         return self._search.n_retained + (0 if self._then is None else self._then.n_retained)
 
     @property
@@ -611,11 +594,19 @@ class JoinStream(Stream):
             "kind": _JOIN,
             "query": query_as_json(self.query),
             "options": vars(self.options),
-            "ordered": [_as_lists(schema.ordered) for schema in self.schemas],
+            "ordered": [dict(schema.ordered) for schema in self.schemas],
             "counts": [self._n_events, self._n_matches],
         }
-        saved = Saved(header, {}, tables).with_part("search", self._search.pack())
+        state = self._state()
+        return Saved({**header, **state.header}, state.arrays, {**tables, **state.tables})
+
+    def _state(self) -> Saved:
+        saved = Saved({}, {}, {}).with_part("search", self._search.pack())
         return saved if self._then is None else saved.with_part("then", self._then.pack(0))
+
+    @property
+    def _newest_time(self) -> Any:
+        return self._search.newest
 
 
 def _load_join(saved: Saved) -> JoinStream:

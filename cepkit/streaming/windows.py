@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
-from cepkit.errors import UnsupportedQueryError
 from cepkit.frames.arrow import ArrowSource
 from cepkit.planning.clocks import clock_values
 from cepkit.streaming.batches import StreamSchema, ordered_batch
@@ -46,7 +47,7 @@ class WindowSearch(Search):
     # batch looks at all of them, so batches should not be much smaller than the window.
 
     def __init__(self, query: Window, schema: StreamSchema, options: Options):
-        refuse_options(options, "a window")
+        options.refuse("a window")
         self.query, self.schema = query, schema
         self._window = check_window(query, schema.without_nulls(query.order_by).source())
         self._kept = schema.arrow.empty_table()
@@ -135,18 +136,6 @@ def column_in_order(window: Window) -> str | None:
     return EMITTED if window.emit == ALL else window.order_by[0]
 
 
-def refuse_options(options: Options, what: str, *takes: str) -> None:
-    """Raise for options that only streams of matches have, except those that this kind ``takes``."""
-    value_of_option = {
-        "threads": options.threads > 1, "idle_after": options.idle_after, "max_live": options.max_live,
-        "rows='all'": options.rows == "all",
-    }  # fmt: skip
-    if refused := [name for name, value in value_of_option.items() if value and name not in takes]:
-        raise UnsupportedQueryError(f"{refused} are options of streams of matches; {what} has none of them")
-
-
-# The search of a join in two open streams, or in one table with the columns of both.
-
 # The search of a join in two open streams: it keeps the rows that wait, and rows that come too early.
 
 
@@ -156,8 +145,11 @@ class JoinSearch:
     # A row of the left side is certain when the right side has reached its time. A row of the right side is
     # certain when the left side has passed its time. Both wait until then.
 
+    n_keys = n_evicted = n_ended = 0
+    n_live, oldest, grows = None, None, ""
+
     def __init__(self, query: Join, schemas: tuple[StreamSchema, ...], options: Options):
-        refuse_options(options, "a join")
+        options.refuse("a join")
         self.query, self.schemas = query, schemas
         self.plan = plan_join(query, tuple(schema.source() for schema in schemas))
         bounds = [
@@ -261,6 +253,12 @@ class JoinSearch:
         )
         table = frame_of_join(self.plan, sources, shown, lambda result: result)
         return (table.cast(self.empty.schema) if hasattr(self, "empty") else table), join_rows
+
+    @property
+    def newest(self) -> Any:
+        """The time that both sides have reached."""
+        times = [None if table is None else table.column(0)[0].as_py() for table in self._newest]
+        return None if None in times else min(times)
 
     def pack(self) -> Saved:
         tables = {}

@@ -161,7 +161,7 @@ def run(minutes: int, bound: float, beta: float, peak: float, seed: int) -> bool
             f"waiting {report.waiting:,} ({'equal' if counted == n_in else 'NOT EQUAL'}), matches "
             f"{log.n_matches - n_before:,}, greatest latency {most:.3f} s by the offer, "
             f"{report.max_latency:.3f} s by the stream so far, within {report.within_bound:.4%}, "
-            f"service {report.service * 1e6:.0f} us, rows kept {stream.retained:,}",
+            f"service {report.service * 1e6:.0f} us, rows kept {stream.status().rows:,}",
             flush=True,
         )
     return judge(log, firsts, offer, is_whole, stream.shedding.within_bound)

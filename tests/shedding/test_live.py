@@ -202,7 +202,7 @@ def test_rows_that_no_match_needs_are_forgotten():
     most = 0
     for at in range(0, len(frame), 100):
         stream.push(frame.iloc[at : at + 100])
-        most = max(most, stream.retained)
+        most = max(most, stream._search.n_retained)
     assert most < 6000
 
 

@@ -144,7 +144,7 @@ def test_rows_that_nothing_needs_are_dropped_when_events_come_one_by_one():
                         partition_by="k")  # fmt: skip
     for i in range(3000):
         opened.push_row((i % 7, i))
-    assert opened.retained <= 20 and len(opened._search._replicas[0]._new) < 300
+    assert opened._search.n_retained <= 20 and len(opened._search._replicas[0]._new) < 300
 
 
 @pytest.mark.parametrize("seed", seeds(2, 40))
@@ -174,7 +174,7 @@ def test_events_that_end_no_match_may_wait(text, seed, tmp_path):
         assert result == plain(batches.push(frame.iloc[at : at + 1]))
         found += result
         if rng.random() < 0.05:
-            assert (rows.retained, rows.keys) == (batches.retained, batches.keys)
+            assert (rows.status().rows, rows.status().keys) == (batches.status().rows, batches.status().keys)
             rows.save(tmp_path / "open.state")
             rows = cep.stream.load(tmp_path / "open.state")
     assert found + plain(rows.close()) == plain(expected)

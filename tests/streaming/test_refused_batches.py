@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -108,7 +109,8 @@ def push(stream: Any, batch: list[dict], which: int) -> Any:
 
 def seen_of(stream: Any) -> tuple:
     opened = getattr(stream, "stream", stream)  # after a buffer
-    return opened.events, opened.matches, opened.retained, repr(stream)
+    status = replace(opened.status(), state_bytes=0)  # codes of keys may be free
+    return opened.events, opened.matches, status, repr(stream)
 
 
 def rest_of(stream: Any) -> list:
@@ -190,5 +192,5 @@ def test_a_push_that_fails_while_it_forgets_keys_has_no_effect(kind):
         else:
             found = push(failing, batch, number)
         assert found == expected and seen_of(failing) == seen_of(calm)
-        n_forgetting += calm.evicted > 0
+        n_forgetting += calm.status().forgotten > 0
     assert n_forgetting > 1 and rest_of(failing) == rest_of(calm)

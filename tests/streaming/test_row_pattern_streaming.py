@@ -138,12 +138,19 @@ def test_idle_keys_are_counted_and_their_matches_come_out():
     clauses = "PARTITION BY k ORDER BY t MEASURES COUNT(*) AS n PATTERN (A B*) DEFINE B AS x > PREV(x)"
     stream = opened(clauses, idle_after=10)
     assert stream.push([{"k": "a", "t": 0, "x": 1}, {"k": "a", "t": 1, "x": 2}]) == []
-    assert stream.push([{"k": "b", "t": 11, "x": 1}]) == [] and stream.keys == 2
+    assert stream.push([{"k": "b", "t": 11, "x": 1}]) == [] and stream.status().keys == 2
     assert stream.push([{"k": "b", "t": 12, "x": 0}]) == [{"k": "a", "n": 2}, {"k": "b", "n": 1}]
-    assert (stream.keys, stream.evicted, stream.ended, stream.retained) == (1, 1, 0, 2)
+    status = stream.status()
+    assert (status.keys, status.forgotten, status.ended, status.rows, status.live) == (1, 1, 0, 2, 1)
+    assert repr(status) == (
+        f"4 events, 2 matches\nholds 1 key, 1 partial match, 2 rows kept, {status.state_bytes} bytes\n"
+        "newest event at 12; the oldest open event is 1 event back\n"
+        "1 idle key forgotten with 0 partial matches"
+    )
     ends = opened("PARTITION BY k ORDER BY t PATTERN (A B) DEFINE A AS x = 1, B AS x = 2", idle_after=10)
     ends.push([{"k": "a", "t": 0, "x": 1}, {"k": "b", "t": 0, "x": 3}, {"k": "c", "t": 11, "x": 3}])
-    assert (ends.keys, ends.evicted, ends.ended, ends.retained) == (1, 2, 1, 0)
+    status = ends.status()
+    assert (status.keys, status.forgotten, status.ended, status.rows) == (1, 2, 1, 0)
     assert "2 idle keys forgotten with 1 partial match" in repr(ends)
 
 
@@ -163,7 +170,9 @@ def test_keys_that_come_and_go_leave_nothing(pattern, options):
     for t in range(0, 3000, 3):
         stream.push([{"k": f"{t // 9}", "t": t, "x": 1 + t // 3 % 3}])
         search = stream._search
-        sizes.append((stream.keys, stream.retained, len(search._deadlines), search._keys.n_codes))
+        sizes.append(
+            (stream.status().keys, stream.status().rows, len(search._deadlines), search._keys.n_codes)
+        )
     assert max(sizes) <= (4, 12, 12, 5), max(sizes)
 
 
@@ -179,7 +188,7 @@ def test_what_later_rows_need_of_a_key_stays(clauses):
     stream = opened(f"PARTITION BY k ORDER BY t {clauses}")
     for t in range(6):
         stream.push([{"k": "ab"[t % 2], "t": t, "x": t}])
-    assert stream.keys == 2
+    assert stream.status().keys == 2
 
 
 def test_rows_of_open_matches_beyond_max_live_are_refused_and_change_nothing():
@@ -190,8 +199,8 @@ def test_rows_of_open_matches_beyond_max_live_are_refused_and_change_nothing():
         CepError, match="the partition k='a' has 4 rows of open matches, more than max_live=3"
     ):
         pushed(stream, 4)
-    assert (stream.events, stream.retained) == (3, 3)
-    assert len(pushed(stream, 0)) == 1 and stream.retained == 0
+    assert (stream.events, stream.status().rows) == (3, 3)
+    assert len(pushed(stream, 0)) == 1 and stream.status().rows == 0
 
 
 def opened(clauses: str, schema=SIMPLE, **options):
@@ -221,7 +230,7 @@ def test_events_of_other_keys_say_that_time_has_passed():
     assert stream.push(rows) == []
     assert stream.push([{"k": "b", "t": 4, "x": 9}]) == []
     assert stream.push([{"k": "b", "t": 5, "x": 9}]) == [{"k": "a", "n": 3, "late": True}]
-    assert stream.retained == 0 and stream.keys == 0
+    assert stream.status().rows == 0 and stream.status().keys == 0
 
 
 def test_the_state_is_bounded_by_the_open_match():
@@ -229,7 +238,7 @@ def test_the_state_is_bounded_by_the_open_match():
     most = 0
     for _ in range(60):
         pushed(stream, 1, 2, 3, 1)
-        most = max(most, stream.retained)
+        most = max(most, stream.status().rows)
     assert stream.matches > 30 and most <= 8
 
 
@@ -242,7 +251,7 @@ def test_rows_without_a_match():
         (row["x"], row["c"]) for row in [*pushed(stream, 5, 1), *pushed(stream, 2, 1), *pushed(stream, 7)]
     ]
     assert made == [(5, None), (1, "A"), (2, "B"), (1, None), (7, None)]
-    assert stream.retained == 0
+    assert stream.status().rows == 0
 
 
 def test_an_error_leaves_the_stream_as_it_was():
@@ -253,7 +262,7 @@ def test_an_error_leaves_the_stream_as_it_was():
     pushed(stream, 1, 2)
     with pytest.raises(CepError, match="match 2 has no row of B"):
         pushed(stream, 3, 1, 3)
-    assert (stream.events, stream.retained) == (2, 2)
+    assert (stream.events, stream.status().rows) == (2, 2)
     assert pushed(stream, 3) == [{"n": 3}]
 
 
@@ -329,7 +338,7 @@ def test_a_wrong_select_is_refused_before_the_first_event_as_for_a_frame(select,
 
 def test_options_of_other_streams():
     clauses = "PATTERN (A) DEFINE A AS true"
-    with pytest.raises(UnsupportedQueryError, match="MATCH_RECOGNIZE has none of them"):
+    with pytest.raises(UnsupportedQueryError, match="MATCH_RECOGNIZE takes none of them"):
         opened(clauses, threads=2)
     with pytest.raises(CepError, match="has clauses for its options"):
         opened(clauses, order_by="t")

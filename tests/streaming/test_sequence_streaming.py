@@ -134,7 +134,7 @@ def test_events_out_of_the_window_are_forgotten():
     stream = cep.stream(TEXT, TICKS, event_type="kind", order_by="t")
     for start in range(0, 1000, 10):
         stream.push(rows("BXAAXXXXBX", start))
-    assert stream.retained == 1
+    assert stream.status().rows == 1
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_events_that_no_pattern_names_are_not_kept(query, n_kept, tmp_path):
         stream = cep.stream(query, TICKS, event_type="kind", order_by="t")
     batches = [rows("AXXXY"), rows("B" + "X" * 44, 5), rows("X" * 50, 50)]
     matches = [match for batch in batches for match in stream.push(batch)]
-    assert stream.retained == n_kept
+    assert stream.status().rows == n_kept
     assert len(matches) == (0 if "!Y" in query else 99 if "_" in query else 1)
 
 
@@ -170,12 +170,14 @@ def test_without_a_window_all_is_kept():
     with pytest.warns(CepWarning, match="without a window the stream keeps every event of the pattern"):
         stream = cep.stream("PATTERN SEQ(A a, B b)", TICKS, event_type="kind", order_by="t")
     stream.push(rows("AAXX"))
-    assert stream.retained == 2
+    assert stream.status().rows == 2
     assert stream.push(rows("B", 100)) == [{"a_t": 0, "b_t": 100}, {"a_t": 1, "b_t": 100}]
 
 
 def test_mistakes():
-    with pytest.raises(UnsupportedQueryError, match=r"\['threads'\] are options of regex streams"):
+    with pytest.raises(
+        UnsupportedQueryError, match=r"\['threads'\]: a stream of event sequences takes none of them"
+    ):
         cep.stream(TEXT, TICKS, event_type="kind", order_by="t", threads=2)
     stream = cep.stream(TEXT, TICKS, event_type="kind", order_by="t")
     stream.push(rows("AX", 5))
@@ -187,12 +189,13 @@ def test_mistakes():
 def test_every_stream_tells_the_same(tmp_path):
     ticks = {"t": "int64", "kind": "string", "k": "string"}
     stream = cep.stream(TEXT, ticks, event_type="kind", order_by="t", partition_by="k", rows="all")
-    assert (stream.keys, stream.evicted, stream.ended, stream.retained) == (0, 0, 0, 0)
+    status = stream.status()
+    assert (status.keys, status.forgotten, status.ended, status.rows, status.newest) == (0, 0, 0, 0, None)
     assert stream.result_schema.names == ["match", "variable", "t", "kind", "k"]
     batch = [{"t": t, "kind": kind, "k": k} for t, (kind, k) in enumerate(["Ax", "Ay", "Bx"])]
     made = stream.push(batch)
     assert [(row["match"], row["variable"], row["t"]) for row in made] == [(0, "a", 0), (0, "b", 2)]
-    assert stream.keys == 2
+    assert stream.status().keys == 2
     assert repr(stream).endswith("3 events, 2 keys, 1 match, 3 rows kept")
     stream.save(tmp_path / "stream")
     loaded = cep.stream.load(tmp_path / "stream")
@@ -203,4 +206,4 @@ def test_every_stream_tells_the_same(tmp_path):
         assert [(row["match"], row["t"]) for row in made] == [(1, 1), (1, 3)]
         assert own.flush() == []
         own.push([{"t": 100, "kind": "A", "k": "z"}])
-        assert own.keys == 1  # the window has forgotten the others
+        assert own.status().keys == 1  # the window has forgotten the others

@@ -413,7 +413,7 @@ def test_short_matches_keep_few_rows():
     most = 0
     for begin in range(0, len(frame), 100):
         stream.push(frame.iloc[begin : begin + 100])
-        most = max(most, stream.retained)
+        most = max(most, stream._search.n_retained)
     assert stream.matches > 300
     assert (
         most <= 2 * 3 * 20 + 100 + 20
@@ -423,7 +423,7 @@ def test_short_matches_keep_few_rows():
 def test_nothing_is_kept_of_what_can_match_no_more():
     stream = open_stream(PEAKS)
     stream.push(pd.DataFrame({"ts": [1, 2, 3, 4], "symbol": ["A"] * 4, "price": [5, 7, 6, 4]}))
-    assert (stream.matches, stream.retained) == (1, 0)
+    assert (stream.matches, stream.status().rows) == (1, 0)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -439,17 +439,17 @@ def test_idle_keys_start_afresh_wherever_the_stream_is_cut(seed, threads):
     assert_same(run(stream, pieces(frame, seed)), wanted)
     last = runs.groupby(["symbol", "run"])["ts"].max().groupby("symbol").last()
     n_later_runs = len(runs[["symbol", "run"]].drop_duplicates()) - len(last)
-    assert stream.evicted == n_later_runs + int((frame["ts"].max() - last > 25).sum())
-    assert stream.keys == int((frame["ts"].max() - last <= 25).sum())
-    assert stream.ended > 0
+    assert stream.status().forgotten == n_later_runs + int((frame["ts"].max() - last > 25).sum())
+    assert stream.status().keys == int((frame["ts"].max() - last <= 25).sum())
+    assert stream.status().ended > 0
 
 
 def test_codes_of_forgotten_keys_are_given_again():
     stream = open_stream(PEAKS, idle_after=10)
     for ts in range(0, 10_000, 5):
         stream.push([{"ts": ts, "symbol": f"S{ts}", "price": 1}])
-    assert stream.keys <= 3 and stream._search._keys.n_codes <= 4
-    assert stream.evicted == 2000 - stream.keys
+    assert stream.status().keys <= 3 and stream._search._keys.n_codes <= 4
+    assert stream.status().forgotten == 2000 - stream.status().keys
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -470,8 +470,8 @@ def test_within_ends_keys_and_changes_no_match(seed, low, threads):
     stream = open_stream(query, threads=threads)
     assert_same(run(stream, pieces(frame, seed)), expected(frame, query))
     # A condition that reads the row before the first one needs the key for ever.
-    assert (stream.keys == frame["symbol"].nunique()) == ("prev" in low)
-    assert (stream.evicted, stream.ended) == (0, 0)
+    assert (stream.status().keys == frame["symbol"].nunique()) == ("prev" in low)
+    assert (stream.status().forgotten, stream.status().ended) == (0, 0)
 
 
 def test_a_forgotten_key_takes_its_rows_along():
@@ -487,7 +487,7 @@ def test_a_forgotten_key_takes_its_rows_along():
     )
     stream.push([{"ts": 0, "symbol": "A", "price": 6}, {"ts": 1, "symbol": "A", "price": 5}])
     stream.push([{"ts": 100, "symbol": "C", "price": 1}])
-    assert (stream.evicted, stream.ended) == (1, 1)
+    assert (stream.status().forgotten, stream.status().ended) == (1, 1)
     found = stream.push([{"ts": 101, "symbol": "B", "price": 1}, {"ts": 102, "symbol": "B", "price": 2}])
     assert stream._search._keys.n_codes == 2
     assert [(row["symbol"], row["variable"]) for row in found] == [("B", "fresh"), ("B", "up")]
@@ -749,7 +749,7 @@ def test_a_bounded_number_of_rows_whatever_the_number_of_batches():
     stream = open_stream(PEAKS)
     for ts in range(300):
         stream.push([{"ts": ts, "symbol": f"S{ts % 3}", "price": 300 - ts}])
-    assert stream.retained <= 2 * 3 + 10
+    assert stream._search.n_retained <= 2 * 3 + 10
     assert repr(stream).startswith("Stream of '. rise+ drop+ low': 300 events, 3 keys, 0 matches, ")
 
 

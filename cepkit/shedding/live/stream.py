@@ -27,6 +27,7 @@ from cepkit.shedding.strategies.strategy import Strategy, as_strategy, class_of_
 from cepkit.streaming.batches import Kind, StreamSchema
 from cepkit.streaming.search import Options, Ready
 from cepkit.streaming.spark.progress import MOST_LATENCY
+from cepkit.streaming.status import StreamStatus
 from cepkit.streaming.stream import SHED, Stream
 from cepkit.values import asdict, dataclass, fields, is_dataclass, replace
 
@@ -79,6 +80,9 @@ class LiveStream(Stream):
         """Admit the next events, process waiting ones for a time slice, and return the complete matches."""
         with self._search.measured():
             return super().push(batch)
+
+    def status(self) -> StreamStatus:
+        return replace(super().status(), shed=self.shedding.n_dropped)
 
     def pump(self, seconds: Any = None) -> Any:
         """Process waiting events for a while, and return the complete matches."""
@@ -143,9 +147,7 @@ def live_settings(query: Any, options: Options, given: Mapping[str, Any]) -> Liv
             "latency_bound: after_match removes matches by other matches, so nobody can say which ones were "
             "lost. Leave one of the two out"
         )
-    stray = {"threads": options.threads > 1, "idle_after": options.idle_after, "max_live": options.max_live}
-    if names := [name for name, value in stray.items() if value]:
-        raise UnsupportedQueryError(f"{names} are options of regex streams; leave them out")
+    options.refuse("a stream with a latency bound", "rows='all'")
     weights = given["weights"]
     if weights is not None and not isinstance(weights, Mapping):
         raise CepError(f"weights={weights!r}: a stream has one query; give weights by event type")
