@@ -164,7 +164,6 @@ def memory_limit_of(given: MemoryLimit) -> int | None:
 
 
 def size_text(n_bytes: int) -> str:
-    """Return a size as text."""
     for unit, of in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if n_bytes >= 10**18:
             return f"10^{int((n_bytes // of).bit_length() * 0.30103)} {unit}"

@@ -64,5 +64,4 @@ def _read(cell: str) -> tuple[str, dict[str, str]]:
 
 
 def register(shell: InteractiveShell) -> None:
-    """Register ``%%cep``."""
     shell.register_magic_function(cep, "cell")

@@ -92,8 +92,6 @@ Sleep_Out_Of_Bed | 000000000009000000000500 | 1 1 1 4.5 7.3 | 6800 6800 6800 680
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """One activity of the table."""
-
     name: str
     hours: tuple[float, ...]  # share of the runs that begin in each hour, 0 to 23; the sum is 1
     n_events: tuple[float, ...]  # events in a run: quantiles 5, 25, 50, 75 and 95 %

@@ -40,7 +40,6 @@ class EventColumns:
 
     @property
     def n_events(self) -> int:
-        """The number of events."""
         return self.source.n_rows
 
     def rows(self, positions: np.ndarray) -> np.ndarray:

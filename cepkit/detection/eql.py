@@ -202,7 +202,6 @@ def _sampled(events: Sequence[ItemEvents]) -> Iterator[list[int]]:
 
 
 def _order_of_samples(query: EqlQuery, conditions: EqlConditions, samples: np.ndarray) -> list[int]:
-    """Return the order of samples by their keys."""
     columns = [conditions.values(node, samples[:, :1]) for node in (*query.by, *query.items[0].by)]
     keys = [[sort_key(values[code]) for code in codes.tolist()] for codes, values in columns]
     return sorted(range(len(samples)), key=lambda i: [column[i] for column in keys])
@@ -327,7 +326,6 @@ class _Answer:
         self._table: dict[str, pa.Array] | None = None
 
     def frame(self) -> Frame:
-        """Return the result as a frame."""
         query, columns = self._query, self._conditions.columns
         if query.kind == EVENT:
             positions = np.flatnonzero(self._conditions.mask(query.items[0].event))[:, None]

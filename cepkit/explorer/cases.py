@@ -299,7 +299,6 @@ def _name(case: Case, used: set[str]) -> str:
 
 
 def _columns_to_read(program: BoundQuery) -> list[str]:
-    """Return the columns of the frame that the query reads."""
     query = program.query
     names = [*query.partition_by, *query.order_by]
     names += [getattr(query, "event_type", None)]

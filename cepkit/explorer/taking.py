@@ -538,7 +538,6 @@ def _limit_note(n: int) -> str:
 
 
 def write_file(path: str | Path, content: str | bytes) -> Path:
-    """Write a file and return its path."""
     path = file_of("explorer", path).expanduser()
     if not path.parent.is_dir():
         raise CepError(f"there is no folder {str(path.parent)!r}; make it first")

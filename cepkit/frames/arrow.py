@@ -193,7 +193,6 @@ def _as_bytes(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 def type_of_arrow(of: pa.DataType, *, nullable: bool = True) -> ColumnType:
-    """Return the column type of an Arrow type."""
     if pa.types.is_boolean(of):
         return ColumnType(BOOLEAN, nullable=True)
     if pa.types.is_integer(of):

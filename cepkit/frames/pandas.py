@@ -155,7 +155,6 @@ class _SeriesByName:
         return series
 
     def type(self, name: str) -> ColumnType:
-        """Return the type of a column or a level."""
         if name in self.duplicates:
             return ColumnType(OTHER)
         series = self.series(name)
@@ -317,7 +316,6 @@ class PandasSource:
         return _with_columns(frame, columns, frame.shape[1])
 
     def index_labels(self, rows: np.ndarray) -> pd.Index:
-        """Return the index of these rows."""
         return self._isolated.index.take(rows)
 
 

@@ -339,7 +339,6 @@ class Wishes:
 
     @cached_property
     def named(self) -> frozenset[str]:
-        """The names of all columns."""
         in_trees = (name for tree in self.trees for name in columns_in(tree))
         return frozenset((*self.keys, *self.clocks, *self.types, *in_trees))
 

@@ -103,9 +103,7 @@ class UserSteps(Protocol):
     """The steps that users reach."""
 
     @property
-    def n_users(self) -> int:
-        """Return the number of users."""
-        ...
+    def n_users(self) -> int: ...
 
     @property
     def clock(self) -> ColumnType | None:

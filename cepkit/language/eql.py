@@ -293,7 +293,6 @@ EQL_WORDS = Vocabulary(
 
 
 def parse_eql(text: str) -> EqlQuery:
-    """Return the tree of a query of EQL."""
     if not isinstance(text, str):
         raise WrongTypeError(f"EQL: expected text, got {type(text).__name__}")
     return _parse_once(text)

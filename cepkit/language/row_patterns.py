@@ -390,7 +390,6 @@ class PatternWords:
 
 
 def say_pattern(pattern: Pattern, words: PatternWords) -> str:
-    """Return a pattern in words."""
 
     def bracketed(part: Pattern) -> str:
         is_single = isinstance(part, Variable | AnyEvent | Empty | Anchor | Exclusion)

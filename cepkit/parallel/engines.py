@@ -140,7 +140,6 @@ class ParallelEngine(EngineValue):
         """Return the threads, and the agents that they work for."""
 
     def settings(self) -> RunSettings:
-        """Return the settings of a run."""
         return RunSettings()
 
     def run(

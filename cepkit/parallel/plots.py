@@ -215,7 +215,6 @@ def thread_segments(
     n_bins: int = BINS,
     most_segments: int = MOST_SEGMENTS,
 ) -> Segments:
-    """Return the work of every thread from ``begin`` to ``until``."""
     whole_number("thread_segments: n_bins", n_bins, 1)
     until = trace.makespan if until is None else until
     done, threads = trace.done, trace.threads()["thread"].to_numpy()

@@ -230,7 +230,6 @@ class QualityReport:
 
 
 def write_report(report: QualityReport, path: Path) -> None:
-    """Write the report as JSON."""
     path.write_text(
         json.dumps({"made_by": MADE_BY, **asdict(report)}, indent=2, ensure_ascii=False) + "\n",
         encoding="utf-8",

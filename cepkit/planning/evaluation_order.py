@@ -257,7 +257,6 @@ def branch_orders(program: SequenceProgram, events: Events) -> list[BranchOrder]
 
 
 def branch_order(own: OrderedEvents, bound: BoundBranch, *, explained: bool = False) -> BranchOrder:
-    """Return the order in which the components of a branch are bound."""
     # The work is bounded, see `cepkit.planning.evaluation_order`. The same events give the same order.
     user_order = own.program.given_order(bound)
     if user_order is not None and not explained:

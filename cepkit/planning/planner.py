@@ -89,12 +89,10 @@ class Engine:
 
 
 def is_sequence(program: Program | SequenceProgram) -> TypeGuard[SequenceProgram]:
-    """Return whether a program is that of a sequence query."""
     return not isinstance(program.query, RegexQuery)
 
 
 def is_regex(program: Program | SequenceProgram) -> TypeGuard[Program]:
-    """Return whether a program is that of a regex query."""
     return isinstance(program.query, RegexQuery)
 
 

@@ -183,7 +183,6 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def point(x: float, y: float, digits: int = 2) -> str:
-    """Return a point of a path."""
     return f"{number(x, digits)},{number(y, digits)}"
 
 
@@ -204,7 +203,6 @@ _LINE = 18.0
 
 
 def lines_svg(lines: Iterable[object], *, is_code: bool = False, title: str = "") -> Picture:
-    """Return lines of text."""
     texts = [str(line).replace("\t", "    ") for line in lines]
     most = int((WIDTH - 8) / (theme.MONOSPACE_ADVANCE if is_code else ADVANCE) / FONT_SIZE)
     texts = [text if len(text) <= most else f"{text[: most - 1]}…" for text in texts]

@@ -127,7 +127,6 @@ def lanes(names: Sequence[str]) -> PlotAxis:
 
 
 def lane_height(n_lanes: int, room: int = 420, least: int = 10, most: int = 22) -> int:
-    """Return the height of lanes in pixels."""
     return max(least, min(most, room // max(1, n_lanes))) * max(1, n_lanes)
 
 
@@ -340,7 +339,6 @@ def _hover(item: Item) -> dict[str, Any]:
 
 
 def _traces(item: Item, panel: PlotPanel) -> Iterable[dict[str, Any]]:
-    """Yield the traces of an item."""
     shared = {
         "showlegend": False,
         "legendgroup": escaped(cut(item.look.name)),

@@ -467,7 +467,6 @@ class Scale:
 
 
 def scale_of(low: float, high: float) -> Scale:
-    """Return the scale for ticks from ``low`` to ``high``."""
     # Large numbers that differ little get an offset. Large and small differences get a power of ten.
     span = (high - low) or abs(high) or 1.0
     origin = 0.0

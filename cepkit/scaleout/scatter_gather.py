@@ -313,7 +313,6 @@ class ScatterGather(EngineValue):
         return None
 
     def plans(self, program: SequenceProgram) -> list[ScatterPlan]:
-        """Return the plan of each branch of a program."""
         return [self._plan(program, bound) for bound in program.branches]
 
     def _plan(self, program: SequenceProgram, bound: BoundBranch) -> ScatterPlan:

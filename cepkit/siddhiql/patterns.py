@@ -324,8 +324,6 @@ class SidePlan:
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """A query of one stream."""
-
     side: SidePlan
     selection: RowSelection
 

@@ -81,8 +81,6 @@ class Mean(Aggregator):
 
 
 class EventCount(Aggregator):
-    """The number of events."""
-
     def reset(self) -> None:
         self.n = 0
 

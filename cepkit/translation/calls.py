@@ -65,7 +65,6 @@ TARGET = "regex"
 
 
 def print_regex(query: RegexQuery) -> str:
-    """Return a regex query as a call."""
     return call_text(repr(print_pattern(query.pattern)), regex_keywords(query))
 
 
@@ -90,7 +89,6 @@ def _is_plain(value: Any) -> bool:
 
 
 def regex_of_chain(target: str, chain: RowChain) -> RegexQuery:
-    """Return a chain as a regex query."""
     if chain.advance != chain.length:
         refuse(
             target,
@@ -331,7 +329,6 @@ def print_sequence_builder(query: SequenceQuery) -> str:
 
 
 def python_name(variable: str) -> str:
-    """Return the name of a variable in Python code."""
     return variable + "_" if variable in _TAKEN or keyword.iskeyword(variable) else variable
 
 

@@ -41,7 +41,6 @@ def check_portable(target: str, clause: str, tree: ex.Expression) -> None:
 
 
 def with_values(tree: Any, params: dict[str, Any]) -> Any:
-    """Return an expression with the values of its parameters."""
     # Values that no text can spell, such as timestamps, keep the parameter.
 
     def put(node: ex.Expression) -> ex.Expression:

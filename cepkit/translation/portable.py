@@ -321,7 +321,6 @@ def _check_absent(parts: tuple[sq.SequencePattern, ...], place: int) -> None:
 def _conditions(
     query: SequenceQuery, parts: tuple[sq.SequencePattern, ...], events: list[sq.EventPattern]
 ) -> list[list[str]]:
-    """Return the texts of the conditions of each event."""
     place = {event.variable: i for i, event in enumerate(events)}
     query = with_all_values(query, dict(query.params))
     trees_of_event = own_conditions(FLINK, query, tuple(events))
@@ -437,7 +436,6 @@ def _windows(query: SequenceQuery) -> str:
 
 
 def getter(column: str) -> str:
-    """Return the call of the getter of a column."""
     words = re.split(r"[^A-Za-z0-9]+", column)
     name = "".join(word[:1].upper() + word[1:] for word in words)
     if not re.fullmatch(r"[A-Za-z0-9]+", name):

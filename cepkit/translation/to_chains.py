@@ -198,7 +198,6 @@ def _measured(
 
 
 def chain_of_regex(target: str, query: RegexQuery) -> RowChain:
-    """Return a regex as a chain."""
     # A loop at the end of a regex ends with its first possible round, because a match is reported at its
     # earliest end. Other repetitions must have a fixed number of rounds.
     options = _steps(target, query, without_open_end(query.pattern))

@@ -178,14 +178,12 @@ def chain_of(to: str, query: AnyQuery) -> RowChain:
 
 
 def sequence_of(to: str, query: AnyQuery) -> SequenceQuery:
-    """Return a query as an event sequence."""
     if isinstance(query, SequenceQuery):
         return query
     return sequence_of_chain(to, chain_of(to, query))
 
 
 def regex_of(to: str, query: AnyQuery) -> RegexQuery:
-    """Return a query as a regex."""
     if isinstance(query, RegexQuery):
         return query
     if isinstance(query, RowPatternQuery) and has_loops(query):

@@ -112,8 +112,6 @@ class SceneView(View):
 
 
 class MatchTable(View):
-    """A page of matches."""
-
     _esm, _css = browser_half("match_table", "match_heads.js", "match_heads.css")
 
     # Python -> browser

@@ -296,7 +296,6 @@ class _CountWriter(ConditionWriter):
         return f"low{self.graph.pool(state)}"
 
     def weigh(self, state: int) -> bool:
-        """Return whether the events of this state have weights."""
         return self.weighted is not None and self.graph.states[state].component == self.weighted
 
     def weight(self, state: int) -> str:

@@ -98,7 +98,6 @@ class NextChain:
 
 
 def chain_of(tables: NextTables) -> NextChain | None:
-    """Return the chain of a branch, or None."""
     # Its matches have one event of each component. At most one test, with a sign of order, compares it with
     # the event before.
     if len(tables.components) > _MOST_IN_CHAIN:

@@ -63,7 +63,6 @@ class Binder(Binding):
     """Binds the expressions of one query, and collects the constants, tables and columns that they need."""
 
     def predicate(self, role: str, expression: ex.Expression) -> Term:
-        """Return the truth term of a predicate."""
         self.role = role
         return self.truth(expression)
 
@@ -82,7 +81,6 @@ class Binder(Binding):
     # --- errors
 
     def missing(self, part: ex.Expression, name: str) -> ColumnNotFoundError:
-        """Return the error for a missing column."""
         error = column_not_found(self.role, name, self.schema)
         hint = self._parameter_hint(name) or self._text_hint(part, name)
         return ColumnNotFoundError(f"{error}{hint}\n{self.query.underlined(self.role, part)}")

@@ -124,7 +124,6 @@ def _at_row(e: ex.Expression) -> ex.Expression:
 
 
 def _placed(row: ex.Expression, column: str) -> ex.Expression:
-    """Return the access to a column at a row."""
     match row:
         case ex.Attribute() | ex.Reference():
             return replace(row, name=column)
@@ -281,7 +280,6 @@ def _ticks(rows: Binding, call: ex.Call, text: str, like: Term, unit: str) -> Te
 
 
 def _constant(binder: Binding, e: ex.Call) -> Term:
-    """Return the term of a call with constants only."""
     computed = _computed(binder.of_rows(), e)
     values = [constant_of(term, computed.constants) for term in computed.arguments]
     if VARIES in values:

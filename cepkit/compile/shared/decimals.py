@@ -277,7 +277,6 @@ DIGITS = 38  # of the decimals in results: the most that Spark and Parquet hold
 
 
 def is_decimal(of: pa.DataType) -> bool:
-    """Return whether values of this type are decimals."""
     return pa.types.is_decimal(of)
 
 

@@ -483,7 +483,6 @@ def _of_distinct_texts(bound: BoundCall, parts: Sequence[Any], column: Column) -
 
 
 def is_null(column: Column) -> np.ndarray:
-    """Return where a column is null."""
     if column.type.kind == FLOAT:
         return np.isnan(column.values)
     return column.values == null_of(column.type)

@@ -180,7 +180,6 @@ class Binding(ABC):
             self.ordered_text |= group
 
     def constant(self, constant: Constant) -> Term:
-        """Return the term of a new constant."""
         self.constants.append(constant)
         return Term("constant", (), constant.kind, None, False, len(self.constants) - 1)
 
@@ -194,7 +193,6 @@ class Binding(ABC):
         return self.as_float(term) if term.kind == ANY_KIND and term.op == "call" else term
 
     def as_float(self, term: Term) -> Term:
-        """Return the term as a float."""
         return Term(term.op, term.args, FLOAT, None, True, term.data, term.level)
 
 

@@ -47,7 +47,6 @@ def fewest_rows(automaton: RowAutomaton) -> int:
 
 
 def build_row_automaton(pattern: pt.Pattern, *, every_way: bool = False) -> RowAutomaton:
-    """Return the automaton of a pattern."""
     # Bounded repetitions are written out. A repetition that is not required ends its quantifier if it takes
     # no row, as in Perl. ``every_way`` keeps what comes after ``ACCEPT``, which is never preferred.
     writer = _Writer()

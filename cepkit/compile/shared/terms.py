@@ -187,7 +187,6 @@ NEVER, ALWAYS = Term("never", kind=BOOLEAN), Term("always", kind=BOOLEAN)
 
 
 def comparison(sign: str, left: Term, right: Term) -> Term:
-    """Return the truth term of ``left sign right``."""
     nullable = left.nullable or right.nullable
     return Term("compare", (left, right), BOOLEAN, None, nullable, sign, level_of(left, right))
 
@@ -291,7 +290,6 @@ class Reader(ABC):
         """Return an integer of the reader, or a truth as 0 or 1."""
 
     def truth(self, value: bool) -> Any:
-        """Return a constant truth."""
         return self.number(int(value))
 
     @abstractmethod
@@ -391,7 +389,6 @@ class Reader(ABC):
         return [*self.valid(term), *([self.apply("== floats", x, x)] if term.kind == FLOAT else [])]
 
     def all(self, truths: Iterable[Any]) -> Any:
-        """Return the conjunction of truths."""
         whole = None
         for truth in truths:
             whole = truth if whole is None else self.apply("and", whole, truth)

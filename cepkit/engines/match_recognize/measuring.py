@@ -281,7 +281,6 @@ class MeasureReader(VectorReader):
         return self._at_points(self.found.end_of_match) - 1
 
     def _at_points(self, of_match: np.ndarray) -> np.ndarray:
-        """Return the value of the match of each point."""
         return of_match if self.points.see_whole_matches else of_match[self.points.match_of_point]
 
     def _is_member(self, variable: str | None) -> np.ndarray:

@@ -256,7 +256,6 @@ _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800
 
 
 def head_of(column: ListedColumn) -> Head:
-    """Return the histogram of a column."""
     return _head_of_texts(column) if column.kind == TEXT else _head_of_values(column)
 
 

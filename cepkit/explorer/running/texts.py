@@ -334,7 +334,6 @@ def choose_texts(filter: Filter, texts: Sequence[str]) -> np.ndarray:
 
 
 def choose_numbers(filter: Filter, values: np.ndarray, is_missing: np.ndarray | None) -> np.ndarray:
-    """Return which numbers fulfil a filter."""
 
     def fulfils(part: FilterPart) -> np.ndarray:
         low = part.bounds[0].low if part.bounds and part.bounds[0] is not None else None

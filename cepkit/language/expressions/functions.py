@@ -246,12 +246,10 @@ def registered_in_sql(name: str) -> RegisteredFunction | None:
 
 
 def registered_names() -> frozenset[str]:
-    """Return the names of all registered functions."""
     return frozenset(_REGISTRY)
 
 
 def registered_functions() -> tuple[RegisteredFunction, ...]:
-    """Return all registered functions."""
     return tuple(_REGISTRY.values())
 
 

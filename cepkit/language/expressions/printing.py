@@ -320,7 +320,6 @@ def join_words(parts: Iterable[str]) -> str:
 
 
 def with_article(noun: str) -> str:
-    """Return a noun after "a" or "an"."""
     return f"{'an' if _AN.match(noun) else 'a'} {noun}"
 
 
@@ -343,7 +342,6 @@ def say_times(low: int, high: int | None, one: str, many: Callable[[str], str]) 
 
 
 def say_duration(duration: str | timedelta | int) -> str:
-    """Return a duration in words."""
     if isinstance(duration, timedelta):
         try:
             duration = format_duration(duration_ticks(duration, "ns"), "ns")

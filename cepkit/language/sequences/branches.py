@@ -98,7 +98,6 @@ class Line:
         return replace(self, components=(replace(first, step=step), *others))
 
     def in_round(self, loop: int, number: int) -> Line:
-        """Return the line as a round of a loop."""
 
         def numbered(part):
             return replace(part, rounds=((loop, number), *part.rounds))

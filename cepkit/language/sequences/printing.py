@@ -216,7 +216,6 @@ class _Words:
         self._of_key = of_key
 
     def say(self, pattern: sq.SequencePattern) -> str:
-        """Return a pattern in words."""
         match pattern:
             case sq.EventPattern():
                 return _article(pattern) + _own(pattern)

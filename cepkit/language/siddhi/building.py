@@ -55,7 +55,6 @@ class Milliseconds(int):
 
 
 def text_of_token(token: Token) -> str:
-    """Return the text that a string spells."""
     size = 3 if token.startswith('"""') else 1
     inside = str(token)[size:-size]
     if size == 3:

@@ -343,7 +343,6 @@ def _source(source: sp.StreamSource) -> str:
 
 
 def print_states(pattern: sp.StatePattern, *, is_sequence: bool = False) -> str:
-    """Return a pattern or a sequence as text."""
     match pattern:
         case sp.StateChain(parts=parts):
             sign = ", " if is_sequence else " -> "

@@ -135,7 +135,6 @@ class Page:
     patterns: dict[tuple, str]
 
     def pattern(self, shape: str, ground: str, line: str) -> str:
-        """Return the paint of a pattern."""
         key = (shape, ground, line)
         if key not in self.patterns:
             name = self.patterns[key] = f"p{len(self.patterns)}"
@@ -414,7 +413,6 @@ def _channels(colour: str) -> tuple[float, ...]:
 
 
 def _painted_by(scale: list[tuple[float, tuple[float, ...]]], share: float) -> str:
-    """Return the colour of a share of a colour scale."""
     shares = [place for place, _ in scale]
     *hue, alpha = (np.interp(share, shares, [colour[k] for _, colour in scale]) for k in range(4))
     return f"rgba({','.join(str(round(float(channel))) for channel in hue)},{alpha:.3g})"
