@@ -20,6 +20,7 @@ import cepkit
 from cepkit.commands import INTERRUPTED, raise_at_ctrl_c
 from cepkit.commands.files import end_stream, open_closed_streams, printable, said_of_stdout, tell
 from cepkit.errors import CepError, CepWarning, nearest
+from cepkit.language.expressions.durations import counted
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, refuse_windows
 from cepkit.language.query_parts import is_match_recognize
@@ -123,8 +124,8 @@ def _match(given: argparse.Namespace) -> None:
     shown = _as_pandas(first(limit)) if limit and n_rows and not output.is_stdout else None
     done = time.perf_counter()
     pattern = matches.query.pattern if clause is None else clause.pattern
-    in_result = "" if n_rows == n_matches else f"; {_count_text(n_rows, 'row', 'rows')} in the result"
-    _say(f"{_count_text(n_matches, 'match', 'matches')} of {str(pattern)!r} in {size}{in_result}")
+    in_result = "" if n_rows == n_matches else f"; {_counted(n_rows, 'row')} in the result"
+    _say(f"{_counted(n_matches, 'match')} of {str(pattern)!r} in {size}{in_result}")
     if shown is not None:
         tell(shown.to_string(max_colwidth=60, index=given.rows == "one"))
         _say_more(matches, n_rows, given.rows, len(shown), limit)
@@ -148,7 +149,7 @@ def _match(given: argparse.Namespace) -> None:
         whole = _as_pandas(matches.to_frame(rows=given.rows, limit=None) if clause is None else rows)
     output.write(whole)
     if not output.is_stdout:
-        _say(f"{_count_text(len(whole), 'row', 'rows')} written to {output.path}")
+        _say(f"{_counted(len(whole), 'row')} written to {output.path}")
 
 
 _REPLACED = (
@@ -318,7 +319,7 @@ def _read(
     quarantine = given.quarantine and output_of(given.quarantine, None, files)
     if given.engine == "pandas":
         frame, notes = read_pandas(files, times, reading)
-        size = f"{_count_text(len(frame), 'row', 'rows')} of {named}"
+        size = f"{_counted(len(frame), 'row')} of {named}"
     else:
         from cepkit.pipelines import spark_session
 
@@ -397,8 +398,8 @@ def _value(text: str) -> int | float | bool | str:
     return quoted[2] if quoted else text
 
 
-def _count_text(number: int, one: str, many: str) -> str:
-    return f"no {one}" if number == 0 else f"{number:,} {one if number == 1 else many}"
+def _counted(n: int, noun: str) -> str:
+    return f"no {noun}" if n == 0 else counted(n, noun)
 
 
 @contextmanager

@@ -43,6 +43,7 @@ from cepkit.explorer.taking import (
     write_file,
 )
 from cepkit.explorer.text import text_and_call
+from cepkit.language.expressions.durations import counted
 from cepkit.language.expressions.functions import BUILT_IN_NAMES
 from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, SelectedRows
 from cepkit.language.regex.query import RegexQuery
@@ -50,7 +51,7 @@ from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import check_engine
 from cepkit.planning.queries import NAMES, check_keywords
 from cepkit.results.matches import Matches
-from cepkit.widgets.base import counted, show_with_still
+from cepkit.widgets.base import show_with_still
 
 RUN_S = 0.5  # how long the still of a board waits for the first run
 

@@ -17,12 +17,11 @@ from cepkit.explorer.cases import Case
 from cepkit.explorer.running.data import BY_NAME, FEWEST, MOST
 from cepkit.frames.writing import file_of, replace_file
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import seconds_text
+from cepkit.language.expressions.durations import counted, seconds_text
 from cepkit.language.expressions.printing import print_expression
 from cepkit.planning.queries import NAMES
 from cepkit.streaming.saved import duration_as_json, param_as_json, param_of_json
 from cepkit.values import dataclass, field, replace
-from cepkit.widgets.base import counted
 
 MOST_RUNS = 50
 _WORDS = {

@@ -30,6 +30,7 @@ from cepkit.explorer.presenter import Presenter
 from cepkit.explorer.running.result import Result
 from cepkit.explorer.running.worker import Turn
 from cepkit.insight.why_not import cell
+from cepkit.language.expressions.durations import counted
 from cepkit.progress import checkpoint
 
 MOST_CASES = 100
@@ -281,7 +282,7 @@ class CaseKeeper:
             time = _times_text(*map(cell, source.arrow(query.order_by[0], rows).to_pylist()))
         else:
             time = f"rows {ends[0]} to {ends[-1]}"
-        n = f"{len(positions):,} {'row' if len(positions) == 1 else 'rows'}"
+        n = counted(len(positions), "row")
         return ", ".join([*key, time, n])
 
     # --- the widget

@@ -35,7 +35,7 @@ from cepkit.explorer.running.timeline import places_of_events
 from cepkit.explorer.running.worker import Turn, Worker
 from cepkit.explorer.text import collect_warnings
 from cepkit.frames.pandas import as_pandas
-from cepkit.language.expressions.durations import seconds_text
+from cepkit.language.expressions.durations import counted, seconds_text
 from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.planning.clocks import depends_on_ties, ties_in_words
 from cepkit.planning.planner import EngineValue
@@ -43,7 +43,6 @@ from cepkit.planning.plans import warn_of_unknown_types
 from cepkit.progress import ShareDone, checkpoint
 from cepkit.results.spark.tasks import stoppable
 from cepkit.values import dataclass
-from cepkit.widgets.base import counted
 
 
 def first_look(result: Result) -> dict[str, Any] | None:

@@ -26,13 +26,12 @@ from cepkit.frames.writing import file_of
 from cepkit.insight.why_not import cell
 from cepkit.language.cheat_sheet import say_query
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import count_text
+from cepkit.language.expressions.durations import count_text, counted
 from cepkit.language.expressions.printing import print_expression
 from cepkit.language.sequences.printing import duration_text
 from cepkit.plots import theme
 from cepkit.plots.drawing import Picture, png, size_of, without_controls
 from cepkit.values import dataclass
-from cepkit.widgets.base import counted
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _LISTS = ("partition_by", "order_by", "evaluation_order")

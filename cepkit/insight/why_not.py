@@ -14,6 +14,7 @@ import pandas as pd
 from cepkit.errors import CepError, nearest, short_text
 from cepkit.events import Events, Source
 from cepkit.insight.funnel import FunnelResult
+from cepkit.language.expressions.durations import counted
 from cepkit.values import dataclass, field
 
 MOST_ROWS = 1000  # of an expected match
@@ -325,7 +326,7 @@ class RowsExplainer(ABC):
         every = range(places[0], places[-1] + 1)
         between = sorted(set(every) - set(places))
         n_more = len(between) - 1
-        others = f" and {n_more:,} other {'row' if n_more == 1 else 'rows'}" if n_more else ""
+        others = f" and {counted(n_more, 'other row')}" if n_more else ""
         read.stop(
             "skipped",
             f"{self.row(between[0])}{others} {'are' if n_more else 'is'} not named, but {self.a_match} has "

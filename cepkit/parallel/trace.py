@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.errors import CepError, short_text, whole_number
+from cepkit.language.expressions.durations import counted
 from cepkit.values import dataclass, field
 
 if TYPE_CHECKING:
@@ -454,13 +455,13 @@ class Trace:
         total = self.totals().iloc[0]
         unit, size = clock_unit(self.makespan)
         clock = "measured" if self.measured else "simulated"
-        threads, agents = _count_text(self.n_threads, "thread"), _count_text(len(self.agents), "agent")
+        threads, agents = counted(self.n_threads, "thread"), counted(len(self.agents), "agent")
         counts = (("n_items", "item"), ("compared", "comparison"), ("n_matches", "match"))
         return (
             f"Trace of a {clock} run: {self.makespan / size:.4g} {unit}, {threads} busy "
             f"{100 * total['share']:.0f} %, {agents}",
-            f"{_count_text(total['n_actions'], 'action')}: "
-            + ", ".join(_count_text(total[name], noun) for name, noun in counts),
+            f"{counted(total['n_actions'], 'action')}: "
+            + ", ".join(counted(total[name], noun) for name, noun in counts),
         )
 
     def _threads(self) -> np.ndarray:
@@ -565,11 +566,6 @@ def _time_until(moments: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np
     last = np.maximum(begun - 1, 0)
     rest = np.where(begun > 0, np.maximum(ends[last] - moments, 0.0), 0.0)
     return whole[begun] - rest
-
-
-def _count_text(n: int, noun: str) -> str:
-    ending = "" if n == 1 else "es" if noun.endswith("ch") else "s"
-    return f"{n:,} {noun}{ending}"
 
 
 def _words(agents: Sequence[str]) -> dict[str, Sequence[str]]:

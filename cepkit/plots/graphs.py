@@ -15,7 +15,7 @@ import pandas as pd
 
 from cepkit.compile.shared.row_automaton import States
 from cepkit.errors import CepError
-from cepkit.language.expressions.durations import format_duration
+from cepkit.language.expressions.durations import counted, format_duration
 from cepkit.plots import theme
 from cepkit.plots.automata import edges, state_tooltip
 from cepkit.plots.theme import cut
@@ -50,7 +50,7 @@ class Graph(graphviz.Digraph):
         nodes, arrows = _parts(self)
         shown = {name for name, look in nodes.items() if not _is_hidden(look)}
         n_edges = sum(source in shown for source, _, _ in arrows)
-        sizes = (f"{n} {word}{'s' * (n != 1)}" for n, word in ((len(shown), "node"), (n_edges, "edge")))
+        sizes = (counted(n, word) for n, word in ((len(shown), "node"), (n_edges, "edge")))
         return f"<graph {self.name}: {', '.join(sizes)}>"
 
     def _repr_mimebundle_(

@@ -11,6 +11,7 @@ import pandas as pd
 
 from cepkit.compile.shared.row_automaton import ANY
 from cepkit.errors import require_columns
+from cepkit.language.expressions.durations import counted
 from cepkit.plots.automata import shown_name
 from cepkit.plots.scene import Item, Look, PlotAxis, PlotPanel, PlotScene, lanes, look_of, span
 
@@ -316,7 +317,7 @@ def comparison_scene(
 
 
 def _panel_name(name: str, n: int, n_shown: int) -> str:
-    count = "no match" if n == 0 else "1 match" if n == 1 else f"{n:,} matches"
+    count = "no match" if n == 0 else counted(n, "match")
     return f"{name}: {count}" + (f", the first {n_shown} shown" if n > n_shown else "")
 
 

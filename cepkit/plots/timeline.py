@@ -13,7 +13,7 @@ import pandas as pd
 from cepkit.errors import CepError, column_not_found, require_columns, whole_number
 from cepkit.events import BOOLEAN, NUMBERS, Events, Source
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import count_text
+from cepkit.language.expressions.durations import count_text, counted, plural
 from cepkit.plots import theme
 from cepkit.plots.automata import shown_name
 from cepkit.plots.theme import cut, escaped
@@ -60,7 +60,7 @@ def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> tuple[list[Trac
     lengths = clock.lengths(starts, stops)
     hints = [
         f"<b>match {match}</b><br>{clock.text(start)} – {clock.text(stop)}"
-        f"<br>{clock.length_text(length)}, {size:,} event{'s' * (size != 1)}"
+        f"<br>{clock.length_text(length)}, {counted(size, 'event')}"
         for match, start, stop, length, size in zip(
             bands.index, starts, stops, lengths, bands["size"], strict=True
         )
@@ -401,23 +401,23 @@ def _zoom_to_matches(clock: TimeAxis, panel: Panel, whole: float) -> _View | Non
 
 def _headline(chosen: Selection, totals: Totals) -> str:
     """Return how many of the matches and events the picture shows."""
-    n_events = f"{totals.n_events:,} {_plural('event', totals.n_events)}"
+    n_events = counted(totals.n_events, "event")
     if not totals.n_matches:
         part = "" if totals.is_exact else "the searched part of "
         return f"no match in {part}{n_events}"
     drawn, marked = chosen.n_matches_drawn, len(np.unique(chosen.marked_rows()))
     n_matches = count_text(totals.n_matches, exact=totals.is_exact)
     if totals.is_exact and drawn == totals.n_matches and marked == totals.n_events_matched:
-        return f"{n_matches} {'match' if drawn == 1 else 'matches'}, {marked:,} of {n_events} matched"
-    parts = [f"{drawn:,} of {n_matches} {_plural('match', totals.n_matches)} shown"]
+        return f"{n_matches} {plural('match', drawn)}, {marked:,} of {n_events} matched"
+    parts = [f"{drawn:,} of {n_matches} {plural('match', totals.n_matches)} shown"]
     if _leaves_out_matched(chosen, totals):
         n_panels = sum(not panel.marks.empty for panel in chosen.panels)
         parts.append(f"{n_panels:,} of {totals.n_partitions_matched:,} partitions with matches")
     if totals.n_events_matched is None:
-        parts.append(f"{marked:,} {_plural('event', marked)} in them")
+        parts.append(f"{counted(marked, 'event')} in them")
     else:
         parts.append(
-            f"{marked:,} of {totals.n_events_matched:,} matched {_plural('event', totals.n_events_matched)}"
+            f"{marked:,} of {totals.n_events_matched:,} matched {plural('event', totals.n_events_matched)}"
         )
     return ", ".join(parts)
 
@@ -504,10 +504,6 @@ def _title(lines: list[str], plot_height: int, *, panels_named: bool) -> dict:
 def _panel_title(partition: str, panel: Panel) -> str:
     name = "null" if pd.isna(panel.name) else cut(str(panel.name))
     return escaped(f"{partition} = {name}")
-
-
-def _plural(noun: str, count: int) -> str:
-    return noun if count == 1 else f"{noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 # The figure of a result: matches over the events of their first partitions, with totals in the title.

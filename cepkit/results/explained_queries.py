@@ -25,6 +25,7 @@ from cepkit.engines.ordered import has_intervals
 from cepkit.engines.regex import PARTITIONS_PER_BLOCK
 from cepkit.errors import CepError
 from cepkit.language.cheat_sheet import say_query
+from cepkit.language.expressions.durations import counted
 from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.printing import print_sql, sql_column, sql_key, sql_variable
 from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH, SelectedRows, SortKey
@@ -376,7 +377,7 @@ def measure_rows(searched: SearchedRows, most: int = MEASURED) -> MeasuredRows:
     program = searched.bound.program
     names = program.automaton.variable_of_state
     conditions = {name: counting(program.conditions.get(name, constant_of(True))) for name in names}
-    counted = replace(program, conditions=conditions)
+    all_tests = replace(program, conditions=conditions)
     n_rows = n_partitions = n_matches = 0
     for part in searched.partitions():
         if n_rows >= most:
@@ -385,7 +386,7 @@ def measure_rows(searched: SearchedRows, most: int = MEASURED) -> MeasuredRows:
         columns = {name: values[:n] for name, values in part.columns.items()}
         n_rows, n_partitions = n_rows + n, n_partitions + 1
         try:
-            n_matches += len(find_row_matches(counted, columns, n))
+            n_matches += len(find_row_matches(all_tests, columns, n))
         except CepError as error:
             problem = str(error)
             return MeasuredRows(n_rows, n_partitions, n_tests, n_matches, searched.events.n_events, problem)
@@ -463,10 +464,8 @@ def _automaton_lines(bound: BoundRowQuery) -> Iterator[str]:
     automaton = bound.program.automaton
     states = choices_of(automaton)
     n = len(states) - 1
-    plural = "" if n == 1 else "s"
-    yield (
-        f"automaton    {n} state{plural}; a state takes a row, and its choices are in the order of preference"
-    )
+    meaning = "a state takes a row, and its choices are in the order of preference"
+    yield f"automaton    {counted(n, 'state')}; {meaning}"
     hidden = {shown for shown, out in zip(shown_states(automaton), automaton.excluded, strict=True) if out}
     for state, (name, choices) in enumerate(states[: MOST_STATES + 1]):
         words = [
@@ -526,7 +525,7 @@ def _kept(bound: BoundRowQuery) -> Iterator[str]:
 def _measured_text(measured: MeasuredRows) -> str:
     n, parts = measured.n_rows, measured.n_partitions
     each = measured.n_tests / n
-    where = f"{n:,} row{'s' * (n != 1)} of {parts:,} partition{'s' * (parts != 1)}"
+    where = f"{counted(n, 'row')} of {counted(parts, 'partition')}"
     if measured.problem:
         return f"measured on {where}: the search stopped after {measured.n_tests:,} tests: {measured.problem}"
     text = f"measured on {where}: {each:.3g} tests for each row, {measured.n_matches:,} match"

@@ -18,7 +18,7 @@ from cepkit.errors import CepError, short_text
 from cepkit.events import Events, Frame, Source
 from cepkit.frames.arrow import check_free
 from cepkit.frames.pandas import as_pandas
-from cepkit.language.expressions.durations import count_text
+from cepkit.language.expressions.durations import count_text, counted
 from cepkit.limits import MemoryLimit, bound_memory, check_memory, fits_memory
 from cepkit.planning.planner import Engine
 from cepkit.progress import checkpoint, show_progress
@@ -453,8 +453,8 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         n, is_exact = self._at_least(n_shown)
         # A category without rows has a code but is no partition.
         n_partitions = int(np.count_nonzero(np.bincount(events.partition_of_event)))
-        plural, by = "" if n_partitions == 1 else "s", query.partition_by
-        parts = f", {n_partitions:,} partition{plural} by {', '.join(by)}" if by else ""
+        by = query.partition_by
+        parts = f", {counted(n_partitions, 'partition')} by {', '.join(by)}" if by else ""
         if n == 0:
             count = "no match" if is_exact else "no match so far"
         else:

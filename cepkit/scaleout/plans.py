@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError, UnsupportedQueryError, column_not_found, nearest, whole_number
+from cepkit.language.expressions.durations import counted
 from cepkit.values import dataclass
 from cepkit.windows.values import Window, aggregate_name
 
@@ -255,7 +256,7 @@ class ScatterPlan:
         place: dict[str, str] = {}  # of each stream, and of the results of each stage
         for k, stage in enumerate(self.stages):
             number = f"stage{k}"
-            nodes = f"{stage.n_nodes} node{'s' * (stage.n_nodes > 1)}"
+            nodes = f"{counted(stage.n_nodes, 'node')}"
             graph.node(number, label=plain("\n".join([stage.name, nodes, *stage.work.split("; ")])))
             for feed in stage.feeds:
                 if feed.stream not in place:

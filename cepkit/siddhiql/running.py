@@ -11,6 +11,7 @@ from cepkit.errors import CepError
 from cepkit.events import ColumnType, Frame, Source
 from cepkit.frames.pandas import as_pandas
 from cepkit.frames.sources import is_on_spark, source_of_frame
+from cepkit.language.expressions.durations import counted
 from cepkit.language.siddhi.printing import parse_siddhi
 from cepkit.limits import MemoryLimit, bound_memory, memory_limit_of, refuse_limit_on_spark
 from cepkit.siddhiql.binding import (
@@ -73,9 +74,7 @@ class SiddhiResult:
         """Return how many rows each stream has, and the first rows of the last stream."""
         from cepkit.results.found import SHOWN, html_of_table, paragraphs, text_of_table
 
-        counts = ", ".join(
-            f"{name}: {len(rows):,} row{'s' * (len(rows) != 1)}" for name, rows in self._rows.items()
-        )
+        counts = ", ".join(f"{name}: {counted(len(rows), 'row')}" for name, rows in self._rows.items())
         name, rows = self.streams[-1], self._rows[self.streams[-1]]
         table = as_pandas(self._source.result(self._columns(name, rows[:SHOWN])))
         more = f"… {len(rows) - SHOWN:,} more rows" if len(rows) > SHOWN else ""

@@ -159,15 +159,3 @@ def _chooses() -> bool:
 
     shell = get_ipython()
     return "google.colab" in sys.modules or "__vsc_ipynb_file__" in getattr(shell, "user_ns", ())
-
-
-def counted(n: int, noun: str) -> str:
-    """Return a count with its noun in the singular or plural.
-
-    Examples
-    --------
-    >>> counted(1, "state"), counted(1200, "state"), counted(2, "match")
-    ('1 state', '1,200 states', '2 matches')
-    """
-    plural = "" if n == 1 else "es" if noun.endswith("ch") else "s"
-    return f"{n:,} {noun}{plural}"

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import traitlets
 
+from cepkit.language.expressions.durations import counted
 from cepkit.plots.drawing import lines_svg, stacked, table_svg
 from cepkit.plots.layered import automaton_picture
-from cepkit.widgets.base import View, browser_half, counted
+from cepkit.widgets.base import View, browser_half
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -367,8 +368,7 @@ def key_text(key: dict[str, Any]) -> str:
     """
     if not key:
         return ""
-    noun = "key" if key["n"] == 1 else "keys"
-    return f"{key['text']}, {key['place']:,} of {key['n']:,} {noun}"
+    return f"{key['text']}, {key['place']:,} of {counted(key['n'], 'key')}"
 
 
 class NfaView(View):

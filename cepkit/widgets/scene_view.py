@@ -11,11 +11,11 @@ import pandas as pd
 import traitlets
 
 from cepkit.errors import CepError, column_not_found, whole_number
-from cepkit.language.expressions.durations import count_text
+from cepkit.language.expressions.durations import count_text, counted
 from cepkit.plots.drawing import lines_svg, table_svg
 from cepkit.plots.lineage import MOST_CHAINS, Lit, chains_of_page, lineage_page, lineage_scene, lit_by
 from cepkit.plots.scene import PlotScene, scene_figure, scene_svg, sent
-from cepkit.widgets.base import View, browser_half, counted
+from cepkit.widgets.base import View, browser_half
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

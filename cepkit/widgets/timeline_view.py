@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import traitlets
 
+from cepkit.language.expressions.durations import counted
 from cepkit.plots import theme
 from cepkit.plots.drawing import lines_svg
 from cepkit.plots.scene import Item, Look, PlotAxis, PlotPanel, PlotScene, lanes, look_of, scene_svg
 from cepkit.plots.timeline_axes import number_ticks
-from cepkit.widgets.base import Floats, Integers, View, browser_half, counted
+from cepkit.widgets.base import Floats, Integers, View, browser_half
 
 _HEIGHT, _STRIP = 190, 20  # px
 _LOOK_OF_OUTCOME = {"failed": Look(colour=4), "matched": Look(colour=2)}

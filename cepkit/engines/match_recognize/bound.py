@@ -33,7 +33,7 @@ from cepkit.errors import CepError, PredicateError, underline
 from cepkit.events import INTEGER, ColumnType, Events
 from cepkit.language import row_patterns as pt
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.expressions.durations import counted, duration_ticks
 from cepkit.language.expressions.trees import rebuilt
 from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.query import (
@@ -193,7 +193,7 @@ def check_select(
 def _check_number(query: SelectedRows, key: ex.Literal, n: int) -> None:
     if key.value > n:
         start, stop = key.span or (0, 1)
-        message = f"ORDER BY: the result has {n} column{'s' * (n != 1)}, and no number {key.value}"
+        message = f"ORDER BY: the result has {counted(n, 'column')}, and no number {key.value}"
         source = query.rows.source
         raise PredicateError(f"{message} (position {start})\n{underline(source, start, stop - start)}")
 
@@ -399,9 +399,7 @@ def _navigation(tree: ex.Call) -> ex.Expression:
     name, arguments = tree.function, tree.arguments
     wanted = {"row_number": 0, "nth_value": 2}.get(name, 1)
     if len(arguments) != wanted:
-        raise PredicateError(
-            f"{name.upper()} takes {wanted} argument{'s' * (wanted != 1)}, {len(arguments)} given"
-        )
+        raise PredicateError(f"{name.upper()} takes {counted(wanted, 'argument')}, {len(arguments)} given")
     if name == "row_number":
         return tree
     if name == "nth_value":

@@ -21,6 +21,7 @@ from cepkit.frames.building import build_events, partition_codes
 from cepkit.frames.row_order import searched_rows
 from cepkit.frames.sources import WrappedSource, source_of_frame
 from cepkit.insight.why_not import cell
+from cepkit.language.expressions.durations import counted
 from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
@@ -28,7 +29,6 @@ from cepkit.planning.planner import EngineValue, choose_engine
 from cepkit.planning.plans import compile_checked
 from cepkit.results.match_recognize.memory import find_rows
 from cepkit.results.matches import Matches
-from cepkit.widgets.base import counted
 
 MOST_ROWS = 10_000  # of a sample
 _MOST_READ = 100_000  # about this many rows of some keys are sorted
@@ -354,13 +354,13 @@ class Keys:
 
 
 def _count_of_keys(n: int, n_keys: int, is_search: bool, counts: np.ndarray | None) -> str:
-    noun = "key" if n_keys == 1 else "keys"
+    keys = counted(n_keys, "key")
     if is_search:
-        return f"{n:,} of {n_keys:,} {noun}" if n else f"none of {n_keys:,} {noun} contains this text"
+        return f"{n:,} of {keys}" if n else f"none of {keys} contains this text"
     if counts is None:
-        return f"{n_keys:,} {noun}"
+        return f"{keys}"
     n_with = int((counts > 0).sum())
-    return f"{n_keys:,} {noun}, {n_with:,} with matches, {n_keys - n_with:,} without"
+    return f"{keys}, {n_with:,} with matches, {n_keys - n_with:,} without"
 
 
 def count_by_partition(partition_of_end: np.ndarray, counts: Any, n_partitions: int) -> np.ndarray:

@@ -33,11 +33,10 @@ from cepkit.explorer.running.texts import (
     read_filter,
 )
 from cepkit.frames.pandas import as_pandas
-from cepkit.language.expressions.durations import count_text
+from cepkit.language.expressions.durations import count_text, counted
 from cepkit.progress import checkpoint
 from cepkit.results.matches import Matches
 from cepkit.values import dataclass
-from cepkit.widgets.base import counted
 
 LISTED = 1_000_000  # matches that are listed; filters and histograms leave out the others
 _BLOCK = 65_536  # matches that are built at once
@@ -554,7 +553,7 @@ class Pages:
         if kept.numbers is None:
             return ""
         if self.listing.is_whole:
-            return f"{len(kept.numbers):,} of {self.n:,} {'match' if self.n == 1 else 'matches'}"
+            return f"{len(kept.numbers):,} of {counted(self.n, 'match')}"
         return f"{len(kept.numbers):,} of the first {self.listing.n:,} matches, {count_text(self.n)} in all"
 
     def heads(self, filters: Mapping[str, str] = NO_FILTERS) -> dict[str, Any]:

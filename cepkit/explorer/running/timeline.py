@@ -18,8 +18,7 @@ from cepkit.explorer.running.series import (
     describe,
     drawable,
 )
-from cepkit.language.expressions.durations import count_text
-from cepkit.widgets.base import counted
+from cepkit.language.expressions.durations import count_text, counted
 
 if TYPE_CHECKING:
     from cepkit.explorer.running.result import Result

@@ -187,6 +187,16 @@ def count_text(n: int, *, exact: bool = True) -> str:
     return f"{sign or 'about '}{_three_digits(n, is_bound=not exact)}"
 
 
+def plural(noun: str, n: int) -> str:
+    """Return a noun in the singular for 1, otherwise in the plural."""
+    return noun if n == 1 else f"{noun}{'es' if noun.endswith('ch') else 's'}"
+
+
+def counted(n: int, noun: str) -> str:
+    """Return a count with its noun, as ``1 state``, ``1,200 states`` or ``2 matches``."""
+    return f"{n:,} {plural(noun, n)}"
+
+
 def seconds_text(seconds: float) -> str:
     """Return how long something took, in milliseconds below a second."""
     milliseconds = max(1, round(1000 * seconds))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from cepkit.errors import CepError
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import UNITS, duration_ticks, format_duration
+from cepkit.language.expressions.durations import UNITS, counted, duration_ticks, format_duration
 from cepkit.language.expressions.trees import text_of
 
 # Reserved in expr.lark in any case; a column with such a name is printed in backticks.
@@ -348,7 +348,7 @@ def say_duration(duration: str | timedelta | int) -> str:
         except CepError:  # longer than the clock can count
             return str(duration)
     if not isinstance(duration, str):
-        return f"{duration:,} {'unit' if duration == 1 else 'units'} of the clock"
+        return f"{counted(duration, 'unit')} of the clock"
 
     def word(part: re.Match[str]) -> str:
         number, unit = part[1], _WORD_OF_UNIT[UNITS[part[2].lower() if part[2] not in UNITS else part[2]]]

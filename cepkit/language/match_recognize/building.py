@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cepkit.errors import nearest
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import NANOSECONDS, UNITS, format_duration, parse_duration
+from cepkit.language.expressions.durations import NANOSECONDS, UNITS, counted, format_duration, parse_duration
 from cepkit.language.expressions.functions import SQL_FUNCTIONS as FOREIGN_FUNCTIONS
 from cepkit.language.expressions.functions import registered_in_sql
 from cepkit.language.expressions.parsing import (
@@ -355,9 +355,7 @@ class _SqlExpressionBuilder(ExpressionBuilder):
         if lower in rp.AGGREGATES_OF_ROWS:
             n = 2 if lower in rp.OF_TWO_ARGUMENTS else 1
             if len(arguments) != n:
-                raise Refusal(
-                    f"{name.upper()} takes {n} argument{'s' * (n > 1)}, {len(arguments)} given", span
-                )
+                raise Refusal(f"{name.upper()} takes {counted(n, 'argument')}, {len(arguments)} given", span)
             return rp.RowAggregate(lower, arguments, distinct=is_distinct, final=final, span=span)
         if lower in rp.NAVIGATIONS:
             return _navigation(lower, arguments, final, span)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cepkit.errors import PatternSyntaxError, nearest
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import parse_duration
+from cepkit.language.expressions.durations import counted, parse_duration
 from cepkit.language.expressions.mistakes import Vocabulary
 from cepkit.language.expressions.parsing import check_tree, make_parser, parse, parse_with_lists, shortened
 from cepkit.language.expressions.trees import rebuilt
@@ -529,7 +529,7 @@ def _at_place(part: TextPart, tree: ex.Literal, columns: Columns) -> ex.Expressi
         return tree
     if place > len(columns):
         n = len(columns)
-        raise part.error(f"ORDER BY: the result has {n} column{'s' * (n != 1)}, and no number {place}")
+        raise part.error(f"ORDER BY: the result has {counted(n, 'column')}, and no number {place}")
     return ex.Attribute(columns[place - 1][0], span=tree.span)
 
 

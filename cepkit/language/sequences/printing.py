@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import duration_ticks, format_duration
+from cepkit.language.expressions.durations import counted, duration_ticks, format_duration
 from cepkit.language.expressions.printing import (
     at_least_not,
     join_words,
@@ -169,7 +169,7 @@ def say_sequence(query: SequenceQuery) -> str:
     if query.within is not None:
         words.append(f"{'within' if query.within_closed else 'in less than'} {say_duration(query.within)}")
     if query.within_events is not None:
-        words.append(f"within {query.within_events:,} {'event' if query.within_events == 1 else 'events'}")
+        words.append(f"within {counted(query.within_events, 'event')}")
     if query.gap_within is not None:
         limit = "at most" if query.within_closed else "less than"
         words.append(f"with {limit} {say_duration(query.gap_within)} between two successive events")

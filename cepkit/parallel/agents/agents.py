@@ -20,6 +20,7 @@ from cepkit.engines.shared.places import Places, accepted, dtypes_of
 from cepkit.errors import CepError, UnsupportedQueryError, is_number
 from cepkit.events import Events
 from cepkit.kernels.wings.agent_layout import Joins
+from cepkit.language.expressions.durations import counted
 from cepkit.parallel.join_source import columns_by_kind, write_joins
 from cepkit.parallel.joins import JoinCode, JoinPlan, join_code_of, joins_unsupported, plan_joins
 from cepkit.planning.planner import Engine
@@ -101,7 +102,7 @@ class Crew:
     fused: tuple[tuple[int, ...], ...] = ()  # fused agents: groups of consecutive numbers
 
     def __str__(self) -> str:
-        return f"{self.allocation}, {self.n_threads} thread{'s' if self.n_threads != 1 else ''}"
+        return f"{self.allocation}, {counted(self.n_threads, 'thread')}"
 
 
 ONE_BY_ONE = Crew("sequential", 1)  # one thread, event by event

@@ -10,6 +10,7 @@ import numpy as np
 
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
 from cepkit.errors import CepError, nearest
+from cepkit.language.expressions.durations import counted
 from cepkit.parallel.agents.agent_run import AgentRun
 from cepkit.parallel.model import AgentRates, agent_statistics
 from cepkit.parallel.trace import SOURCE_THREAD, Actions, Lengths, Trace
@@ -185,7 +186,7 @@ class ParallelRun:
         how = "measured" if self.measured else "simulated"
         return (
             f"{self.engine}, {how}: {self.n_matches:,} matches in {self.makespan / 1e6:,.1f} ms, "
-            f"{self.n_threads} thread{'s' if self.n_threads != 1 else ''} idle {self.idle_share:.0%}\n"
+            f"{counted(self.n_threads, 'thread')} idle {self.idle_share:.0%}\n"
             f"{self.n_items:,} items taken, {int(self.compared.sum()):,} pairs compared, "
             f"{int(self.sent.sum() + self.looped.sum()):,} partial matches sent"
         )

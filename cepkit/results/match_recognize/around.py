@@ -17,6 +17,7 @@ from cepkit.errors import CepError, MissingDependencyError, PatternSyntaxError, 
 from cepkit.events import Frame
 from cepkit.frames.arrow import NOT_FOR_ARROW
 from cepkit.frames.sources import collected, source_of_frame
+from cepkit.language.expressions.durations import counted
 from cepkit.language.match_recognize.building import column_name
 from cepkit.language.match_recognize.clauses import (
     TOO_LARGE,
@@ -235,4 +236,4 @@ class SelectedTable(FoundTable):
         if not self.is_in_memory:
             return f"the rows of a query around MATCH_RECOGNIZE: {self._rows}\nnothing has run yet"
         n = self.count()
-        return f"{n:,} row{'s' * (n != 1)} of a query around MATCH_RECOGNIZE\n{self.head(10)}"
+        return f"{counted(n, 'row')} of a query around MATCH_RECOGNIZE\n{self.head(10)}"

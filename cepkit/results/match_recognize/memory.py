@@ -29,6 +29,7 @@ from cepkit.events import INTEGER, ColumnType, Events, Frame, Source
 from cepkit.frames.pandas import as_pandas
 from cepkit.frames.row_order import order_of_rows, plain_of, searched_rows
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import counted
 from cepkit.language.match_recognize.query import (
     SelectedRows,
     WindowedRows,
@@ -332,7 +333,7 @@ class RowsInMemory(FoundResult):
     def _said(self) -> str:
         n, by = self.count(), ", ".join(self.bound.query.partition_by)
         n_parts = self.search.order.n_partitions
-        parts = f", {n_parts:,} partition{'s' * (n_parts != 1)} by {by}"
+        parts = f", {counted(n_parts, 'partition')} by {by}"
         matches = f"{n:,} match{'es' * (n != 1)} of '{self.bound.query.pattern}'"
         return f"{matches} in {self.source.n_rows:,} rows{parts if by else ''}{self._said_of_select()}"
 
@@ -343,16 +344,12 @@ class RowsInMemory(FoundResult):
             return ""
         text, kept = "", self.search.projection
         if selected.where is not None:
-            text = f"; WHERE keeps {kept.n_rows:,} of {_rows_text(kept.n_before)}"
+            text = f"; WHERE keeps {kept.n_rows:,} of {counted(kept.n_before, 'row')}"
         if selected.limit is not None or selected.offset:
             both = selected.limit is not None and selected.offset
             clause = "OFFSET and LIMIT keep" if both else "OFFSET keeps" if selected.offset else "LIMIT keeps"
-            text += f"; {clause} {self.n_rows():,} of {_rows_text(kept.n_rows)}"
+            text += f"; {clause} {self.n_rows():,} of {counted(kept.n_rows, 'row')}"
         return text
-
-
-def _rows_text(n: int) -> str:
-    return f"{n:,} row{'s' * (n != 1)}"
 
 
 SEVERAL_MATCHES = (
