@@ -179,15 +179,15 @@ TEXTS = """
 import hashlib
 import pandas as pd
 import cepkit as cep
-from cepkit.compile.counting.anchored import write_anchored_count, write_options
+from cepkit.compile.counting.anchored import AnchoredCountWriter
 from cepkit.compile.counting.counting import WRAPPING
 
 events = pd.DataFrame({"kind": list("ABC"), "t": [1, 2, 3], **{name: [1.0, 2.0, 3.0] for name in "abcde"}})
 query = "PATTERN SEQ(A x, B+ y[], C z) WHERE skip_till_any_match AND y[i].a > x.a AND "
 query += "y[i].b > y[i-1].b + y[i-1].c * y[i-1].d - y[i-1].e WITHIN 12"
 [layout] = events.cep.match(query, event_type="kind", order_by="t")._found.whole._layouts
-for write in (write_anchored_count, write_options):
-    kernel = write(layout.program, layout.graph, layout.dtypes, WRAPPING)
+for name in ("count", "options"):
+    kernel = AnchoredCountWriter(layout.program, layout.graph, layout.dtypes, WRAPPING).write(name)
     print(hashlib.sha256(kernel.text.encode()).hexdigest())
 print(hashlib.sha256(layout.walk_kernel.text.encode()).hexdigest())
 """

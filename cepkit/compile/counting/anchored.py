@@ -128,18 +128,13 @@ def write_anchored_count(
     # anchor end in each state. If a condition links two entries, it keeps the number of every entry.
     # Source: the counting of GRETA (Poppe et al., VLDB 2017) per event.
     # Differs: the graph begins with one given event, so nothing is taken back.
-    return _AnchoredCountWriter(program, graph, dtypes, arithmetic, weighted).write("count")
+    return AnchoredCountWriter(program, graph, dtypes, arithmetic, weighted).write("count")
 
 
-def write_options(
-    program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[str, str], arithmetic: str
-) -> CountingKernel:
-    """Write the kernel that counts the matches with a given end by the entry before this end."""
-    return _AnchoredCountWriter(program, graph, dtypes, arithmetic, None).write("options")
+class AnchoredCountWriter(AnchoredWriter):
+    """Writes ``count`` and ``options``, which counts the matches with a given end by the entry before it."""
 
-
-class _AnchoredCountWriter(AnchoredWriter):
-    def __init__(self, program, graph, dtypes, arithmetic, weighted):
+    def __init__(self, program, graph, dtypes, arithmetic, weighted=None):
         super().__init__(program, graph, dtypes)
         self.arithmetic, self.weighted = arithmetic, weighted
         self.dtype = "float64" if arithmetic == AT_LEAST else "uint64"
@@ -323,22 +318,13 @@ def write_reach(program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[
     return writer.module("reach", arguments, body, [("out", "I1")], constants=(f"NEVER = {_NEVER}",))
 
 
-def write_walk(program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[str, str]) -> CountingKernel:
-    """Write the kernel that finds all matches in canonical order."""
+class AnchoredWalkWriter(AnchoredWriter):
+    """Writes the kernel that finds all matches in canonical order, and one that narrows a path's anchors."""
+
     # The walk goes from the last event of a match back to the first. Depth d of its path has ``entry[d]``,
     # and the anchors that are possible for the path so far: ``alive[begin[d]:begin[d + 1]]``, with the states
     # in which the entry can be. Anchors and earlier entries are tried in the order of their places.
-    return _AnchoredWalkWriter(program, graph, dtypes).walk()
 
-
-def write_narrowing(
-    program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[str, str]
-) -> CountingKernel:
-    """Write the kernel that finds the anchors that are possible for a path."""
-    return _AnchoredWalkWriter(program, graph, dtypes).narrowing()
-
-
-class _AnchoredWalkWriter(AnchoredWriter):
     def _leads(self, t: int) -> str | None:
         """Return the code that is true if a path from anchor k to entry e in state t may exist."""
         # None: there always is one.

@@ -247,23 +247,13 @@ class SearchWriter:
 # Write the Python source of the kernel that tests given matches against each condition of a branch.
 
 
-def write_checking(
-    program: SequenceProgram,
-    bound: BoundBranch,
-    dtypes: Mapping[str, str],
-    conditions: Sequence[int],
-    absences: Sequence[int],
-    *,
-    interpreted: bool = False,
-) -> KernelSource:
-    """Write the kernel that tests given events against each condition and absence of a branch separately."""
-    writer = _CheckingWriter(program, bound, dtypes)
-    writer.python = writer.python or interpreted
-    return writer.write_checks(conditions, absences)
+class CheckingWriter(SearchWriter):
+    """Writes the kernel that tests given events against each condition and absence of a branch separately."""
 
-
-class _CheckingWriter(SearchWriter):
-    def write_checks(self, conditions: Sequence[int], absences: Sequence[int]) -> KernelSource:
+    def write_checks(
+        self, conditions: Sequence[int], absences: Sequence[int], *, interpreted: bool
+    ) -> KernelSource:
+        self.python = self.python or interpreted
         # A condition's function also exists twice: for Python and for kernels.
         helpers = helper_lines(self.program.terms(), python=self.python)
         self.lines = [*module_header().splitlines(), *helpers]

@@ -11,12 +11,11 @@ import numpy as np
 from cepkit.compile.counting.anchored import (
     AT_ANCHOR,
     AT_ENTRY,
+    AnchoredCountWriter,
+    AnchoredWalkWriter,
     AnchoredWriter,
     write_anchored_count,
-    write_narrowing,
-    write_options,
     write_reach,
-    write_walk,
 )
 from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, CountingKernel
 from cepkit.compile.counting.paths import DEPTH, END
@@ -55,7 +54,9 @@ class AnchoredLayout(Layout):
     @property
     def walk_kernel(self) -> CountingKernel:
         """The source of the kernel that walks over matches."""
-        return self.write_once("walk", write=partial(write_walk, self.program, self.graph, self.dtypes))
+        return self.write_once(
+            "walk", write=lambda: AnchoredWalkWriter(self.program, self.graph, self.dtypes).walk()
+        )
 
     @property
     def texts_to_list(self) -> list[str]:
@@ -358,13 +359,12 @@ class _Descent:
         self.layout = layout
         self.moduli = moduli(n_matches, len(walk.graph.states) * (walk.places.n + 2))
         writer_arguments = layout.program, walk.graph, layout.dtypes
-        source = layout.write_once("narrow", write=partial(write_narrowing, *writer_arguments))
+        source = layout.write_once("narrow", write=lambda: AnchoredWalkWriter(*writer_arguments).narrowing())
         self._narrow, self._narrow_arrays = layout.function(source), layout.arrays_of(source)
         self._options = []
         for arithmetic in (WRAPPING, MODULAR):
-            source = layout.write_once(
-                "options", arithmetic, write=partial(write_options, *writer_arguments, arithmetic)
-            )
+            writer = AnchoredCountWriter(*writer_arguments, arithmetic)
+            source = layout.write_once("options", arithmetic, write=partial(writer.write, "options"))
             self._options.append(
                 (layout.function(source), layout.arrays_of(source, **scratch_of(layout, np.uint64)))
             )

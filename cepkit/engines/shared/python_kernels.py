@@ -10,7 +10,7 @@ import numpy as np
 
 from cepkit.compile.sequences.path_source import PathWriter
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
-from cepkit.compile.sequences.search_source import is_decided_at_begin, test_of, write_checking
+from cepkit.compile.sequences.search_source import CheckingWriter, is_decided_at_begin, test_of
 from cepkit.compile.shared.loading import reason_to_compile
 from cepkit.compile.shared.term_writing import module_header
 from cepkit.compile.shared.terms import Term
@@ -240,7 +240,8 @@ def holding(
     first_item = np.zeros(n + 1, np.int64)
     np.cumsum(size.sum(axis=1), out=first_item[1:])
     is_few = n * n_tests < _FEW
-    source = write_checking(program, bound, dtypes_of(inputs), conditions, absences, interpreted=is_few)
+    writer = CheckingWriter(program, bound, dtypes_of(inputs))
+    source = writer.write_checks(conditions, absences, interpreted=is_few)
     check = plain_module(program, source.text)["check"] if is_few else kernel(program, source.text, "check")
     tests = np.array([test_of(program, terms) for terms in bound.absent_accepts], np.int64)
     limits = (places.time_start, places.time_end) if len(absences) else (first_item, first_item)
