@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -168,14 +170,15 @@ def bus_positions(
     )
 
 
-def distance_m(lon: np.ndarray, lat: np.ndarray) -> np.ndarray:
+def distance_m(lon: Any, lat: Any, functions: Any = np) -> Any:
     """Return the distances in metres from the centre of Dublin, on the WGS84 ellipsoid."""
+    # ``functions`` are those of numpy, or of Spark for columns of Spark.
     # Source: 47 CFR 73.208: degrees of the mean latitude in kilometres. Within 50 km of the centre the error
     # is below 2 m.
-    middle = np.radians((lat + CENTER[1]) / 2)
-    km_lat = 111.13209 - 0.56605 * np.cos(2 * middle) + 0.00120 * np.cos(4 * middle)
-    km_lon = 111.41513 * np.cos(middle) - 0.09455 * np.cos(3 * middle) + 0.00012 * np.cos(5 * middle)
-    return 1000 * np.hypot(km_lat * (lat - CENTER[1]), km_lon * (lon - CENTER[0]))
+    cos, middle = functions.cos, functions.radians((lat + CENTER[1]) / 2)
+    km_lat = 111.13209 - 0.56605 * cos(2 * middle) + 0.00120 * cos(4 * middle)
+    km_lon = 111.41513 * cos(middle) - 0.09455 * cos(3 * middle) + 0.00012 * cos(5 * middle)
+    return 1000 * functions.hypot(km_lat * (lat - CENTER[1]), km_lon * (lon - CENTER[0]))
 
 
 def _lines(n_vehicles: int) -> np.ndarray:

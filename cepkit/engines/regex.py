@@ -24,7 +24,7 @@ from cepkit.compile.shared.loading import (
 )
 from cepkit.engines.interpreted.walk import REGEX_KERNELS, Interpreter
 from cepkit.engines.interpreted.walk import REGEX_KERNELS as KERNELS
-from cepkit.engines.shared.match_set import MATCHES, MatchSet
+from cepkit.engines.shared.match_set import MATCHES, MatchSet, joined_spans
 from cepkit.engines.shared.places import usable_threads
 from cepkit.errors import CepError
 from cepkit.events import FLOAT, Events
@@ -211,9 +211,7 @@ def _interpret(
             advance(kernel, state, events.partition_of_event[rows], batch_inputs, low, progress, run)
         )
     compile_if_it_pays(program.matching_source(inputs).text, n)
-    if not spans:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    return np.concatenate([first for first, _ in spans]), np.concatenate([last for _, last in spans])
+    return joined_spans(spans)
 
 
 def _threads(program: Program, events: Events, threads: int | None) -> int:
@@ -268,9 +266,7 @@ def advance(
                 state.grow("list" if reason == LIST_FULL else "queue", int(partition[consumed]))
                 arrays = state.arguments()
     run.most_live = max(run.most_live, int(report[MOST_LIVE]))
-    if not spans:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    return np.concatenate([first for first, _ in spans]), np.concatenate([last for _, last in spans])
+    return joined_spans(spans)
 
 
 def advance_by_one(

@@ -260,16 +260,14 @@ class Ranges:
 
     def has_fractions(self, tree: ex.Expression) -> bool:
         """Return whether ``tree`` contains a column of floats, or a division."""
-        nodes = list(tree.walk())
-        names = (node.name for node in nodes if isinstance(node, ex.Attribute | ex.Reference))
-        if any(name in self.schema and self.schema[name].kind == FLOAT for name in names):
+        if any(name in self.schema and self.schema[name].kind == FLOAT for name in ex.columns_in(tree)):
             return True
-        return any(isinstance(node, ex.Arithmetic) and node.operator == "/" for node in nodes)
+        return any(isinstance(node, ex.Arithmetic) and node.operator == "/" for node in tree.walk())
 
     def clock_unit(self, tree: ex.Expression) -> str | None:
-        names = [node.name for node in tree.walk() if isinstance(node, ex.Attribute | ex.Reference)]
-        units = [self.schema[name].unit for name in names if name in self.schema]
-        kinds = [self.schema[name].kind for name in names if name in self.schema]
+        names = [name for name in ex.columns_in(tree) if name in self.schema]
+        units = [self.schema[name].unit for name in names]
+        kinds = [self.schema[name].kind for name in names]
         return units[0] if units and kinds[0] in (TIME, DURATION) else None
 
 

@@ -339,7 +339,7 @@ class Wishes:
 
     @cached_property
     def named(self) -> frozenset[str]:
-        in_trees = (name for tree in self.trees for name in columns_in(tree))
+        in_trees = (name for tree in self.trees for name in ex.columns_in(tree))
         return frozenset((*self.keys, *self.clocks, *self.types, *in_trees))
 
 
@@ -425,7 +425,7 @@ def _summed(node: ex.Expression) -> Iterator[str]:
             ex.Aggregate(function=function, operand=ex.Expression() as operand)
             | RowAggregate(function=function, arguments=(operand,))
         ) if function in SUMMED:
-            yield from columns_in(operand)
+            yield from ex.columns_in(operand)
 
 
 def _truths_of(tree: ex.Expression) -> Iterator[str]:
@@ -450,7 +450,7 @@ def types_in(
         case ex.In(operand=operand, options=options):
             sides = [(operand, option) for option in options[:1]]
         case ex.Like(operand=operand) | LikeWithEscape(operand=operand):
-            return dict.fromkeys(columns_in(operand), TEXTS)
+            return dict.fromkeys(ex.columns_in(operand), TEXTS)
         case IsTruth(operand=operand):
             return dict(_columns_alone(operand, TRUTHS))
         case ex.IsDistinct(left=left, right=right):
@@ -466,23 +466,23 @@ def types_in(
         if isinstance(other, ex.Attribute | ex.Reference):
             same = type_like(known.get(other.name or ""))
             if same is not None and isinstance(operand, ex.Attribute | ex.Reference):
-                types |= dict.fromkeys(columns_in(operand), same)
+                types |= dict.fromkeys(ex.columns_in(operand), same)
             continue
         other = other.operand if isinstance(other, ex.Negative) else other
         value = params.get(other.name) if isinstance(other, ex.Parameter) else getattr(other, "value", None)
         if isinstance(value, str):
-            types |= dict.fromkeys(columns_in(operand), _type_beside(operand, value))
+            types |= dict.fromkeys(ex.columns_in(operand), _type_beside(operand, value))
         elif isinstance(value, bool):
-            types |= dict.fromkeys(columns_in(operand), TRUTHS)
+            types |= dict.fromkeys(ex.columns_in(operand), TRUTHS)
         elif isinstance(value, int | float):
-            types |= dict.fromkeys(columns_in(operand), _NUMBER)
+            types |= dict.fromkeys(ex.columns_in(operand), _NUMBER)
     return types
 
 
 def _types_of_call(node: ex.Call, known: Mapping[str, ColumnType]) -> dict[str, pa.DataType]:
     """Return the types that a function of texts or times needs in columns that are its arguments."""
     signature = VOCABULARY[node.function].takes
-    others = (known.get(name) for argument in node.arguments for name in columns_in(argument))
+    others = (known.get(name) for argument in node.arguments for name in ex.columns_in(argument))
     time = next(
         (
             type_like(column_type)
@@ -525,13 +525,6 @@ def _type_beside(operand: ex.Expression, text: str) -> pa.DataType:
     if pd.isna(moment):
         return TEXTS
     return TIMES if moment.tzinfo is None else pa.timestamp("ns", "UTC")
-
-
-def columns_in(operand: ex.Expression) -> Iterator[str]:
-    """Yield the names of the columns in an expression."""
-    for node in operand.walk(literals=False):
-        if isinstance(node, ex.Attribute | ex.Reference) and node.name is not None:
-            yield node.name
 
 
 # Types for columns without values, from the text of MATCH_RECOGNIZE.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cepkit.datasets.city import CENTER
+from cepkit.datasets.city import distance_m
 from cepkit.pipelines.format import (
     EMPTY,
     PLACE,
@@ -29,7 +29,7 @@ from cepkit.pipelines.format import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 
 # CityBench traffic: a file per road sensor, with a report per line after a header.
@@ -334,7 +334,7 @@ def parse_siri(records: DataFrame) -> DataFrame:
     values = {
         **read,
         "ts": F.timestamp_micros(integer(F.get("fields", 0))),
-        "dist": _distance(read["lon"], read["lat"]),
+        "dist": distance_m(read["lon"], read["lat"], F),
     }
     checks = [
         (F.size("fields") == len(SIRI_FIELDS), f"expected 15 fields: {', '.join(SIRI_FIELDS)}"),
@@ -351,14 +351,6 @@ def parse_siri(records: DataFrame) -> DataFrame:
 
 
 _YEAR_2000 = 946_684_800
-
-
-def _distance(lon: Column, lat: Column) -> Column:
-    """Return what `cepkit.datasets.city.distance_m` returns, as a column."""
-    middle = F.radians((lat + CENTER[1]) / 2)
-    km_lat = 111.13209 - 0.56605 * F.cos(2 * middle) + 0.00120 * F.cos(4 * middle)
-    km_lon = 111.41513 * F.cos(middle) - 0.09455 * F.cos(3 * middle) + 0.00012 * F.cos(5 * middle)
-    return 1000 * F.hypot(km_lat * (lat - CENTER[1]), km_lon * (lon - CENTER[0]))
 
 
 SIRI = Format(

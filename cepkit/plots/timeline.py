@@ -551,9 +551,7 @@ def _read_by_conditions(query: Any) -> Iterator[str]:
     rows = getattr(query, "rows", query)
     trees = rows.where if hasattr(rows, "where") else [tree for _, tree in rows.define]
     for tree in trees:
-        for node in tree.walk(literals=False):
-            if isinstance(node, ex.Attribute | ex.Reference) and node.name is not None:
-                yield node.name
+        yield from ex.columns_in(tree)
 
 
 def _is_value(name: str, query: Any, source: Source) -> bool:

@@ -104,12 +104,7 @@ class RowChain:
         """Return the columns that the chain reads."""
         trees = [tree for tree in self.conditions if tree is not None]
         trees += [tree for _, tree in self.measures or ()]
-        named = {
-            node.name
-            for tree in trees
-            for node in tree.walk(literals=False)
-            if isinstance(node, ex.Attribute | ex.Reference) and node.name
-        }
+        named = {name for tree in trees for name in ex.columns_in(tree)}
         return frozenset(named | {*self.partition_by, *self.order_by})
 
 

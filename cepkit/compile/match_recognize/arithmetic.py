@@ -32,7 +32,7 @@ from cepkit.compile.shared.terms import like_test
 from cepkit.errors import PredicateError
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, NUMBERS, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks, parse_duration
+from cepkit.language.expressions.durations import NANOSECONDS, days_to_seconds, duration_ticks, parse_duration
 from cepkit.language.expressions.vocabulary import remainder
 from cepkit.language.match_recognize import query as rp
 
@@ -172,7 +172,7 @@ def text_of_value(value: Any, kind: ColumnType) -> str:
     if kind.kind == TIME and isinstance(value, int):
         return _text_of_time(value, kind.unit or "ns", kind.timezone)
     if kind.kind == DURATION and isinstance(value, int):
-        return _text_of_duration(value, kind.unit or "ns")
+        return days_to_seconds(value * NANOSECONDS[kind.unit or "ns"])
     if kind.kind == BOOLEAN:
         return "true" if value else "false"
     return str(value)
@@ -188,16 +188,6 @@ def _text_of_time(ticks: int, unit: str, zone: str | None) -> str:
     text = str(moment).replace("T", " ")
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return text if zone is None else f"{text} {zone}"
-
-
-def _text_of_duration(ticks: int, unit: str) -> str:
-    """Return a duration as Trino writes it: days, then hours, minutes and seconds."""
-    days, rest = divmod(abs(ticks) * NANOSECONDS[unit], NANOSECONDS["d"])
-    hours, rest = divmod(rest, NANOSECONDS["h"])
-    minutes, rest = divmod(rest, NANOSECONDS["min"])
-    seconds, rest = divmod(rest, NANOSECONDS["s"])
-    fraction = f".{rest:09}".rstrip("0") if rest else ""
-    return f"{'-' * (ticks < 0)}{days} {hours:02}:{minutes:02}:{seconds:02}{fraction}"
 
 
 # Arithmetic with the rules of SQL: remainders, rounding, and sums of times and intervals.

@@ -26,6 +26,7 @@ from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.compile.shared.terms import Term, conjuncts_of
 from cepkit.engines.interpreted.counting import Buffer, PickedColumns
+from cepkit.engines.shared.match_set import joined_spans
 from cepkit.engines.shared.places import chunk_readers
 from cepkit.events import FLOAT
 from cepkit.kernels.records import (
@@ -381,9 +382,7 @@ class Interpreter:
                     checkpoint()
                 if progress is not None:
                     progress(len(chunk_partitions))
-        if not spans:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        return np.concatenate([first for first, _ in spans]), np.concatenate([last for _, last in spans])
+        return joined_spans(spans)
 
     def label(
         self, partition: np.ndarray, n_partitions: int, inputs: Inputs, event_of_item: np.ndarray,

@@ -555,7 +555,7 @@ def _without_variable(e: ex.Expression) -> ex.Expression:
 
 
 def _column_of(e: ex.Expression) -> str:
-    return next(node.name for node in e.walk() if isinstance(node, ex.Attribute | ex.Reference))
+    return next(ex.columns_in(e))
 
 
 def plain_values(array: pa.Array) -> pa.Array:

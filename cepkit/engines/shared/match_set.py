@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -16,6 +16,16 @@ from cepkit.values import dataclass
 MATCHES = "cepkit.kernels.matches"
 _MANY = 1 << 15  # events; fewer take no time
 _FEW = 4  # partitions with a quarter of the events are worth to be taken out
+
+
+Spans = tuple[np.ndarray, np.ndarray]  # the first and the last row of each match, int64
+
+
+def joined_spans(parts: Sequence[Spans]) -> Spans:
+    """Return the matches of several parts, one part after the other."""
+    if not parts:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.concatenate([first for first, _ in parts]), np.concatenate([last for _, last in parts])
 
 
 class WholePart(ABC):

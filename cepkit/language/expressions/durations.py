@@ -174,6 +174,16 @@ def _timedelta_nanoseconds(value: timedelta) -> int:
     return microseconds * 1_000 + getattr(value, "nanoseconds", 0)
 
 
+def days_to_seconds(nanoseconds: int) -> str:
+    """Return a duration as SQL writes it: days, then hours, minutes and seconds."""
+    days, rest = divmod(abs(nanoseconds), NANOSECONDS["d"])
+    hours, rest = divmod(rest, NANOSECONDS["h"])
+    minutes, rest = divmod(rest, NANOSECONDS["min"])
+    seconds, rest = divmod(rest, NANOSECONDS["s"])
+    fraction = f".{rest:09}".rstrip("0") if rest else ""
+    return f"{'-' * (nanoseconds < 0)}{days} {hours:02}:{minutes:02}:{seconds:02}{fraction}"
+
+
 # Number formatting for readers: short counts in full, long ones as three digits and a power of ten.
 
 MOST_DIGITS = 21  # shown in full

@@ -271,6 +271,13 @@ class IsDistinct(Expression):
 _LEAVES = frozenset({Literal, Attribute, Reference, Parameter})  # lists have thousands of them
 
 
+def columns_in(tree: Expression) -> Iterator[str]:
+    """Yield the names of the columns in an expression, each time that it reads one."""
+    for node in tree.walk(literals=False):
+        if isinstance(node, Attribute | Reference) and node.name is not None:
+            yield node.name
+
+
 def conjuncts(expression: Expression) -> tuple[Expression, ...]:
     """Return the operands of an And, with nested Ands flattened; else the expression as the only one."""
     if not isinstance(expression, And):

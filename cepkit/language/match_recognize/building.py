@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from cepkit.errors import nearest
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import NANOSECONDS, UNITS, counted, format_duration, parse_duration
+from cepkit.language.expressions.durations import (
+    UNITS,
+    counted,
+    days_to_seconds,
+    format_duration,
+    parse_duration,
+)
 from cepkit.language.expressions.functions import SQL_FUNCTIONS as FOREIGN_FUNCTIONS
 from cepkit.language.expressions.functions import registered_in_sql
 from cepkit.language.expressions.parsing import (
@@ -129,12 +135,7 @@ def print_interval(duration: str) -> str:
     parts = duration.split()
     if len(parts) == 2:
         return f"INTERVAL '{parts[0]}' {_WORDS[parts[1]]}"
-    days, rest = divmod(parse_duration(duration), NANOSECONDS["d"])
-    hours, rest = divmod(rest, NANOSECONDS["h"])
-    minutes, rest = divmod(rest, NANOSECONDS["min"])
-    seconds, rest = divmod(rest, NANOSECONDS["s"])
-    fraction = f".{rest:09}".rstrip("0") if rest else ""
-    return f"INTERVAL '{days} {hours:02}:{minutes:02}:{seconds:02}{fraction}' DAY TO SECOND"
+    return f"INTERVAL '{days_to_seconds(parse_duration(duration))}' DAY TO SECOND"
 
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")

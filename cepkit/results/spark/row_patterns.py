@@ -539,9 +539,8 @@ def _columns_to_read(query: WindowedRows, schema: Mapping[str, ColumnType]) -> l
     clause = query.rows
     trees = [tree for _, tree in (*clause.define, *clause.measures, *query.columns)]
     trees += [] if query.where is None else [query.where]
-    nodes = [node for tree in trees for node in tree.walk(literals=False)]
-    names = {node.name for node in nodes if isinstance(node, ex.Attribute | ex.Reference)}
+    names = {name for tree in trees for name in ex.columns_in(tree)}
     names |= {*clause.partition_by, *(key.column for key in (*clause.order_by, *query.order_by))}
     names |= {query.frame_end} if isinstance(query.frame_end, str) else set()
-    asked = {name.lower() for name in names if name}
+    asked = {name.lower() for name in names}
     return [name for name in schema if name.lower() in asked]
