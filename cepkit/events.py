@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -258,6 +258,13 @@ class Events:
         if name not in self._values_by_partition:
             self._values_by_partition[name] = place(values) if place else values[self.by_partition]
         return self._values_by_partition[name]
+
+
+def sums_before(numbers: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return the sum of the whole numbers before each place, and of all of them, int64, (n + 1,)."""
+    sums = np.zeros(len(numbers) + 1, np.int64)
+    np.cumsum(numbers, out=sums[1:])
+    return sums
 
 
 def shared_categories(columns: list[Column], ordered: bool) -> list[Column]:

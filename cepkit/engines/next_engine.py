@@ -31,7 +31,7 @@ from cepkit.engines.shared.sequence_set import (
     bytes_to_collect,
     joined,
 )
-from cepkit.events import Events
+from cepkit.events import Events, sums_before
 from cepkit.kernels.records import (
     ChainEvents,
     ChainOutput,
@@ -243,7 +243,7 @@ class NextChainSearch:
     ) -> MatchBlock:
         """Return the matches of all parts in canonical order; ``counts`` are those of parts and blocks."""
         n_of_block = counts.sum(axis=0)
-        bounds = np.concatenate([[0], np.cumsum(n_of_block)])
+        bounds = sums_before(n_of_block)
         cursors = bounds[:-1] + np.cumsum(counts, axis=0) - counts  # where each part writes in each block
         dealt = np.empty((bounds[-1], self.n_components), np.int32)
 

@@ -24,7 +24,7 @@ from cepkit.engines.search import (
 )
 from cepkit.engines.shared.places import Places, accepted
 from cepkit.engines.shared.sequence_set import KnownMatches, LineBlock, MatchBlock, SequenceSet, joined
-from cepkit.events import Events
+from cepkit.events import Events, sums_before
 from cepkit.kernels.records import Cursors
 from cepkit.progress import checkpoint
 from cepkit.values import dataclass
@@ -95,9 +95,7 @@ class OrderedEvents:
         return np.flatnonzero(self.accept[test]).astype(np.int64, copy=False)
 
     def _rank(self, test: int) -> np.ndarray:
-        rank = np.zeros(self.places.n + 1, np.int64)
-        np.cumsum(self.accept[test], out=rank[1:])
-        return rank
+        return sums_before(self.accept[test])
 
     def _limit(self, name: str) -> np.ndarray:
         places = self.places

@@ -27,7 +27,7 @@ from cepkit.engines.interpreted.walk import REGEX_KERNELS as KERNELS
 from cepkit.engines.shared.match_set import MATCHES, MatchSet, joined_spans
 from cepkit.engines.shared.places import usable_threads
 from cepkit.errors import CepError
-from cepkit.events import FLOAT, Events
+from cepkit.events import FLOAT, Events, sums_before
 from cepkit.kernels.records import PAST_LAST, TO_FIRST_OF, TO_LAST, TO_LAST_OF, TO_NEXT
 from cepkit.progress import checkpoint, run_on_threads
 from cepkit.values import dataclass
@@ -483,7 +483,7 @@ def search_in_turn(
     work = _WORK_IN_TURN if program.compiled else _WORK_AS_PYTHON
     rule = np.array([code, named, program.query.keep == "longest", work], np.int64)
     size = np.bincount(events.partition_of_event, minlength=max(1, events.n_partitions))
-    bounds = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+    bounds = sums_before(size)
     at, reached = np.array([0, 0, -1, -1], np.int64), np.empty(events.n_events, np.int64)
     out = np.empty(_ROOM, np.int64), np.empty(_ROOM, np.int64)
     spans: list[tuple[np.ndarray, np.ndarray]] = []
@@ -529,7 +529,7 @@ def n_left_out(program: Program, matches: MatchSet) -> tuple[int, int]:
     begin = last[order]
     stop = np.minimum(np.append(first[order][1:] + 1, events.n_events), events.bounds_by_partition[1][begin])
     begin, stop = begin[stop - begin > 1], stop[stop - begin > 1]
-    first_item = np.concatenate([[0], np.cumsum(stop - begin)])
+    first_item = sums_before(stop - begin)
     item_mask = np.zeros(first_item[-1], np.int64)
     rows = place_rows(program, events, program.inputs(events.columns), "reach")
     rows.run(begin, first_item, *rows.values, item_mask)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from cepkit.api.matching import match
 from cepkit.errors import CepError
+from cepkit.events import sums_before
 from cepkit.explorer.running.series import clock_of
 from cepkit.explorer.taking import code_of
 from cepkit.explorer.text import TextReading, applicable, collect_warnings
@@ -149,7 +150,7 @@ def judge(case: Case, result: Result, position_of_row: np.ndarray) -> Verdict:
         n_tested += len(numbers)
         first_item, event_of_item = _items(result, numbers)
         place = np.minimum(np.searchsorted(positions, event_of_item), len(positions) - 1)
-        n_before = np.concatenate([[0], np.cumsum(positions[place] == event_of_item)])
+        n_before = sums_before(positions[place] == event_of_item)
         n_common = n_before[first_item[1:]] - n_before[first_item[:-1]]
         if relation.holds(n_common, np.diff(first_item), len(positions)).any():
             return Verdict(case.must, f"A match {relation.words}.")

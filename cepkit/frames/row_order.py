@@ -25,6 +25,7 @@ from cepkit.events import (
     Source,
     plain_values,
     shared_categories,
+    sums_before,
 )
 from cepkit.frames.building import partition_codes
 from cepkit.frames.reuse import equals_by_step, reuse
@@ -106,8 +107,7 @@ def _sorted(codes: np.ndarray, n_codes: int, ranks: list[np.ndarray]) -> tuple[n
     else:
         load_kernels(FINDING).count_by_partition(codes, sizes, first_row)
     by_first_row = np.argsort(first_row, kind="stable")[: np.count_nonzero(sizes)]
-    first_place = np.zeros(len(by_first_row) + 1, np.int64)
-    np.cumsum(sizes[by_first_row], out=first_place[1:])
+    first_place = sums_before(sizes[by_first_row])
     place_of_code = np.zeros(n_codes, np.int64)
     place_of_code[by_first_row] = first_place[:-1]
     if bool((codes[1:] == codes[:-1]).sum() == n_rows - len(by_first_row)) and not ranks:

@@ -20,7 +20,7 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.engines.measures.regex_measures import Measured, Picked
 from cepkit.errors import CepError, OrderError
-from cepkit.events import LIST, Events
+from cepkit.events import LIST, Events, sums_before
 from cepkit.frames.arrow import ArrowSource, FieldTypes, path_of, type_of_arrow
 from cepkit.language.expressions.trees import Attribute, Reference
 from cepkit.language.regex.query import RegexQuery
@@ -340,7 +340,7 @@ def _ties(source: ArrowSource, events: Events, order_by: tuple[str, ...]) -> tup
         equal &= same
     if not equal.any():
         return 0, -1
-    group = np.concatenate([[0], np.cumsum(~equal)])
+    group = sums_before(~equal)
     shared = np.flatnonzero(np.concatenate([equal, [False]]) | np.concatenate([[False], equal]))
     pair = group[shared] * events.n_partitions + events.partition_of_event[shared]
     repeated = pd.Series(pair).duplicated().to_numpy()

@@ -10,6 +10,7 @@ import numpy as np
 
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.errors import CepError, ResultTooLargeError, truth
+from cepkit.events import sums_before
 from cepkit.kernels.wings import linked_layout as kernel
 from cepkit.kernels.wings.linked_layout import (
     ChainStore,
@@ -252,8 +253,7 @@ class KernelMachine:
         report[kernel.N_FOUND] = report[kernel.N_ITEMS] = 0
         items = out.items[:n_items].copy()
         if self.pattern.kleene and not self._is_ordered:
-            first = np.zeros(n_matches + 1, np.int64)
-            np.cumsum(out.length[:n_matches], out=first[1:])
+            first = sums_before(out.length[:n_matches])
             return PlainMatches(n_matches, n, items, first, out.component[:n_items].copy())
         if self.pattern.kleene:
             return sorted_matches(items, out.length[:n_matches].copy(), out.component[:n_items].copy(), n)
@@ -399,8 +399,7 @@ def _tables(
         sign = SIGNS.index(condition.sign)
         rows.append((condition.left, sign, condition.right, left, right, as_float))
         factors.append(condition.factor)
-    first = np.zeros(len(by_decision) + 1, np.int64)
-    np.cumsum([len(conditions) for conditions in by_decision], out=first[1:])
+    first = sums_before([len(conditions) for conditions in by_decision])
     window = -1 if pattern.window_ticks is None else pattern.window_ticks
     tables = PatternTables(
         np.array(coverable, np.uint8),

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from cepkit.errors import CepError, OrderError, column_not_found, nearest, whole_number
+from cepkit.events import sums_before
 from cepkit.values import dataclass, field
 
 SIGNS = ("<", "<=", ">", ">=", "==", "!=")
@@ -325,8 +326,7 @@ def sorted_matches(
     items: np.ndarray, lengths: np.ndarray, components: np.ndarray, n_components: int
 ) -> PlainMatches:
     """Return matches of different lengths in canonical order. O(matches x longest)."""
-    first = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=first[1:])
+    first = sums_before(lengths)
     longest = int(lengths.max(initial=0))
     keys = np.full((2 * longest, len(lengths)), -1, np.int64)
     for d in range(longest):
@@ -337,8 +337,7 @@ def sorted_matches(
         keys[longest - 1 - d, has] = components[at]
     order = np.lexsort(keys) if longest else np.arange(len(lengths))
     sizes = lengths[order]
-    new_first = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(sizes, out=new_first[1:])
+    new_first = sums_before(sizes)
     source = np.repeat(first[:-1][order] - new_first[:-1], sizes) + np.arange(len(items))
     return PlainMatches(len(lengths), n_components, items[source], new_first, components[source])
 
@@ -348,8 +347,7 @@ def join_matches(parts: Sequence[PlainMatches], n_components: int) -> PlainMatch
     if not parts:
         return PlainMatches(0, n_components, np.empty(0, np.int64), np.zeros(1, np.int64))
     sizes = np.concatenate([np.diff(part.first_item_of_match) for part in parts])
-    first = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=first[1:])
+    first = sums_before(sizes)
     components = [part.component_of_item for part in parts]
     return PlainMatches(
         sum(part.n_matches for part in parts),

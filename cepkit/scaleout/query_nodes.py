@@ -16,7 +16,7 @@ from cepkit.engines.shared.places import Places, accepted
 from cepkit.engines.shared.python_kernels import holding
 from cepkit.engines.shared.sequence_set import MatchBlock, joined
 from cepkit.errors import ResultTooLargeError
-from cepkit.events import Events
+from cepkit.events import Events, sums_before
 from cepkit.progress import checkpoint, run_on_threads
 from cepkit.scaleout.plans import Deliveries, Routing, ScatterPlan, Traffic
 from cepkit.values import dataclass, field
@@ -79,8 +79,7 @@ class Partials:
     def block(self, places: Places, branch: int) -> MatchBlock:
         """Return complete matches as a block, not yet in canonical order."""
         n, n_components = self.size.shape
-        first_item = np.zeros(n + 1, np.int64)
-        np.cumsum(self.length, out=first_item[1:])
+        first_item = sums_before(self.length)
         component = np.repeat(np.tile(np.arange(n_components, dtype=np.int16), n), self.size.reshape(-1))
         return MatchBlock(
             places.position_of_place[self.items].astype(np.int64, copy=False),
@@ -403,8 +402,7 @@ def merge_integers(values: np.ndarray, shares: Sequence[NodeShare]) -> np.ndarra
 
 def _sum_of_integers(values: np.ndarray, share: NodeShare) -> np.ndarray:
     """Return the sums of a node's events in each window, from its prefix sums."""
-    before = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(values, out=before[1:])
+    before = sums_before(values)
     return before[share.stop] - before[share.start]
 
 

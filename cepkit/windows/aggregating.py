@@ -15,7 +15,7 @@ from cepkit.engines.measures.reducing import as_numbers as as_plain_numbers
 from cepkit.engines.measures.reducing import float_of_decimals, in_words, one_chunk, reduce_items, summarised
 from cepkit.engines.measures.regex_measures import Evaluator, Rows, repeat_scalar
 from cepkit.errors import CepError
-from cepkit.events import NULL_INTEGER
+from cepkit.events import NULL_INTEGER, sums_before
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.vocabulary import SUMMARIES
 from cepkit.values import dataclass
@@ -286,8 +286,7 @@ class WindowEvaluator(RowEvaluator):
     def _count(self, present: np.ndarray) -> np.ndarray:
         if present.all():
             return self.emitted.stop - self.emitted.start
-        before = np.zeros(len(present) + 1, np.int64)
-        np.cumsum(present, out=before[1:])
+        before = sums_before(present)
         return before[self.emitted.stop] - before[self.emitted.start]
 
     def _distinct(self, values: pa.Array) -> np.ndarray:

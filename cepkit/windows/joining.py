@@ -18,7 +18,7 @@ from cepkit.engines.measures.reducing import as_numbers as as_plain_numbers
 from cepkit.engines.measures.reducing import one_chunk, reduce_items
 from cepkit.engines.measures.regex_measures import Picked, plain_values, repeat_scalar
 from cepkit.errors import CepError, OrderError
-from cepkit.events import DURATION, FLOAT, INTEGER, NUMBERS, TIME, ColumnType, Frame, Source
+from cepkit.events import DURATION, FLOAT, INTEGER, NUMBERS, TIME, ColumnType, Frame, Source, sums_before
 from cepkit.frames.arrow import check_free
 from cepkit.frames.pandas import series_of_arrow
 from cepkit.frames.sources import Wishes, type_like, with_types
@@ -308,8 +308,7 @@ class PairEvaluator(RowEvaluator):
 
 
 def _totals(steps: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    before = np.zeros(len(steps) + 1, np.int64)
-    np.cumsum(steps, out=before[1:])
+    before = sums_before(steps)
     return before[stop]
 
 

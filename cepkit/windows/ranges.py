@@ -8,6 +8,7 @@ import numpy as np
 
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.shared.places import PLACES
+from cepkit.events import sums_before
 from cepkit.limits import check_memory
 
 # The rows that a window holds when a row arrives and when it leaves, as ranges; arrays in, arrays out.
@@ -88,8 +89,7 @@ def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, wit
     row_of_place = (
         np.arange(n, dtype=np.int64) if one_group else np.argsort(group, kind="stable").astype(np.int64)
     )
-    first_place = np.zeros(max(n_groups, 1) + 1, np.int64)
-    np.cumsum(np.bincount(group, minlength=max(n_groups, 1)), out=first_place[1:])
+    first_place = sums_before(np.bincount(group, minlength=max(n_groups, 1)))
     start, places = np.empty(0 if one_group else n, np.int64), np.arange(n, dtype=np.int64)
     if one_group:
         start = limits.first
@@ -215,8 +215,7 @@ def _by_key(keys: np.ndarray, n_keys: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows with a key, by key and in order, and the first of each key."""
     order = np.argsort(keys, kind="stable").astype(np.int64)
     keyed_rows = order[np.searchsorted(keys[order], 0) :]
-    first = np.zeros(n_keys + 1, np.int64)
-    np.cumsum(np.bincount(keys[keyed_rows], minlength=n_keys)[:n_keys], out=first[1:])
+    first = sums_before(np.bincount(keys[keyed_rows], minlength=n_keys)[:n_keys])
     return keyed_rows, first
 
 

@@ -28,6 +28,7 @@ from cepkit.engines.counting.walking import MOST_PER_BLOCK, MatchWalk
 from cepkit.engines.interpreted.counting import AnchoredTables, AnchoredTests, anchored_tests_of
 from cepkit.engines.shared.places import accepted_places
 from cepkit.engines.shared.sequence_set import MatchBlock, joined
+from cepkit.events import sums_before
 from cepkit.progress import checkpoint
 
 # Matches of an anchored graph: arrays of its anchors and entries, and exact numbers of matches.
@@ -120,9 +121,7 @@ class AnchoredLayout(Layout):
     @cached_property
     def _rank(self) -> np.ndarray:
         """The number of entries before each place, and of all."""
-        rank = np.zeros(self.places.n + 1, np.int64)
-        np.cumsum(self._states != 0, out=rank[1:])
-        return rank
+        return sums_before(self._states != 0)
 
     def _mask(self) -> np.ndarray:
         return self._states[self.entries]

@@ -23,6 +23,7 @@ from cepkit.compile.counting.ranking import (
     write_window_digits,
 )
 from cepkit.engines.counting.layout import WORK_PER_CALL, Entries, Layout
+from cepkit.events import sums_before
 from cepkit.progress import checkpoint
 from cepkit.values import dataclass, replace
 
@@ -53,10 +54,7 @@ class Numbering:
         if isinstance(counts, np.ndarray):
             end_counts = counts[place_of_end]
             if end_counts.dtype != object and end_counts.sum(dtype=np.float64) < SMALL:
-                first = np.zeros(len(end_counts) + 1, np.int64)
-                # numpy would add unsigned to signed as floats
-                np.cumsum(end_counts.astype(np.int64), out=first[1:])
-                return cls(first)
+                return cls(sums_before(end_counts.astype(np.int64)))
             return cls([0, *accumulate(map(int, end_counts.tolist()))])
         return cls([0, *accumulate(int(counts[place]) for place in place_of_end.tolist())])
 

@@ -32,6 +32,7 @@ from cepkit.engines.shared.sequence_set import (
     collect,
     draw_numbers,
 )
+from cepkit.events import sums_before
 from cepkit.progress import checkpoint
 
 MOST_PER_BLOCK = 1 << 20
@@ -275,8 +276,7 @@ class PathWalk(MatchWalk):
             yield self._of_paths(self._finder.paths(*of_end, ranks, numbering.count(end)))
 
     def _of_paths(self, paths: list[Path]) -> MatchBlock:
-        first_item = np.zeros(len(paths) + 1, np.int64)
-        np.cumsum([len(path.entries) for path in paths], out=first_item[1:])
+        first_item = sums_before([len(path.entries) for path in paths])
         entries = np.concatenate([path.entries[::-1] for path in paths])
         states = np.concatenate([path.states[::-1] for path in paths])
         return MatchBlock(

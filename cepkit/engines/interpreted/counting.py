@@ -21,6 +21,7 @@ from cepkit.compile.interpreted.columns import (
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.compile.shared.terms import Term
 from cepkit.engines.shared.places import COUNTING
+from cepkit.events import sums_before
 from cepkit.kernels.records import EntryGraph, EntryLists, PoolGraph
 from cepkit.progress import checkpoint
 from cepkit.values import dataclass, field
@@ -122,7 +123,7 @@ def count_interpreted(
         members = layout.array("members", pool)
         places.add(members)
         sizes.append(len(members))
-    first_member = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    first_member = sums_before(sizes)
     test_rows: list[list[int]] = []
     first_test, alive_at = [0], []
     for k, link in enumerate(graph.links):

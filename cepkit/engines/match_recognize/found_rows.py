@@ -12,7 +12,7 @@ import numpy as np
 from cepkit.compile.match_recognize.vectors import Vector, column_parts, vector_of_column
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.match_recognize.matching import RowMatch
-from cepkit.events import Column
+from cepkit.events import Column, sums_before
 from cepkit.values import dataclass, field
 
 # The matches of all partitions as arrays, and the order of the rows in which they lie.
@@ -101,9 +101,7 @@ class FoundRows:
     @cached_property
     def first_state_of_match(self) -> np.ndarray:
         """The first item of each match in ``states``, int64, (n_matches + 1,)."""
-        first = np.zeros(self.n_matches + 1, np.int64)
-        np.cumsum(self.end_of_match - self.start_of_match, out=first[1:])
-        return first
+        return sums_before(self.end_of_match - self.start_of_match)
 
     @cached_property
     def partition_of_match(self) -> np.ndarray:

@@ -23,7 +23,7 @@ from cepkit.compile.match_recognize.vectors import (
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.match_recognize.found_rows import FINDING, FoundRows, RowInput
 from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, next_total
-from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, TEXT, TIME, ColumnType
+from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, TEXT, TIME, ColumnType, sums_before
 from cepkit.kernels.row_codes import COUNT, MAX, MIN, SUM, SUM_FROM_ZERO
 from cepkit.language.match_recognize import query as rp
 from cepkit.values import dataclass, replace
@@ -48,9 +48,7 @@ class Points:
         """Return the first point of each match, int64, (n_matches + 1,)."""
         if self.see_whole_matches:
             return np.arange(n_matches + 1)
-        first = np.zeros(n_matches + 1, np.int64)
-        np.cumsum(np.bincount(self.match_of_point, minlength=n_matches), out=first[1:])
-        return first
+        return sums_before(np.bincount(self.match_of_point, minlength=n_matches))
 
 
 def points_of(found: FoundRows, rows_per_match: str, excluded: np.ndarray) -> Points:

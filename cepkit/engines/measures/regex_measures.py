@@ -26,6 +26,7 @@ from cepkit.engines.measures.reducing import (
 )
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, PredicateError, column_not_found
+from cepkit.events import sums_before
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.expressions.functions import FUNCTIONS, VECTOR_FUNCTIONS
@@ -252,7 +253,7 @@ class Evaluator:
         if isinstance(operand, ex.Reference) and operand.name is None:
             return pa.array(counts)
         rows, has_rows = self.rows_at(self.event_of_item()[items]), counts > 0
-        bounds = np.concatenate([[0], np.cumsum(counts[has_rows])])
+        bounds = sums_before(counts[has_rows])
         e = ex.rebuilt(e, ex.Expression, _without_variable)
         if e.function in ("first", "last", "delta"):
             values = repeat_scalar(self._row_value(e.operand, rows), len(rows))

@@ -19,7 +19,7 @@ from cepkit.engines.measures.regex_measures import (
     unused_names,
 )
 from cepkit.engines.shared.sequence_set import LineBlock, MatchBlock
-from cepkit.events import Events
+from cepkit.events import Events, sums_before
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.trees import rebuilt
 from cepkit.language.expressions.vocabulary import COUNTING
@@ -147,8 +147,7 @@ class _SequenceEvaluator(Evaluator):
         variable_items = self._variable_of_item == number
         n_of_match = np.bincount(block.match_of_item[variable_items], minlength=len(block))
         having = np.flatnonzero(n_of_match)
-        first_item = np.zeros(len(having) + 1, np.int64)
-        np.cumsum(n_of_match[having], out=first_item[1:])
+        first_item = sums_before(n_of_match[having])
         return block.event_of_item[variable_items], first_item, having
 
     def _event_of(self, variable: str, index: int | str | None) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ from cepkit.compile.shared.loading import reason_to_compile
 from cepkit.compile.shared.term_writing import module_header
 from cepkit.compile.shared.terms import Term
 from cepkit.engines.shared.places import COUNTING, Places, dtypes_of, kernel
-from cepkit.events import NULL_INTEGER
+from cepkit.events import NULL_INTEGER, sums_before
 from cepkit.values import dataclass
 
 # For a few events this is faster than compiling. It also shows which values a condition reads.
@@ -237,8 +237,7 @@ def holding(
     # Components that a condition does not read may have any places. Few tests run uncompiled.
     program, inputs = places.program, places.inputs
     n, n_tests = len(size), len(conditions) + len(absences)
-    first_item = np.zeros(n + 1, np.int64)
-    np.cumsum(size.sum(axis=1), out=first_item[1:])
+    first_item = sums_before(size.sum(axis=1))
     is_few = n * n_tests < _FEW
     writer = CheckingWriter(program, bound, dtypes_of(inputs))
     source = writer.write_checks(conditions, absences, interpreted=is_few)

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.events import Events
+from cepkit.events import Events, sums_before
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint, hold
 from cepkit.values import dataclass
@@ -76,8 +76,7 @@ class MatchBlock:
             return MatchBlock(event.ravel(), component.ravel(), first_item, self.branch_of_match[matches])
         matches = np.arange(len(self))[matches]
         n_items = sizes[matches]
-        first_item = np.zeros(len(matches) + 1, np.int64)
-        np.cumsum(n_items, out=first_item[1:])
+        first_item = sums_before(n_items)
         within = np.arange(first_item[-1]) - np.repeat(first_item[:-1], n_items)
         items = np.repeat(self.first_item_of_match[matches], n_items) + within
         return MatchBlock(
@@ -176,8 +175,7 @@ EMPTY = MatchBlock(np.empty(0, np.int64), np.empty(0, np.int16), np.zeros(1, np.
 def block_of_sizes(events: np.ndarray, sizes: np.ndarray, branch: int) -> MatchBlock:
     """Return the matches with these events, one match after the other, by component."""
     # ``sizes``, (n_matches, n_components), has the number of events of each component.
-    first_item = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes.sum(axis=1), out=first_item[1:])
+    first_item = sums_before(sizes.sum(axis=1))
     components = np.tile(np.arange(sizes.shape[1], dtype=np.int16), len(sizes))
     if (sizes != 1).any():
         components = np.repeat(components, sizes.ravel())
@@ -192,8 +190,7 @@ def joined(blocks: list[MatchBlock]) -> MatchBlock:
     if len(blocks) == 1:
         return blocks[0]
     sizes = np.concatenate([np.diff(block.first_item_of_match) for block in blocks])
-    first_item = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=first_item[1:])
+    first_item = sums_before(sizes)
     return MatchBlock(
         np.concatenate([block.event_of_item for block in blocks]),
         np.concatenate([block.component_of_item for block in blocks]),

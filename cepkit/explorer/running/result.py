@@ -16,7 +16,7 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.match_recognize.bound import BoundRowQuery
 from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.sequence_set import MatchBlock
-from cepkit.events import Events, Source
+from cepkit.events import Events, Source, sums_before
 from cepkit.explorer.running.automaton import Automaton, state_of_events
 from cepkit.explorer.running.data import AnyProgram, SearchedFrame, count_by_partition
 from cepkit.explorer.running.series import Ends, Series, clock_of, series_of
@@ -244,7 +244,7 @@ class Result:
         """Number of the first match that ends at each of `ends`, and the total."""
         counts = self.counts_of_ends
         if self.matches.count() < _LARGEST:
-            return np.concatenate([[0], np.cumsum(np.asarray(counts, np.int64))])
+            return sums_before(np.asarray(counts, np.int64))
         return [0, *accumulate(int(count) for count in counts)]
 
     @cached_property
