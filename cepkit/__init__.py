@@ -51,10 +51,10 @@ if _TYPE_CHECKING:
     from cepkit.language.row_patterns import var
     from cepkit.language.sequences.construction import sequence_query
     from cepkit.language.sequences.patterns import SequenceQuery
-    from cepkit.parallel.agents.agents import Costs
-    from cepkit.parallel.agents.outcome import ParallelRun
+    from cepkit.parallel.agents import Costs
     from cepkit.parallel.divided import RIP, DataParallel
     from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
+    from cepkit.parallel.outcome import ParallelRun
     from cepkit.parallel.trace import Trace
     from cepkit.results.explanation import Explanation
     from cepkit.results.found import Match
@@ -98,8 +98,8 @@ _NAMES_OF_MODULE = {
     "language.row_patterns": "var",
     "language.sequences.construction": "sequence_query",
     "language.sequences.patterns": "SequenceQuery",
-    "parallel.agents.agents": "Costs",
-    "parallel.agents.outcome": "ParallelRun",
+    "parallel.agents": "Costs",
+    "parallel.outcome": "ParallelRun",
     "parallel.divided": "RIP DataParallel",
     "parallel.engines": "Hybrid Sequential StateParallel",
     "parallel.trace": "Trace",

@@ -49,7 +49,6 @@ SUB_FLOORS = {
     "language": (("expressions",), ("regex", "match_recognize", "siddhi"), ("sequences",)),
     "compile": (("shared",), ("regex", "sequences", "match_recognize"), ("counting", "interpreted")),
     "engines": (("shared",), ("measures", "interpreted"), ("match_recognize",), ("counting",)),
-    "parallel": (("agents",),),
     "shedding": (("tree",), ("model",), ("strategies",), ("simulation",), ("live",)),
     "streaming": (("spark",),),
 }

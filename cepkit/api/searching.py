@@ -265,8 +265,8 @@ def register_wings() -> None:
     """Register all of them, once."""
     from cepkit.linked import engine as linked
     from cepkit.linked.query import describe_engine, linked_query_unsupported
-    from cepkit.parallel.agents.agents import parallel_note
-    from cepkit.parallel.agents.outcome import ParallelRun, view_of_trace
+    from cepkit.parallel.agents import parallel_note
+    from cepkit.parallel.outcome import ParallelRun, view_of_trace
     from cepkit.parallel.trace import Trace
     from cepkit.results.views import OF_RUNS, one_of, view_of
     from cepkit.shedding.simulation.replay import ReplayResult

@@ -22,8 +22,8 @@ from cepkit.progress import show_progress
 # The modules of one function load when it is called: the first `match` of a process must not wait for them.
 if TYPE_CHECKING:
     from cepkit.language.query_parts import Duration
-    from cepkit.parallel.agents.agents import Costs
-    from cepkit.parallel.agents.outcome import ParallelRun
+    from cepkit.parallel.agents import Costs
+    from cepkit.parallel.outcome import ParallelRun
     from cepkit.shedding.simulation.arrivals import Arrivals, Prices
     from cepkit.shedding.strategies.strategy import Strategy
 
@@ -82,7 +82,7 @@ def simulate(
     >>> run.n_matches == cep.match(events, query, event_type="kind").count(), run.n_threads
     (True, 8)
     """
-    from cepkit.parallel.agents.agents import Costs
+    from cepkit.parallel.agents import Costs
     from cepkit.parallel.engines import Hybrid, ParallelEngine
     from cepkit.parallel.running import calibrate_costs
 

@@ -13,10 +13,10 @@ from cepkit import limits
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.errors import CepError, is_number, short_text, truth, whole_number
 from cepkit.events import Events
-from cepkit.parallel.agents.agent_run import AgentRun
-from cepkit.parallel.agents.agents import ONE_BY_ONE, Agents, Costs, Crew, RunSettings
-from cepkit.parallel.agents.outcome import ParallelRun, first_start, outcome, sum_runs
+from cepkit.parallel.agent_run import AgentRun
+from cepkit.parallel.agents import ONE_BY_ONE, Agents, Costs, Crew, RunSettings
 from cepkit.parallel.engines import ParallelEngine
+from cepkit.parallel.outcome import ParallelRun, first_start, outcome, sum_runs
 from cepkit.parallel.running import (
     Chunk,
     interval_chunks,

@@ -20,7 +20,7 @@ from cepkit.engines.shared.sequence_set import FoundLater, KnownMatches
 from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError, nearest, truth, whole_number
 from cepkit.events import Events
 from cepkit.language.expressions.durations import count_text
-from cepkit.parallel.agents.agents import (
+from cepkit.parallel.agents import (
     ONE_BY_ONE,
     REMOVALS,
     Agents,
@@ -29,7 +29,6 @@ from cepkit.parallel.agents.agents import (
     RunSettings,
     agents_unsupported,
 )
-from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.model import (
     COST_MODELS,
     LEAST_THREADS,
@@ -39,6 +38,7 @@ from cepkit.parallel.model import (
     pairs_to_fuse,
     split_by_load,
 )
+from cepkit.parallel.outcome import ParallelRun
 from cepkit.parallel.running import run_agents, simulate_agents
 from cepkit.planning.planner import Engine, EngineValue
 from cepkit.values import dataclass, fields, replace

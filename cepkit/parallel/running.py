@@ -16,9 +16,9 @@ from cepkit.engines.shared.places import Places, usable_threads
 from cepkit.errors import CepError, MissingDependencyError, whole_number
 from cepkit.events import Events
 from cepkit.limits import TICKS
-from cepkit.parallel.agents.agent_run import KERNELS, AgentRun
-from cepkit.parallel.agents.agents import Agents, Costs, Crew, RunSettings
-from cepkit.parallel.agents.outcome import ParallelRun, outcome
+from cepkit.parallel.agent_run import KERNELS, AgentRun
+from cepkit.parallel.agents import Agents, Costs, Crew, RunSettings
+from cepkit.parallel.outcome import ParallelRun, outcome
 from cepkit.progress import checkpoint, run_on_threads
 from cepkit.values import dataclass, replace
 

@@ -38,8 +38,8 @@ from cepkit.engines.shared import places
 from cepkit.engines.shared.match_set import MATCHES
 from cepkit.engines.shared.places import PLACES
 from cepkit.errors import CepWarning
-from cepkit.parallel.agents.agent_run import KERNELS as AGENTS
-from cepkit.parallel.agents.agents import INTERPRETED as JOINS
+from cepkit.parallel.agent_run import KERNELS as AGENTS
+from cepkit.parallel.agents import INTERPRETED as JOINS
 from cepkit.shedding.tree.machine import KERNELS as TREE
 from tests.support.sizes import seeds
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.parallel.agents.agents import Costs
+from cepkit.parallel.agents import Costs
 from cepkit.parallel.divided import RIP
 from cepkit.parallel.engines import Hybrid, Sequential
 from papers.claims import rises

@@ -19,7 +19,7 @@ import pytest
 
 from cepkit.errors import CepError
 from cepkit.language.sequences.construction import sequence_query
-from cepkit.parallel.agents.agents import Agents, Costs, Crew, RunSettings
+from cepkit.parallel.agents import Agents, Costs, Crew, RunSettings
 from cepkit.parallel.divided import RIP, DataParallel
 from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
 from cepkit.parallel.running import run_agents, simulate_agents

@@ -21,8 +21,8 @@ import pytest
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.datasets.constant_rate import poisson_types
 from cepkit.parallel import join_source, running
-from cepkit.parallel.agents.agent_run import KERNELS, AgentRun
-from cepkit.parallel.agents.agents import Agents, Crew, RunSettings, agents_unsupported
+from cepkit.parallel.agent_run import KERNELS, AgentRun
+from cepkit.parallel.agents import Agents, Crew, RunSettings, agents_unsupported
 from cepkit.parallel.divided import RIP, DataParallel
 from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
 from cepkit.parallel.join_source import memo_partner, memo_size

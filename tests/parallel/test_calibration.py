@@ -13,7 +13,7 @@ import pytest
 from cepkit.errors import CepError, MissingDependencyError
 from cepkit.kernels.wings import agent_layout
 from cepkit.parallel import running
-from cepkit.parallel.agents.agents import Agents, Costs, Crew, RunSettings
+from cepkit.parallel.agents import Agents, Costs, Crew, RunSettings
 from cepkit.parallel.running import calibrate_costs, robust_nonnegative
 from tests.support import agent_cases as ac
 from tests.support.sizes import seeds

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import cepkit as cep
+from cepkit.parallel import agents as module_of_agents
 from cepkit.parallel import running
-from cepkit.parallel.agents import agents as module_of_agents
-from cepkit.parallel.agents.agents import Agents, Crew, RunSettings
+from cepkit.parallel.agents import Agents, Crew, RunSettings
 from cepkit.parallel.running import run_agents, simulate_agents
 from tests.support import agent_cases as ac
 from tests.support.sizes import JIT, seeds

@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 import pytest
 
 import cepkit as cep
-from cepkit.parallel.agents.agent_run import AgentRun
-from cepkit.parallel.agents.agents import Agents, Crew, RunSettings
+from cepkit.parallel.agent_run import AgentRun
+from cepkit.parallel.agents import Agents, Crew, RunSettings
 from cepkit.parallel.engines import ParallelMatches
 from tests.support import agent_cases as ac
 

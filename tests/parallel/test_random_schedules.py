@@ -16,7 +16,7 @@ import numba
 import pytest
 
 import cepkit.kernels.wings.atomic as atomic
-from cepkit.parallel.agents.agents import Agents
+from cepkit.parallel.agents import Agents
 from cepkit.parallel.running import run_agents
 from tests.support import agent_cases as ac
 from tests.support.sizes import seeds

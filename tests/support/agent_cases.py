@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from cepkit.language.sequences.construction import sequence_query
-from cepkit.parallel.agents.agents import ALLOCATIONS, Agents, Costs, Crew, RunSettings, agents_unsupported
-from cepkit.parallel.agents.outcome import ParallelRun
+from cepkit.parallel.agents import ALLOCATIONS, Agents, Costs, Crew, RunSettings, agents_unsupported
+from cepkit.parallel.outcome import ParallelRun
 from cepkit.parallel.trace import EVENTS, PARTIALS, SOURCE
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import SequenceMatch, sequence_matches

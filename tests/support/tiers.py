@@ -14,7 +14,7 @@ from cepkit.engines import regex, search
 from cepkit.engines.counting import anchored, counts, layout
 from cepkit.engines.shared import places as kernels
 from cepkit.engines.shared import python_kernels
-from cepkit.parallel.agents import agents
+from cepkit.parallel import agents
 from tests.support.sizes import JIT, seeds
 
 TIERS = ("default", "interpreted", "compiled") if JIT else ("default",)  # without the JIT they are one

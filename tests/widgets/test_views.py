@@ -16,8 +16,8 @@ from cepkit.language.sequences.branches import branches
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.linked.engine import chains_of
 from cepkit.linked.patterns import PlainEvents, PlainPattern
-from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.model import AgentRates, agent_loads, thread_shares
+from cepkit.parallel.outcome import ParallelRun
 from cepkit.parallel.plots import (
     MOST_SEGMENTS,
     agent_marks,

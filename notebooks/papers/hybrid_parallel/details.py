@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError
-from cepkit.parallel.agents.agents import Costs, Crew
-from cepkit.parallel.agents.outcome import ParallelRun
+from cepkit.parallel.agents import Costs, Crew
 from cepkit.parallel.engines import Hybrid, Sequential
 from cepkit.parallel.model import AgentRates, agent_statistics, evaluation_rates, event_loads
+from cepkit.parallel.outcome import ParallelRun
 from cepkit.parallel.running import calibrate_costs
 from cepkit.parallel.trace import ACTIONS, Trace
 from papers.hybrid_parallel.figures import COMPARED, CORES, COSTS, Runs, simulated, speedup, system_of

@@ -18,10 +18,10 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.shared.places import usable_threads
 from cepkit.errors import CepError, nearest
 from cepkit.events import Events
-from cepkit.parallel.agents.agents import ONE_BY_ONE, Agents, Costs, RunSettings
-from cepkit.parallel.agents.outcome import ParallelRun
+from cepkit.parallel.agents import ONE_BY_ONE, Agents, Costs, RunSettings
 from cepkit.parallel.divided import RIP
 from cepkit.parallel.engines import Hybrid, ParallelEngine, Sequential
+from cepkit.parallel.outcome import ParallelRun
 from cepkit.parallel.running import simulate_agents
 from papers.hybrid_parallel.workloads import PATTERNS, VARIABLES, Workload, prepared
 from papers.tables import sweep

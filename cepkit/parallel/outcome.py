@@ -11,7 +11,7 @@ import numpy as np
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
 from cepkit.errors import CepError, nearest
 from cepkit.language.expressions.durations import counted
-from cepkit.parallel.agents.agent_run import AgentRun
+from cepkit.parallel.agent_run import AgentRun
 from cepkit.parallel.model import AgentRates, agent_statistics
 from cepkit.parallel.trace import SOURCE_THREAD, Actions, Lengths, Trace
 from cepkit.values import dataclass, field

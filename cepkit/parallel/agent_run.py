@@ -8,7 +8,7 @@ from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
 from cepkit.errors import CepError
 from cepkit.kernels.wings import agent_layout as k
 from cepkit.limits import check_memory
-from cepkit.parallel.agents.agents import ALLOCATIONS, REMOVALS, Agents, Costs, Crew, RunSettings, read_only
+from cepkit.parallel.agents import ALLOCATIONS, REMOVALS, Agents, Costs, Crew, RunSettings, read_only
 from cepkit.parallel.join_source import memo_size
 from cepkit.parallel.joins import memo_partner
 

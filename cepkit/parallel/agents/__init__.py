@@ -1,1 +1,0 @@
-"""A query as a network of agents, and the arrays that its kernel works on."""
