@@ -39,6 +39,7 @@ class Claim:
     unsaid: str = ""  # what the paper does not say, if its words do not say what to measure
     # The test or proof that shows the cause, for a statement that does not hold.
     ablation: str = ""
+    is_model: bool = False  # whether formulas decide it, so that seeds say nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +123,8 @@ def marks_table(findings: Sequence[Finding]) -> pd.DataFrame:
                 "measure": claim.measure,
                 "paper": claim.printed,
                 "here": _short(median(values)) if values else "",
-                "seeds": _held(finding.on_seeds),
-                "outside": _held(finding.outside),
+                "seeds": "model" if claim.is_model else _held(finding.on_seeds),
+                "outside": "model" if claim.is_model and finding.outside else _held(finding.outside),
                 "recorded": _held(finding.on_recorded),
                 "why": claim.unsaid or claim.reason,
             }

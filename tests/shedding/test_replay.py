@@ -452,7 +452,7 @@ def test_a_query_that_the_tree_cannot_run_is_refused():
         lambda: cep.shedding.PeakArrivals(shares=((0.5, 0.2), (0.6, 0.1))),
         lambda: cep.shedding.OverloadArrivals(excess=-1),
         lambda: cep.shedding.Random(safety=0),
-        lambda: cep.shedding.FractionalShedding(safety=1.5),
+        lambda: cep.shedding.RandomInput(safety=1.5),
         lambda: cep.shedding.Prices(lookup=-1),
         lambda: cep.shedding.Prices(others={"own": "1"}),
     ],

@@ -24,9 +24,7 @@ from cepkit.shedding.strategies.strategy import (
     ServiceLine,
     Shedder,
     fit_service,
-    shares_of_types,
     surplus,
-    whole_types,
 )
 from cepkit.shedding.tree.machine import NO_MATCHES
 from tests.support.sizes import seeds
@@ -98,42 +96,6 @@ def test_the_line_of_service_times_goes_through_exact_values():
     assert fit_service(falling).slope == 0.0
     none = SimpleNamespace(alive_before=[], service_of_event=[], service=3.0)
     assert fit_service(none) == ServiceLine(3.0, 0.0)
-
-
-# --- shares of types
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_grid_of_shares_is_better_than_the_closed_form(seed):
-    generator = np.random.default_rng(seed)
-    n = int(generator.integers(1, 4))
-    work, every = generator.uniform(0.05, 1.5, n), [frozenset(range(n))]
-    kept = shares_of_types(work, every, [1.0])
-    assert (kept >= 0).all() and (kept <= 1).all() and kept @ work <= 1 + 1e-9
-    grid = np.stack(np.meshgrid(*[np.linspace(0, 1, 21)] * n), axis=-1).reshape(-1, n)
-    allowed = grid[grid @ work <= 1]
-    assert kept.prod() >= allowed.prod(axis=1).max() - 1e-9
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_whole_types_are_those_of_most_weight(seed):
-    generator = np.random.default_rng(seed)
-    work = generator.uniform(0.05, 0.8, 4)
-    patterns = [frozenset(generator.choice(4, 2, replace=False).tolist()) for _ in range(3)]
-    weights = generator.integers(1, 5, 3).astype(float).tolist()
-
-    def won(kept) -> float:
-        return sum(w for own, w in zip(patterns, weights, strict=True) if all(kept[t] for t in own))
-
-    kept = whole_types(work, patterns, weights)
-    assert kept @ work <= 1
-    every = ([bool(x >> t & 1) for t in range(4)] for x in range(16))
-    assert won(kept) == max(won(one) for one in every if np.dot(one, work) <= 1)
-
-
-def test_many_types_are_chosen_by_pattern():
-    kept = whole_types(np.full(20, 0.1), [frozenset(range(8)), frozenset(range(8, 20))], [1.0, 1.4])
-    assert kept.tolist() == [1.0] * 8 + [0.0] * 12
 
 
 # --- prices

@@ -623,6 +623,10 @@ class TreeMachine:
         slots = np.flatnonzero(self._pool[:, kernel.STATUS] == kernel.ALIVE)
         return slots[np.argsort(self._pool[slots, kernel.ID], kind="stable")]
 
+    def numbers(self) -> np.ndarray:
+        """Return the numbers of the partial matches that are kept."""
+        return self._pool[self._alive(), kernel.ID]
+
     def partial(self) -> PartialMatches:
         slots, code, base = self._alive(), self.program.code, self._stream.base
         rows = self._pool[slots]

@@ -1,6 +1,7 @@
 """Tables of results for the figures of the DARLING paper, kept beside its notebook.
 
-`keep_results` computes them in virtual time and keeps them as CSV. `kept_results` reads them for claims.
+`keep_results` computes them in virtual time and keeps them as CSV. Each row has its parameters, so
+`computed_again` can run any row once more with the code of today.
 """
 
 from __future__ import annotations
@@ -11,42 +12,32 @@ from pathlib import Path
 
 import pandas as pd
 
+import cepkit
 from cepkit.errors import CepError, nearest
-from papers.load_shedding import studies
 from papers.load_shedding.figures import (
-    CONTINUOUS,
+    AXES,
     DRAWN,
-    NO_DROPS,
-    PARTIAL_MATCHES,
-    PEAKS,
+    LONG,
+    RECORDED,
     SEEDS,
-    WINDOW,
+    SHORT,
+    Scale,
+    measure,
+    point_of,
     recorded_sweep,
     sweep,
 )
 from papers.tables import keep_table, kept_table
 
 DIGITS = 4  # significant
-N_EVENTS = 10_000
-RECORDED_EVENTS = 5_000
-_KEYS = ["data", "stream", "by", "load", "x", "strategy"]
-_MEASURES = {
-    PEAKS: ["recall", "mean_latency", "within_bound", "peak_bytes"],
-    CONTINUOUS: ["recall", "mean_latency", "within_bound"],
-    NO_DROPS: ["latency_overhead"],
-}
-_FACTS = {WINDOW: "window_events", PARTIAL_MATCHES: "partial_matches_per_window"}
-
-
-def shortened(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what the figures draw, in four digits."""
-    measures = list(dict.fromkeys(name for names in _MEASURES.values() for name in names))
-    made = table.reindex(columns=[*_KEYS, *_FACTS.values(), *measures])
-    for load, names in _MEASURES.items():
-        made.loc[made["load"] == load, [name for name in measures if name not in names]] = float("nan")
-    for by, name in _FACTS.items():
-        made.loc[made["by"] != by, name] = float("nan")
-    return rounded(made)
+FEW = tuple(range(5))  # seeds of the short streams
+# Panels, scale, strategies and seeds of each sweep. Figures 7 and 8 show the replays of figure 6. Figure 10
+# is not kept: `claims.overheads` computes it.
+SWEEPS = (
+    ("6", LONG, (*DRAWN, "none"), SEEDS),
+    ("6", SHORT, (*DRAWN, "none"), FEW),
+    ("9", SHORT, DRAWN, FEW),
+)
 
 
 def rounded(table: pd.DataFrame) -> pd.DataFrame:
@@ -57,29 +48,22 @@ def rounded(table: pd.DataFrame) -> pd.DataFrame:
     return made
 
 
-def _figures(seeds: Sequence[int]) -> pd.DataFrame:
-    return shortened(sweep(strategies=DRAWN, seeds=seeds, n_events=N_EVENTS))
+def _figures() -> pd.DataFrame:
+    parts = [
+        sweep(panels, strategies=names, seeds=seeds, scale=scale, progress=False)
+        for panels, scale, names, seeds in SWEEPS
+    ]
+    return pd.concat(parts, ignore_index=True)
 
 
-def _recorded(seeds: Sequence[int]) -> pd.DataFrame:
-    return shortened(recorded_sweep(strategies=DRAWN, n_events=RECORDED_EVENTS))
+def _recorded() -> pd.DataFrame:
+    return recorded_sweep(["6", "9"], strategies=(*DRAWN, "none"))
 
 
-def _reasons(seeds: Sequence[int]) -> pd.DataFrame:
-    return rounded(studies.explanations(seeds[:1], N_EVENTS))
-
-
-def _rooms(seeds: Sequence[int]) -> pd.DataFrame:
-    return rounded(studies.rooms(seeds[:3], RECORDED_EVENTS))
-
-
-def _backlog(seeds: Sequence[int]) -> pd.DataFrame:
-    return rounded(studies.backlogs(seeds[:3], RECORDED_EVENTS))
-
-
-TABLES: Mapping[str, Callable[[Sequence[int]], pd.DataFrame]] = {
-    "figures": _figures, "recorded": _recorded, "reasons": _reasons, "rooms": _rooms, "backlog": _backlog,
-}  # fmt: skip
+TABLES: Mapping[str, Callable[[], pd.DataFrame]] = {
+    "figures": _figures,
+    "recorded": _recorded,
+}
 
 
 def _known(name: str) -> str:
@@ -93,18 +77,16 @@ def file_of(folder: str | os.PathLike, name: str) -> Path:
     return Path(folder, f"load_shedding_{_known(name)}.csv")
 
 
-def keep_results(
-    folder: str | os.PathLike, names: Sequence[str] = tuple(TABLES), *, seeds: Sequence[int] = SEEDS
-) -> None:
+def keep_results(folder: str | os.PathLike, names: Sequence[str] = tuple(TABLES)) -> None:
     """Compute tables of results and keep them."""
     for name in names:
-        keep(TABLES[_known(name)](seeds), folder, name)
+        keep(TABLES[_known(name)](), folder, name)
 
 
 def keep(table: pd.DataFrame, folder: str | os.PathLike, name: str) -> None:
-    """Write one table with the call that makes it."""
+    """Write one table with the call that makes it, and the version of cepkit that made it."""
     call = f'papers.load_shedding.results.keep_results("results", ["{name}"])'
-    keep_table(table, file_of(folder, name), call)
+    keep_table(rounded(table), file_of(folder, name), f"{call}  # cepkit {cepkit.__version__}")
 
 
 def kept(folder: str | os.PathLike, name: str) -> pd.DataFrame:
@@ -113,5 +95,16 @@ def kept(folder: str | os.PathLike, name: str) -> pd.DataFrame:
 
 
 def kept_results(folder: str | os.PathLike) -> pd.DataFrame:
-    """Return the panels on generated and on recorded data, for `papers.claims.examine`."""
-    return pd.concat([kept(folder, "figures"), kept(folder, "recorded")], ignore_index=True)
+    """Return the panels on generated streams, for `papers.claims.examine`."""
+    # The recorded streams are of another size than the paper's, so they cannot refute its claims.
+    return kept(folder, "figures")
+
+
+def computed_again(row: Mapping[str, object]) -> dict[str, object]:
+    """Return the measures of a row of a kept table, computed by the code of now."""
+    axis = AXES[row["stream"], row["by"]]
+    scale, x = Scale(int(row["n_events"]), float(row["work_s"])), point_of(axis, str(row["x"]))
+    is_recorded = row["data"] in RECORDED.values()
+    seed = 0 if is_recorded else int(str(row["data"]).removeprefix("seed "))
+    measures = measure(axis, x, row["load"], row["strategy"], seed, scale, recorded=is_recorded)
+    return rounded(pd.DataFrame([measures])).iloc[0].to_dict()
