@@ -78,5 +78,7 @@ def references_figure(
     drawn = sweep_figure(panel, series="strategy", measured=False, title=title)
     drawn.update_traces(mode="markers", selector={"mode": "lines+markers"})
     texts = [f"{of.name}<br>{of.axis.data}<br>{of.axis.by.replace(' ', '<br>')}" for of in panels]
+    room = drawn.layout.margin.b + 20  # labels have up to four lines
+    drawn.update_layout(height=drawn.layout.height + 20, margin={"b": room})
     drawn.update_xaxes(tickmode="array", tickvals=list(range(len(panels))), ticktext=texts)
     return drawn
