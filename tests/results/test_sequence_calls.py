@@ -1,7 +1,9 @@
 """Calls on the matches of sequences with what users give by mistake, and what they are warned of."""
 
+import itertools
 import re
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -205,6 +207,24 @@ def test_mean_over_more_matches_than_a_float_can_count():
     found = match("PATTERN SEQ(a+ p[])", frame)
     assert found.count() == 2**1100 - 1
     assert found.aggregate(mean="avg(p.x)")["mean"] == 1.0
+
+
+MISSING = (
+    None, float("nan"), np.float32("nan"), Decimal("NaN"), Decimal("sNaN"), pd.NA, pd.NaT,
+    np.datetime64("NaT"), np.timedelta64("NaT"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", MISSING, ids=repr)
+def test_a_parameter_that_is_missing_compares_with_nothing(value):
+    frame = pd.DataFrame({"t": range(4), "kind": list("ABAB"), "x": [1, 2, 3, 4], "y": [0.5, 1, 2, 3]})
+    for column, sign in itertools.product("xy", ("=", "!=", "<", "<=", ">", ">=")):
+        for condition in (f"{column} {sign} :v", f"not ({column} {sign} :v)"):
+            assert cep.match(frame, "p", define={"p": condition}, params={"v": value}).count() == 0
+        text = f"PATTERN SEQ(A a, B b) WHERE b.{column} {sign} :v"
+        assert cep.match(frame, text, params={"v": value}, event_type="kind", order_by="t").count() == 0
+        text = f"MATCH_RECOGNIZE (ORDER BY t PATTERN (A) DEFINE A AS {column} {sign} :v)"
+        assert cep.match(frame, text, params={"v": value}).count() == 0
 
 
 def test_what_a_notebook_shows_of_an_error():

@@ -37,7 +37,7 @@ from cepkit.compile.match_recognize.compiled import (
     row_read_by,
     strict,
 )
-from cepkit.compile.shared.computing import plain_result, typed_call
+from cepkit.compile.shared.computing import is_null, plain_result, typed_call
 from cepkit.compile.shared.functions import (
     VARIES,
     bound_call,
@@ -392,7 +392,7 @@ def _compile(
         case ex.Parameter(name=name):
             if params is None or name not in params:
                 raise PredicateError(f"params gives no value for :{name}; give params={{{name!r}: …}}")
-            return constant_of(params[name])
+            return constant_of(None if is_null(params[name]) else params[name])
         case ex.Attribute() | ex.Reference():
             return _column(tree, schema, inside)
         case rp.Navigation():

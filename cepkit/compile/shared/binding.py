@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from decimal import Decimal
 from functools import singledispatchmethod
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.shared.computing import bind_call, bind_next, call_term, without_choices
+from cepkit.compile.shared.computing import bind_call, bind_next, call_term, is_null, without_choices
 from cepkit.compile.shared.decimals import degree_of
 from cepkit.compile.shared.operations import (
     MATH,
@@ -288,7 +287,7 @@ class Binder(Binding):
         value = (
             value.item() if isinstance(value, np.generic) and not isinstance(value, np.datetime64) else value
         )
-        if value is None or (isinstance(value, float) and math.isnan(value)):
+        if is_null(value):
             return Term("null", kind=ANY_KIND, nullable=True)
         if isinstance(value, bool):
             return Term("truth", (), BOOLEAN, None, False, int(value))

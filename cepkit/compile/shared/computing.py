@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -451,6 +452,13 @@ def plain_result(value: Any) -> Any:
     """Return a result as a value of Python, and NaN as None."""
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def is_null(value: Any) -> bool:
+    """Return whether a value of a parameter is null; NaN, NaT and ``pandas.NA`` are, too."""
+    if isinstance(value, Decimal):
+        return value.is_nan()  # comparing a NaN that signals raises an error
+    return value is None or pd.isna(value) is True
 
 
 def call_term(binder: Binding, e: ex.Call, function: RegisteredFunction) -> Term:
