@@ -323,7 +323,7 @@ class Stream:
         return self._n_matches
 
     def status(self) -> StreamStatus:
-        """Return what the stream holds and has done, as one value.
+        """Return what the stream holds and has done, as one value, also after `close`.
 
         Examples
         --------
@@ -338,7 +338,6 @@ class Stream:
         newest event at 8
         1 idle key forgotten with 1 partial match
         """
-        self._check_open()
         search, n_bytes = self._search, self._state().n_bytes
         return StreamStatus(
             self._n_events, self._n_matches, search.n_keys, search.n_live, self._n_retained, n_bytes,

@@ -64,3 +64,11 @@ def test_long_patterns_are_answered_or_refused_in_time(language, text, n):
             assert CALLS[language](text).count() == n
     except cep.CepError as error:
         assert len(str(error)) < 4_200
+
+
+@pytest.mark.parametrize("n", [101, 45_000])
+def test_a_text_that_nests_deeply_never_reaches_duckdb(n):
+    """DuckDB takes 12 GB to read 45,000 brackets."""
+    text = f"SELECT x FROM {'(' * n}t{')' * n} MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS x > 1)"
+    with in_time(), pytest.raises(cep.CepError, match="more than 100 levels are nested"):
+        cep.sql(text, t=frame())

@@ -91,3 +91,6 @@ def test_what_a_stream_holds_stays_as_it_is_after_the_first_window(kind, monkeyp
     assert status.matches and not status.grows
     assert (status.late > 0) == (kind == "after a buffer")
     assert (status.forgotten > 0) == (", idle" in kind or kind == "after a buffer")
+    n_left = len(stream.finish()) if kind == "after a buffer" else 0
+    n_left += len(stream.close())
+    assert stream.status().matches == status.matches + n_left

@@ -594,6 +594,11 @@ def check_text(text: str, role: str | None = None) -> None:
         words = Counter(kind.lower() for kind in _JOINTS.findall(_QUOTED.sub("", text)))
         n_parts = 1 + sum(words.pop(word, 0) for word in ("and", "or"))
         refuse_beyond(CONDITIONS, max(n_parts, sum(words.values())), "conditions of the query", _CURE)
+    check_depth(text, role)
+
+
+def check_depth(text: str, role: str | None = None) -> None:
+    """Raise if a text nests too many brackets."""
     depth = 0
     for bracket in BRACKETS.finditer(text):
         depth += 1 if bracket[0] in CLOSING else -1 if bracket[0] in CLOSING.values() else 0

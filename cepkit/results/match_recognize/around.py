@@ -18,6 +18,7 @@ from cepkit.events import Frame
 from cepkit.frames.arrow import NOT_FOR_ARROW
 from cepkit.frames.sources import collected, source_of_frame
 from cepkit.language.expressions.durations import counted
+from cepkit.language.expressions.parsing import check_depth
 from cepkit.language.match_recognize.building import column_name
 from cepkit.language.match_recognize.clauses import (
     TOO_LARGE,
@@ -39,6 +40,7 @@ def run_around(
     """Return the result of a query whose MATCH_RECOGNIZE cepkit runs, and another engine all around it."""
     # ``error`` says why cepkit alone cannot. It is raised where the other engine cannot either.
     check_brackets(query)
+    check_depth(query)  # DuckDB would take gigabytes to read such a text
     text, clause = query.rstrip().removesuffix(";"), first_clause(query)
     tables = {name: collected(frame) for name, frame in tables.items()}
     place = error.position if isinstance(error, PatternSyntaxError) else (error.span or (0, 0))[0]
