@@ -1,9 +1,10 @@
-"""`StreamStatus`: what an open stream holds and has done, as one value."""
+"""`StreamStatus`: what a stream holds and has done, as one value."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from cepkit.language.expressions.durations import counted
 from cepkit.limits import size_text
 from cepkit.results.found import paragraphs
 from cepkit.values import dataclass
@@ -29,18 +30,18 @@ class StreamStatus:
     grows: str = ""  # what grows for ever, why, and what bounds it; empty if nothing does
 
     def __repr__(self) -> str:
-        live = [] if self.live is None else [counted(self.live, "partial match", "partial matches")]
+        live = [] if self.live is None else [counted(self.live, "partial match")]
         held = [counted(self.keys, "key"), *live, f"{counted(self.rows, 'row')} kept"]
         lost = {
             f"{counted(self.late, 'late row')} dropped": self.late,
             f"{counted(self.forgotten, 'idle key')} forgotten with "
-            f"{counted(self.ended, 'partial match', 'partial matches')}": self.forgotten,
+            f"{counted(self.ended, 'partial match')}": self.forgotten,
             f"{counted(self.shed, 'event')} shed": self.shed,
         }
         lag = "" if self.lag is None else f"the oldest open event is {counted(self.lag, 'event')} back"
         newest = "" if self.newest is None else f"newest event at {self.newest}"
         lines = [
-            f"{counted(self.events, 'event')}, {counted(self.matches, 'match', 'matches')}",
+            f"{counted(self.events, 'event')}, {counted(self.matches, 'match')}",
             f"holds {', '.join(held)}, {size_text(self.state_bytes)}",
             "; ".join(part for part in (newest, lag) if part),
             ", ".join(text for text, n in lost.items() if n),
@@ -50,7 +51,3 @@ class StreamStatus:
 
     def _repr_html_(self) -> str:
         return paragraphs(repr(self))
-
-
-def counted(n: int, one: str, more: str = "") -> str:
-    return f"{n:,} {one if n == 1 else more or f'{one}s'}"

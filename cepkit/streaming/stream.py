@@ -14,6 +14,7 @@ import pyarrow as pa
 from cepkit.compile.shared.operations import end_in_ticks
 from cepkit.doors import open_door
 from cepkit.errors import CepError, CepWarning, nearest, warn
+from cepkit.language.expressions.durations import counted
 from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
@@ -39,7 +40,7 @@ from cepkit.streaming.saved import (
     save_file,
 )
 from cepkit.streaming.search import Options, Ready, Search
-from cepkit.streaming.status import StreamStatus, counted
+from cepkit.streaming.status import StreamStatus
 from cepkit.streaming.windows import JoinSearch
 from cepkit.windows.running import Chain, said
 from cepkit.windows.values import SIDES, Join, Window
@@ -377,12 +378,11 @@ class Stream:
 
     def __repr__(self) -> str:
         is_window = isinstance(self.query, Window | Join | Chain)
-        nouns = ("result", "results") if is_window else ("match", "matches")
-        parts = [counted(self.events, "event"), counted(self.matches, *nouns)]
+        parts = [counted(self.events, "event"), counted(self.matches, "result" if is_window else "match")]
         if not isinstance(self.query, Join) and self.query.partition_by:
             parts.insert(1, counted(self._search.n_keys, "key"))
         if self.options.idle_after is not None:
-            ended = counted(self._search.n_ended, "partial match", "partial matches")
+            ended = counted(self._search.n_ended, "partial match")
             parts.append(f"{counted(self._search.n_evicted, 'idle key')} forgotten with {ended}")
         parts.append(f"{counted(self._n_retained, 'row')} kept")
         state = "Closed stream" if self._closed else "Stream"

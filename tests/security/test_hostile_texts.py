@@ -72,3 +72,10 @@ def test_a_text_that_nests_deeply_never_reaches_duckdb(n):
     text = f"SELECT x FROM {'(' * n}t{')' * n} MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS x > 1)"
     with in_time(), pytest.raises(cep.CepError, match="more than 100 levels are nested"):
         cep.sql(text, t=frame())
+
+
+def test_half_a_surrogate_pair_never_reaches_duckdb():
+    rows = "(SELECT * FROM t WHERE s = '\ud800')"
+    text = f"SELECT x FROM {rows} MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS x > 1)"
+    with pytest.raises(cep.CepError, match="half of a surrogate pair"):
+        cep.sql(text, t=frame())

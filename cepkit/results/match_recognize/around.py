@@ -41,6 +41,11 @@ def run_around(
     # ``error`` says why cepkit alone cannot. It is raised where the other engine cannot either.
     check_brackets(query)
     check_depth(query)  # DuckDB would take gigabytes to read such a text
+    try:
+        query.encode()
+    except UnicodeEncodeError as fault:  # DuckDB takes UTF-8
+        message = "half of a surrogate pair is no character"
+        raise PatternSyntaxError(message, query, fault.start) from None
     text, clause = query.rstrip().removesuffix(";"), first_clause(query)
     tables = {name: collected(frame) for name, frame in tables.items()}
     place = error.position if isinstance(error, PatternSyntaxError) else (error.span or (0, 0))[0]
