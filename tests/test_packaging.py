@@ -344,7 +344,7 @@ print(json.dumps({"n": n, "lark": lark.__version__, "made": made}))
 EXPLORE = """
 import json
 from cepkit.datasets import load_sample
-from cepkit.widgets.base import View
+from cepkit.widgets.scene_view import View
 keys = {"partition_by": "symbol", "order_by": "ts"}
 explorer = load_sample("peaks").cep.explore("up up\\nup: price > prev(price)", **keys)
 n = explorer.wait(300).matches.count()

@@ -51,7 +51,7 @@ from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import check_engine
 from cepkit.planning.queries import NAMES, check_keywords
 from cepkit.results.matches import Matches
-from cepkit.widgets.base import show_with_still
+from cepkit.widgets.scene_view import show_with_still
 
 RUN_S = 0.5  # how long the still of a board waits for the first run
 

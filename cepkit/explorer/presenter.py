@@ -26,9 +26,8 @@ from cepkit.explorer.presented import (
     Shown,
     TimelinePresenter,
 )
-from cepkit.explorer.running.automaton import Automaton
 from cepkit.explorer.running.data import SearchedFrame
-from cepkit.explorer.running.result import Result
+from cepkit.explorer.running.result import Automaton, Result
 from cepkit.explorer.running.table import CANONICAL, PAGE
 from cepkit.explorer.running.texts import columns_and_rows
 from cepkit.explorer.running.timeline import places_of_events

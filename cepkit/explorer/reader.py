@@ -24,14 +24,14 @@ from cepkit.explorer.constants import Slider, layout_of, move_slider, shape_of, 
 from cepkit.explorer.examples import Example, examples_of, head_of
 from cepkit.explorer.history import BoardState, History, QueryLog
 from cepkit.explorer.presenter import OLD_RESULT, Asked, Presenter
-from cepkit.explorer.running.automaton import (
+from cepkit.explorer.running.data import BY_NAME, AnyProgram, SearchedFrame
+from cepkit.explorer.running.result import (
     NO_AUTOMATON,
     NOTHING_DRAWN,
     Automaton,
     automaton_of,
     draw_automaton,
 )
-from cepkit.explorer.running.data import BY_NAME, AnyProgram, SearchedFrame
 from cepkit.explorer.running.series import drawable, first_drawn
 from cepkit.explorer.taking import code_of
 from cepkit.explorer.text import (

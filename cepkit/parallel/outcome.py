@@ -19,7 +19,7 @@ from cepkit.values import dataclass, field
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from cepkit.widgets.base import View
+    from cepkit.widgets.scene_view import View
 
 VIEWS = ("threads", "buffers")
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from cepkit.engines.counting.estimate import CountEstimate
     from cepkit.planning.planner import Engine
-    from cepkit.widgets.base import View
+    from cepkit.widgets.scene_view import View
 
 
 class Matches:

@@ -28,8 +28,8 @@ from cepkit.results.spark.tasks import MOST_ROWS, part_of
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from cepkit.widgets.base import View
     from cepkit.widgets.panels import NfaView
+    from cepkit.widgets.scene_view import View
 
 
 # `view`: interactive views of results; wings register their own views.

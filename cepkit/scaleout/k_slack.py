@@ -19,7 +19,7 @@ from cepkit.language.query_parts import Duration
 from cepkit.planning.clocks import CLOCKS
 from cepkit.streaming.batches import Kind, StreamSchema, kind_of_batch, schema_of, table_of_batch
 from cepkit.streaming.saved import Saved, duration_as_json, save_file
-from cepkit.streaming.status import StreamStatus
+from cepkit.streaming.search import StreamStatus
 from cepkit.streaming.stream import AFTER_BUFFER, JoinStream, Stream, open_packed, pack_stream, split_late
 from cepkit.values import asdict, dataclass, replace
 

@@ -39,8 +39,7 @@ from cepkit.streaming.saved import (
     said_as_damage,
     save_file,
 )
-from cepkit.streaming.search import Options, Ready, Search
-from cepkit.streaming.status import StreamStatus
+from cepkit.streaming.search import Options, Ready, Search, StreamStatus
 from cepkit.streaming.windows import JoinSearch
 from cepkit.windows.running import Chain, said
 from cepkit.windows.values import SIDES, Join, Window

@@ -9,7 +9,7 @@ import traitlets
 from cepkit.language.expressions.durations import counted
 from cepkit.plots.drawing import lines_svg, stacked, table_svg
 from cepkit.plots.layered import automaton_picture
-from cepkit.widgets.base import View, browser_half
+from cepkit.widgets.scene_view import View, browser_half
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ from cepkit.plots import theme
 from cepkit.plots.drawing import lines_svg
 from cepkit.plots.scene import Item, Look, PlotAxis, PlotPanel, PlotScene, lanes, look_of, scene_svg
 from cepkit.plots.timeline_axes import number_ticks
-from cepkit.widgets.base import Floats, Integers, View, browser_half
+from cepkit.widgets.scene_view import Floats, Integers, View, browser_half
 
 _HEIGHT, _STRIP = 190, 20  # px
 _LOOK_OF_OUTCOME = {"failed": Look(colour=4), "matched": Look(colour=2)}

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cepkit.explorer.running.automaton import automaton_of, draw_automaton, state_of_events
+from cepkit.explorer.running.result import automaton_of, draw_automaton, state_of_events
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.insight import moments

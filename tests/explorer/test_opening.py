@@ -99,7 +99,7 @@ def test_a_saved_board_shows_what_it_showed_and_why_a_table_is_empty(gate, monke
     outputs = Outputs()
     monkeypatch.setattr("IPython.display.display", outputs.display)
     monkeypatch.setattr("cepkit.explorer.explorer.RUN_S", 0.01)
-    monkeypatch.setattr("cepkit.widgets.base.still_bundle", lambda svg, text: ({"text/plain": svg}, {}))
+    monkeypatch.setattr("cepkit.widgets.scene_view.still_bundle", lambda svg, text: ({"text/plain": svg}, {}))
     explorer = stream(400).cep.explore("", **CALL).wait(60)
     explorer._ipython_display_()
 

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from cepkit.compile.shared.row_automaton import ANY
-from cepkit.explorer.running.automaton import automaton_of
 from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.result import automaton_of
 from cepkit.insight.moments import Stepping
 from cepkit.insight.why_not import cell
 from cepkit.insight.why_not_regex import failing_conditions

@@ -22,7 +22,7 @@ from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryErro
 from cepkit.streaming import saved as saved_files
 from cepkit.streaming.batches import schema_of
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan
-from cepkit.streaming.spark.progress import progress_frame
+from cepkit.streaming.spark.tasks import progress_frame
 from tests.support.killed_streams import DAMAGES
 from tests.support.killing import WORKER, kill_one
 from tests.support.sizes import seeds

@@ -20,9 +20,8 @@ import traitlets
 from cepkit.cache import shipped
 from cepkit.plots import theme
 from cepkit.plots.scene import Look, colour_of
-from cepkit.widgets.base import WIDGET
 from cepkit.widgets.panels import FunnelView, NfaView, QueryEditor
-from cepkit.widgets.scene_view import MatchTable
+from cepkit.widgets.scene_view import WIDGET, MatchTable
 from cepkit.widgets.timeline_view import TimelineView
 from tests.support.outputs import Outputs
 from tests.support.widget_cases import FULL, KINDS, full

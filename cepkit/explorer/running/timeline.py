@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cepkit.explorer.running.automaton import state_of_events
-from cepkit.explorer.running.result import as_traits
+from cepkit.explorer.running.result import as_traits, state_of_events
 from cepkit.explorer.running.series import (
     MOST_BANDS,
     Ends,

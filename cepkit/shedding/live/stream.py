@@ -25,9 +25,8 @@ from cepkit.shedding.simulation.server import ServerClock
 from cepkit.shedding.strategies.darling import POSITION, Darling
 from cepkit.shedding.strategies.strategy import Strategy, as_strategy, class_of_strategy, strategy_names
 from cepkit.streaming.batches import Kind, StreamSchema
-from cepkit.streaming.search import Options, Ready
-from cepkit.streaming.spark.progress import MOST_LATENCY
-from cepkit.streaming.status import StreamStatus
+from cepkit.streaming.search import Options, Ready, StreamStatus
+from cepkit.streaming.spark.tasks import MOST_LATENCY
 from cepkit.streaming.stream import SHED, Stream
 from cepkit.values import asdict, dataclass, fields, is_dataclass, replace
 

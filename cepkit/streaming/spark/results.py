@@ -44,14 +44,15 @@ from cepkit.streaming.spark.bucket import (
     steps_of,
     why_one_bucket,
 )
-from cepkit.streaming.spark.progress import (
+from cepkit.streaming.spark.tasks import (
     MOST_LATENCY,
+    STATISTICS,
     ParquetByBatch,
+    Sending,
     draw_progress,
     progress_frame,
     with_clear_errors,
 )
-from cepkit.streaming.spark.tasks import STATISTICS, Sending
 from cepkit.streaming.windows import SIDE, Sides
 from cepkit.values import dataclass, replace
 from cepkit.windows.running import Chain, OperatorExplanation, as_value, lines_of
