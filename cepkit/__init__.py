@@ -47,7 +47,7 @@ if _TYPE_CHECKING:
     from cepkit.language.builder import all_of, any_of, event, param, seq
     from cepkit.language.expressions.functions import function, pure
     from cepkit.language.expressions.operands import corr, cosine, l2
-    from cepkit.language.regex.query import RegexQuery, regex_query
+    from cepkit.language.regex import RegexQuery, regex_query
     from cepkit.language.row_patterns import var
     from cepkit.language.sequences.construction import sequence_query
     from cepkit.language.sequences.patterns import SequenceQuery
@@ -94,7 +94,7 @@ _NAMES_OF_MODULE = {
     "language.builder": "all_of any_of event param seq",
     "language.expressions.functions": "function pure",
     "language.expressions.operands": "corr cosine l2",
-    "language.regex.query": "RegexQuery regex_query",
+    "language.regex": "RegexQuery regex_query",
     "language.row_patterns": "var",
     "language.sequences.construction": "sequence_query",
     "language.sequences.patterns": "SequenceQuery",

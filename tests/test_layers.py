@@ -46,10 +46,10 @@ FLOORS = (
 )
 # Sub-rooms by floor, within rooms that have them; a module that lies beside them may import them all.
 SUB_FLOORS = {
-    "language": (("expressions",), ("regex", "match_recognize", "siddhi"), ("sequences",)),
+    "language": (("expressions",), ("match_recognize", "siddhi"), ("sequences",)),
     "compile": (("shared",), ("regex", "sequences", "match_recognize"), ("counting", "interpreted")),
-    "engines": (("shared",), ("measures", "interpreted"), ("match_recognize",), ("counting",)),
-    "shedding": (("tree",), ("model",), ("strategies",), ("simulation",), ("live",)),
+    "engines": (("shared",), ("interpreted",), ("match_recognize",), ("counting",)),
+    "shedding": (("tree",), ("strategies",), ("simulation",), ("live",)),
     "streaming": (("spark",),),
 }
 MOST_ROOMS, MOST_LOOSE, MOST_FILES = 28, 9, 16

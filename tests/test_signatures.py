@@ -9,11 +9,11 @@ import pytest
 import cepkit as cep
 from cepkit.results.found import FoundResult
 from cepkit.results.in_memory import FoundMatches
-from cepkit.results.match_recognize.memory import RowsInMemory, RowWindowInMemory
 from cepkit.results.matches import Matches, SparkMatches
 from cepkit.results.query_found import RegexFound, SequenceFound
-from cepkit.results.spark.found import SparkFound
-from cepkit.results.spark.row_patterns import RowsOnSpark
+from cepkit.results.rows_in_memory import RowsInMemory, RowWindowInMemory
+from cepkit.results.spark_found import SparkFound
+from cepkit.results.spark_row_patterns import RowsOnSpark
 from cepkit.streaming.regex_stream import RegexSearch
 from cepkit.streaming.search import Search
 from cepkit.streaming.sequence_stream import SequenceSearch

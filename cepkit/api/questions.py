@@ -408,7 +408,7 @@ def explain_rows(frame: Frame, query: str, params: Mapping[str, Any] | None) -> 
     from cepkit.engines.match_recognize.bound import bind_row_query
     from cepkit.results.explained_queries import measure_rows
     from cepkit.results.explanation import Explanation
-    from cepkit.results.match_recognize.memory import ROWS_ENGINE
+    from cepkit.results.rows_in_memory import ROWS_ENGINE
 
     if spark := spark_module(frame):
         whole = refuse_windows(parse_match_recognize(query), "explain")

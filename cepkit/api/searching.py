@@ -17,7 +17,7 @@ from cepkit.frames.building import build_events, with_masks
 from cepkit.frames.pandas import index_clock
 from cepkit.frames.sources import is_on_spark, source_of_frame, with_types
 from cepkit.frames.united import takes_frames
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.row_patterns import Pattern
 from cepkit.limits import MemoryLimit, bound_memory, refuse_limit_on_spark
 from cepkit.planning.clocks import warn_of_numbers_as_text, warn_of_ties
@@ -46,9 +46,9 @@ def spark_module(frame: Frame) -> Any:
     """Return the module for Spark frames if ``frame`` is one, else None. Never imports pyspark."""
     if not is_on_spark(frame):
         return None
-    from cepkit.results.spark import binding
+    from cepkit.results import spark_binding
 
-    return binding
+    return spark_binding
 
 
 def refuse_spark(name: str, frame: Frame) -> None:
@@ -270,7 +270,7 @@ def register_wings() -> None:
     from cepkit.parallel.trace import Trace
     from cepkit.results.views import OF_RUNS, one_of, view_of
     from cepkit.shedding.simulation.replay import ReplayResult
-    from cepkit.shedding.tree.engine import ENGINE
+    from cepkit.shedding.tree_value import ENGINE
 
     for name, summary in linked.SUMMARIES.items():  # the methods of the papers, for comparison
         run = partial(linked.PlainlyMatched, name=name)

@@ -148,8 +148,8 @@ def _run_around(
 ) -> Matches | SparkMatches:
     """Return the result of a query that DuckDB or Spark SQL runs around MATCH_RECOGNIZE."""
     from cepkit.language.match_recognize.parsing import parse_match_recognize
-    from cepkit.results.match_recognize.around import run_around
     from cepkit.results.matches import Matches, SparkMatches
+    from cepkit.results.rows_around import run_around
 
     memory_limit_of(memory_limit)  # raises for a value that is no limit
     on_spark = [name for name, frame in tables.items() if spark_module(frame)]
@@ -179,13 +179,13 @@ def match_rows(
     from cepkit.results.matches import Matches, SparkMatches
 
     if spark_module(frame):
-        from cepkit.results.spark.row_patterns import RowsOnSpark, RowWindowOnSpark
+        from cepkit.results.spark_row_patterns import RowsOnSpark, RowWindowOnSpark
 
         if isinstance(query, WindowedRows):
             return SparkMatches(RowWindowOnSpark(frame, query, params))
         return SparkMatches(RowsOnSpark(frame, query, params, complete_until))
     from cepkit.engines.match_recognize.bound import bind_row_query, bind_window
-    from cepkit.results.match_recognize.memory import RowsInMemory, RowWindowInMemory
+    from cepkit.results.rows_in_memory import RowsInMemory, RowWindowInMemory
 
     source, native = source_of_frame(frame)
     source = with_types(source, wishes_of_rows(query, params or {}))

@@ -214,7 +214,7 @@ def replay(
         warm_up=warm_up, seed=seed, negation=negation,
     )  # fmt: skip
     if spark_module(frame):
-        from cepkit.results.spark.binding import run_per_key
+        from cepkit.results.spark_binding import run_per_key
         from cepkit.shedding.simulation.replay import ReplayTask, types_of_columns
 
         return run_per_key(frame, settings.queries, ReplayTask(settings), types_of_columns())

@@ -24,7 +24,7 @@ from cepkit.language.expressions.durations import counted
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, refuse_windows
 from cepkit.language.query_parts import is_match_recognize
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.progress import show_progress
 
 USER_ERROR = 2

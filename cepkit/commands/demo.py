@@ -6,7 +6,7 @@ import pandas as pd
 
 from cepkit.api.matching import match
 from cepkit.datasets import load_sample
-from cepkit.language.regex.query import RegexQuery, regex_query
+from cepkit.language.regex import RegexQuery, regex_query
 
 HEIGHT = 10  # lines of a drawing
 

@@ -31,7 +31,7 @@ from cepkit.datasets import load_sample
 from cepkit.errors import TieWarning
 from cepkit.language.expressions.parsing import FOLDER as FOLDER_OF_TABLES
 from cepkit.language.expressions.parsing import GRAMMARS, write_tables
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 
 # Modules of kernels that serve every query.
 INTERPRETING = tuple(

@@ -10,7 +10,7 @@ import numpy as np
 
 from cepkit.compile.sequences.program import MatchWindow, SequenceProgram
 from cepkit.compile.sequences.search_source import test_of
-from cepkit.engines.measures.sequence_measures import variables_of_items
+from cepkit.engines.sequence_measures import variables_of_items
 from cepkit.engines.shared.by_key import keyed_events, keyed_program
 from cepkit.engines.shared.places import InStreamOrder, accepted
 from cepkit.engines.shared.sequence_set import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import ipywidgets
 
-from cepkit.engines.measures.sequence_measures import default_measures
+from cepkit.engines.sequence_measures import default_measures
 from cepkit.errors import CepError
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NUMBERS, TEXT, TIME, ColumnType
 from cepkit.explorer.running.worker import call_later
@@ -17,7 +17,7 @@ from cepkit.explorer.text import is_rows, is_sase, settings_in
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import print_expression, quoted_name
 from cepkit.language.match_recognize.query import RowsQuery
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.plots.drawing import stacked
 from cepkit.values import dataclass

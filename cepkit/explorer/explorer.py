@@ -46,7 +46,7 @@ from cepkit.explorer.text import text_and_call
 from cepkit.language.expressions.durations import counted
 from cepkit.language.expressions.functions import BUILT_IN_NAMES
 from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, SelectedRows
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import check_engine
 from cepkit.planning.queries import NAMES, check_keywords

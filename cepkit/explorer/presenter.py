@@ -40,7 +40,7 @@ from cepkit.planning.clocks import depends_on_ties, ties_in_words
 from cepkit.planning.planner import EngineValue
 from cepkit.planning.plans import warn_of_unknown_types
 from cepkit.progress import ShareDone, checkpoint
-from cepkit.results.spark.tasks import stoppable
+from cepkit.results.spark_tasks import stoppable
 from cepkit.values import dataclass
 
 

@@ -47,7 +47,7 @@ from cepkit.language.expressions.functions import BUILT_IN_NAMES
 from cepkit.language.expressions.trees import Expression
 from cepkit.planning.plans import check_columns
 from cepkit.planning.queries import check_keywords
-from cepkit.results.spark.tasks import part_of
+from cepkit.results.spark_tasks import part_of
 from cepkit.widgets.panels import KEYWORDS, KEYWORDS_OF_SQL
 
 LOCKED = "The query has mistakes. Its sliders can be moved after they are corrected."

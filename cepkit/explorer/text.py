@@ -32,7 +32,7 @@ from cepkit.language.expressions.printing import print_expression
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, SelectedRows, refuse_windows
 from cepkit.language.query_parts import is_match_recognize as is_rows
-from cepkit.language.regex.query import RegexQuery, parse_pattern
+from cepkit.language.regex import RegexQuery, parse_pattern
 from cepkit.language.row_patterns import Pattern, print_pattern
 from cepkit.language.sequences.parsing import is_sase as begins_with_pattern
 from cepkit.language.sequences.parsing import parse_sase

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.compile.shared.decimals import whole_numbers
-from cepkit.engines.measures.reducing import one_chunk, vectors_of_arrow
-from cepkit.engines.measures.regex_measures import Measured, Picked
+from cepkit.engines.reducing import one_chunk, vectors_of_arrow
+from cepkit.engines.regex_measures import Measured, Picked
 from cepkit.errors import CepError
 from cepkit.events import (
     BOOLEAN,

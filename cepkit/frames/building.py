@@ -15,7 +15,7 @@ from cepkit.compile.interpreted.columns import column_before_matching, moved_row
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.decimals import digits_of, with_scale
 from cepkit.compile.shared.terms import Exact, Later
-from cepkit.engines.measures.reducing import prepared_columns
+from cepkit.engines.reducing import prepared_columns
 from cepkit.errors import CepError, OrderError, PredicateError
 from cepkit.events import (
     DURATION,
@@ -33,7 +33,7 @@ from cepkit.events import (
 from cepkit.frames.reuse import Keeper, equals_by_step, reuse
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
-from cepkit.language.regex.query import ARGUMENT_PREFIXES, Mask
+from cepkit.language.regex import ARGUMENT_PREFIXES, Mask
 from cepkit.planning.clocks import order_advice
 from cepkit.planning.plans import check_columns
 from cepkit.progress import checkpoint

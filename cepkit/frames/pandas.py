@@ -14,8 +14,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.engines.measures.reducing import one_chunk, vectors_of_arrow
-from cepkit.engines.measures.regex_measures import Measured, Picked
+from cepkit.engines.reducing import one_chunk, vectors_of_arrow
+from cepkit.engines.regex_measures import Measured, Picked
 from cepkit.engines.shared.places import usable_threads
 from cepkit.errors import CepError
 from cepkit.events import (

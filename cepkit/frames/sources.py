@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.typing import DataFrameGroupBy, SeriesGroupBy
 
-from cepkit.engines.measures.reducing import arrow_type
+from cepkit.engines.reducing import arrow_type
 from cepkit.errors import CepError, PredicateError, warn
 from cepkit.events import BOOLEAN, NUMBERS, TIME, Column, ColumnType, Frame, Source
 from cepkit.frames.arrow import ArrowSource, column_of_arrow, type_of_arrow
@@ -34,7 +34,7 @@ from cepkit.language.match_recognize.query import (
     SelectedRows,
     WindowedRows,
 )
-from cepkit.language.regex.query import Mask, RegexQuery
+from cepkit.language.regex import Mask, RegexQuery
 from cepkit.language.row_patterns import variables
 from cepkit.planning.plans import Recent, Same, remembered
 from cepkit.values import dataclass, field

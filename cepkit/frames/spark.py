@@ -18,12 +18,12 @@ import pyarrow as pa
 from cepkit.cache import cache_folder
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
-from cepkit.engines.measures.regex_measures import Measured, Picked
+from cepkit.engines.regex_measures import Measured, Picked
 from cepkit.errors import CepError, OrderError
 from cepkit.events import LIST, Events, sums_before
 from cepkit.frames.arrow import ArrowSource, FieldTypes, path_of, type_of_arrow
 from cepkit.language.expressions.trees import Attribute, Reference
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.values import dataclass
 

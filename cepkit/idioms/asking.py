@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.measures.regex_measures import Measured, Picked, measure
 from cepkit.engines.regex import match_regex
+from cepkit.engines.regex_measures import Measured, Picked, measure
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, warn
 from cepkit.events import Events, Frame, Source
@@ -23,14 +23,14 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import registered_functions
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.query_parts import Duration
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.planning.clocks import clock_values, duration_on_clock, warn_of_numbers_as_text, warn_of_ties
 from cepkit.planning.plans import Recent, Same, compile_checked, key_or_none, remembered
 from cepkit.values import dataclass, replace
 
 if TYPE_CHECKING:
     from cepkit.frames.spark import Results
-    from cepkit.results.spark.tasks import Searched, Tell
+    from cepkit.results.spark_tasks import Searched, Tell
 
 
 KERNELS = "cepkit.kernels.groups"
@@ -307,7 +307,7 @@ def bind_on_spark(frame: Frame, query: RegexQuery) -> tuple[Program, Any, list[s
 
 def _bind_on_spark(frame: Frame, query: RegexQuery) -> tuple[Program, Any, list[str]]:
     from cepkit.frames.spark import needed_columns
-    from cepkit.results.spark.binding import bind
+    from cepkit.results.spark_binding import bind
 
     program, source = bind(frame, query)
     assert isinstance(program, Program)
@@ -320,7 +320,7 @@ def run_on_spark(
     """Return the names and the rows, lazily, that ``tell`` yields for every task."""
     from cepkit.frames.spark import check_convertible, rows_by_key, run_tasks
     from cepkit.pipelines.spark_session import worker_python
-    from cepkit.results.spark.tasks import QueryTask, nothing_found
+    from cepkit.results.spark_tasks import QueryTask, nothing_found
 
     check_convertible(source, columns)
     nothing = next(iter(tell(nothing_found(program, source, columns))))

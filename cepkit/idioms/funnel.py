@@ -29,7 +29,7 @@ from cepkit.idioms.asking import (
 from cepkit.insight.funnel import COLUMNS, TIMES, FunnelResult, UserCounts, UserSteps
 from cepkit.language.expressions import trees as ex
 from cepkit.language.query_parts import Duration
-from cepkit.language.regex.query import RegexQuery, regex_query
+from cepkit.language.regex import RegexQuery, regex_query
 from cepkit.planning.clocks import clock_values
 from cepkit.planning.plans import check_columns
 from cepkit.planning.queries import Arguments
@@ -37,7 +37,7 @@ from cepkit.values import dataclass, fields, replace
 
 if TYPE_CHECKING:
     from cepkit.frames.spark import Results
-    from cepkit.results.spark.tasks import Searched
+    from cepkit.results.spark_tasks import Searched
 
 ANY, STRICT, UNORDERED = "any", "strict", "any order"
 MODES = (ANY, STRICT, UNORDERED)
@@ -432,7 +432,7 @@ class StepsOnSpark:
 
     @cached_property
     def _counts(self) -> pd.DataFrame:
-        from cepkit.results.spark.tasks import count_by
+        from cepkit.results.spark_tasks import count_by
 
         return count_by(self.rows, self._keys)
 
@@ -447,7 +447,7 @@ class StepsOnSpark:
 
     def quantiles(self, shares: Sequence[float]) -> pd.DataFrame:
         """Return ticks for each ``step``, ``group`` and ``quantile``."""
-        from cepkit.results.spark.tasks import quantiles_by
+        from cepkit.results.spark_tasks import quantiles_by
 
         return quantiles_by(self.rows.where("step >= 0"), self._keys, TIMES, shares)
 

@@ -21,7 +21,7 @@ from cepkit.idioms.asking import (
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import check_built, parse_expression
 from cepkit.language.query_parts import Duration
-from cepkit.language.regex.query import RegexQuery, regex_query
+from cepkit.language.regex import RegexQuery, regex_query
 from cepkit.planning.queries import names_keywords
 
 Condition = str | ex.Expression | Callable[..., Any]

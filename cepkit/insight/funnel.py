@@ -14,7 +14,7 @@ from cepkit.errors import CepError, short_text
 from cepkit.events import ColumnType
 from cepkit.language import row_patterns as pt
 from cepkit.language.expressions.durations import count_text, format_duration
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.language.sequences.printing import duration_text
 from cepkit.values import dataclass

@@ -32,7 +32,7 @@ from cepkit.insight.funnel import (
     funnel_of_rows,
 )
 from cepkit.language.expressions import trees as ex
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.row_patterns import AnyEvent, Pattern, Repeat, Variable, variables
 from cepkit.language.sequences.branches import Condition
 from cepkit.progress import checkpoint

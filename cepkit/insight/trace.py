@@ -32,7 +32,7 @@ from cepkit.insight.partial_matches import Extender, Partial
 from cepkit.insight.row_pattern_reading import RowReader, Way
 from cepkit.language.expressions import trees as ex
 from cepkit.language.query_parts import END
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 
 
 class DrawnStates(Protocol):

@@ -18,7 +18,7 @@ from cepkit.insight.moments import Stepping, Walk
 from cepkit.insight.trace import RegexTrace, names_of_mask, rows_looked_back
 from cepkit.insight.why_not import RowsExplainer, RowsRead, WhyNot, cell, named_positions
 from cepkit.language.expressions import trees as ex
-from cepkit.language.regex.query import parse_pattern
+from cepkit.language.regex import parse_pattern
 from cepkit.language.row_patterns import Variable, variables
 from cepkit.language.sequences.printing import duration_text
 from cepkit.values import dataclass, replace

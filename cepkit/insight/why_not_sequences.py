@@ -13,7 +13,7 @@ import numpy as np
 
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.engines.after_match import report_matches
-from cepkit.engines.measures.sequence_measures import variables_of_items
+from cepkit.engines.sequence_measures import variables_of_items
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import MatchBlock, SequenceSet
 from cepkit.insight.partial_matches import Extender, Obstacle, Partial

@@ -12,7 +12,7 @@ import pandas as pd
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.functions import values_of
 from cepkit.compile.shared.terms import Computed, Exact
-from cepkit.engines.measures.sequence_measures import value_on_path
+from cepkit.engines.sequence_measures import value_on_path
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import SequenceSet
 from cepkit.events import TIME, Events, Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cepkit.language.expressions.vocabulary import FUNCTIONS_OF_VALUES, SUMMARIES
 from cepkit.language.match_recognize.printing import say_rows
 from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, SelectedRows
-from cepkit.language.regex.query import RegexQuery, say_regex
+from cepkit.language.regex import RegexQuery, say_regex
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.language.sequences.printing import say_sequence
 from cepkit.values import dataclass

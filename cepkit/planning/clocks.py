@@ -27,7 +27,7 @@ from cepkit.events import (
 )
 from cepkit.language.expressions.durations import duration_ticks, unit_missing
 from cepkit.language.expressions.trees import Aggregate, Previous
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.row_patterns import AnyEvent, Variable
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 from cepkit.doors import open_door
 from cepkit.errors import CepError, UnsupportedQueryError, nearest
 from cepkit.events import Events
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.values import dataclass, replace
 
 if TYPE_CHECKING:

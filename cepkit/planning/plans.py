@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from cepkit.engines.measures.regex_measures import measure_expressions
+from cepkit.engines.regex_measures import measure_expressions
 from cepkit.errors import CepError, column_not_found, keep_warnings, nearest, warn
 from cepkit.events import NULL_INTEGER, ColumnType, Events, Source
 from cepkit.language.expressions.functions import registered_functions
 from cepkit.language.expressions.trees import Attribute, Comparison, Literal, Reference
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.planning.clocks import check_clock, warn_of_bare_duration
 from cepkit.progress import free_after_fork
 
@@ -279,14 +279,14 @@ def _compile(value: RegexQuery | SequenceQuery, source: Source) -> Program | Seq
     program: Program | SequenceProgram
     if isinstance(value, RegexQuery):
         from cepkit.compile.regex.program import compile_regex
-        from cepkit.engines.measures.regex_measures import measure
+        from cepkit.engines.regex_measures import measure
         from cepkit.engines.shared.match_set import MatchSet
 
         program = compile_regex(value, source.schema)
         measure(value, MatchSet(no_events, none, none), source, lambda _: np.empty(0, object))
     else:
         from cepkit.compile.sequences.program import compile_sequence
-        from cepkit.engines.measures.sequence_measures import sequence_measures
+        from cepkit.engines.sequence_measures import sequence_measures
         from cepkit.engines.shared.sequence_set import EMPTY
         from cepkit.language.sequences.checks import check_ready
 
@@ -345,7 +345,7 @@ def _measures(value: RegexQuery | SequenceQuery) -> tuple[tuple[str, Any], ...]:
         return measure_expressions(value)
     if value.measures is not None:
         return value.measures
-    from cepkit.engines.measures.sequence_measures import default_measures
+    from cepkit.engines.sequence_measures import default_measures
 
     return default_measures(value)
 

@@ -14,7 +14,7 @@ from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError, i
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import registered_functions
 from cepkit.language.query_parts import call_of_match_recognize, is_match_recognize, other_language
-from cepkit.language.regex.query import RegexQuery, regex_query
+from cepkit.language.regex import RegexQuery, regex_query
 from cepkit.language.row_patterns import Pattern
 from cepkit.planning.plans import Recent, key_or_none, remembered
 from cepkit.values import dataclass, fields, replace

@@ -18,7 +18,7 @@ from cepkit.plots import theme
 
 SCALE = 1.5  # pixels of the file per pixel of the picture
 _COLOURS = 128  # a palette takes a quarter of the bytes, and the eye sees no difference
-_FONTS = [str(Path(__file__).parent / "stills" / name) for name in ("DejaVuSans.ttf", "DejaVuSansMono.ttf")]
+_FONTS = [str(Path(__file__).parent / "fonts" / name) for name in ("DejaVuSans.ttf", "DejaVuSansMono.ttf")]
 _NOT_IN_FONTS = re.compile("[^\u0000-\u045f\u1e9e\u2000-\u27ff]")
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _THIN = 'stroke-width="1"', 'stroke-width="1.01"'  # resvg takes ten times as long for lines of up to a pixel

@@ -63,7 +63,7 @@ class LeanFigure(Figure):
 
     def svg(self) -> str:
         """Return the figure as SVG text, as `figure_svg` draws it without a browser."""
-        from cepkit.plots.stills.figure import figure_svg
+        from cepkit.plots.still_figure import figure_svg
 
         return figure_svg(self.to_dict())
 

@@ -140,7 +140,7 @@ def sent(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: sent(entry) for name, entry in value.items()}
     if isinstance(value, Look):
-        from cepkit.plots.stills.traces import DASHES, SHAPES
+        from cepkit.plots.still_traces import DASHES, SHAPES
 
         return {
             "name": value.name, "colour": value.colour, "pattern": value.pattern,
@@ -224,7 +224,7 @@ def scene_figure(scene: PlotScene) -> go.Figure:
 
 def scene_svg(scene: PlotScene) -> str:
     """Return the scene as SVG text, without plotly and without a browser."""
-    from cepkit.plots.stills.figure import figure_svg
+    from cepkit.plots.still_figure import figure_svg
 
     return figure_svg(plotly_json(scene))
 

@@ -19,10 +19,10 @@ from cepkit.engines.interpreted.counting import absence_tests_of, anchored_tests
 from cepkit.engines.match_recognize.bound import BoundRowQuery, SearchedRows
 from cepkit.engines.match_recognize.finding import MOST_WORK, reason_for_python
 from cepkit.engines.match_recognize.matching import BUDGET, BUDGET_WITH_LABELS, LABELS, find_row_matches
-from cepkit.engines.measures.regex_measures import measure_expressions
-from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.engines.ordered import has_intervals
 from cepkit.engines.regex import PARTITIONS_PER_BLOCK
+from cepkit.engines.regex_measures import measure_expressions
+from cepkit.engines.sequence_measures import default_measures
 from cepkit.errors import CepError
 from cepkit.language.cheat_sheet import say_query
 from cepkit.language.expressions.durations import counted

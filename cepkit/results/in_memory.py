@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.engines.measures.regex_measures import Measured, Picked
+from cepkit.engines.regex_measures import Measured, Picked
 from cepkit.errors import CepError, short_text
 from cepkit.events import Events, Frame, Source
 from cepkit.frames.arrow import check_free

@@ -17,9 +17,9 @@ from cepkit.compile.shared.row_automaton import ANY
 from cepkit.engines.after_match import report_matches
 from cepkit.engines.counting.engine import CountedMatches
 from cepkit.engines.counting.estimate import CountEstimate, draw_matches, estimate_count, exactly
-from cepkit.engines.measures.regex_measures import Measured, Rows, measure
-from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
 from cepkit.engines.regex import Run, label_rows
+from cepkit.engines.regex_measures import Measured, Rows, measure
+from cepkit.engines.sequence_measures import sequence_measures, variables_of_items
 from cepkit.engines.shared.by_key import MatchesByKey
 from cepkit.engines.shared.match_set import Lineage, MatchSet
 from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet, bytes_to_collect

@@ -15,15 +15,15 @@ from cepkit.doors import open_door
 from cepkit.errors import CepError, ResultTooLargeError, nearest, whole_number
 from cepkit.language.match_recognize.printing import print_sql
 from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, SelectedRows
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.branches import branches
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.plots.theme import variables_of
 from cepkit.results.explanation import Explanation
 from cepkit.results.in_memory import FoundMatches
-from cepkit.results.match_recognize.memory import RowsInMemory
 from cepkit.results.matches import Matches, SparkMatches
-from cepkit.results.spark.tasks import MOST_ROWS, part_of
+from cepkit.results.rows_in_memory import RowsInMemory
+from cepkit.results.spark_tasks import MOST_ROWS, part_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -14,7 +14,7 @@ from cepkit.engines.shared.sequence_set import FoundLater, KnownMatches, MatchBl
 from cepkit.errors import CepError, UnsupportedQueryError, whole_number
 from cepkit.events import Events, Source
 from cepkit.language.expressions import trees as ex
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.branches import Branch, branches, referenced_variables
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import Engine, EngineValue

@@ -20,9 +20,9 @@ from cepkit.frames.building import build_events
 from cepkit.frames.spark import numbered_columns, result_types, sent_batches, too_many, use_kernel_cache
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.pipelines.spark_session import worker_python
-from cepkit.results.spark import tasks
-from cepkit.results.spark.found import SparkFound
-from cepkit.results.spark.tasks import refuse
+from cepkit.results import spark_tasks as tasks
+from cepkit.results.spark_found import SparkFound
+from cepkit.results.spark_tasks import refuse
 from cepkit.scaleout.plans import ByKey, Routing, ScatterPlan, ToGroup, ToMember
 from cepkit.scaleout.query_nodes import Partials, PatternNodes, begun
 from cepkit.values import dataclass, replace

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.compile.shared.operations import in_zone
-from cepkit.engines.measures.reducing import arrow_type
+from cepkit.engines.reducing import arrow_type
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError, is_text, nearest, short_text
 from cepkit.events import DURATION, FLOAT, INTEGER, TIME, ColumnType, Source, nulls, plain_values
 from cepkit.frames.arrow import NOT_FOR_ARROW

@@ -25,8 +25,8 @@ from cepkit.language.expressions.trees import Attribute
 from cepkit.language.siddhi.printing import parse_siddhi
 from cepkit.language.siddhi.query import SiddhiApp, SiddhiPartition
 from cepkit.pipelines.spark_session import worker_python
-from cepkit.results.spark.binding import check_functions
-from cepkit.results.spark.tasks import run_job
+from cepkit.results.spark_binding import check_functions
+from cepkit.results.spark_tasks import run_job
 from cepkit.siddhiql.binding import (
     BoundApp,
     OrderBy,

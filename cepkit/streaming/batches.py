@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.engines.measures.reducing import one_chunk
+from cepkit.engines.reducing import one_chunk
 from cepkit.errors import CepError, OrderError, column_not_found, nearest
 from cepkit.events import INTEGER, NULL_INTEGER, TEXT, Column, ColumnType
 from cepkit.frames.arrow import ArrowSource, FieldTypes, arrow_of_series, type_of_arrow

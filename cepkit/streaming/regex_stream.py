@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from cepkit.compile.regex.program import Program
-from cepkit.engines.measures.regex_measures import Picked, measure, measure_expressions
+from cepkit.engines.regex_measures import Picked, measure, measure_expressions
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError
 from cepkit.events import BOOLEAN, INTEGER, LIST, TEXT, Column, Events
 from cepkit.frames.arrow import ArrowSource, column_of_arrow, path_of
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.expressions.trees import Attribute
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.planning.plans import compile_checked
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.coding import BatchCoder, KeyCodes, idle_ticks_of, key_text, keys_of_batch

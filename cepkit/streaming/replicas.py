@@ -18,8 +18,8 @@ from cepkit.compile.regex.program import Kernel, Program, State, new_state
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.term_writing import StateArray
 from cepkit.compile.shared.terms import Term
-from cepkit.engines.measures.regex_measures import measure
 from cepkit.engines.regex import advance, advance_by_one, label_rows
+from cepkit.engines.regex_measures import measure
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, OrderError
 from cepkit.events import Column, Events

@@ -17,7 +17,7 @@ from cepkit.compile.shared.operations import end_in_ticks
 from cepkit.engines.match_recognize.bound import bind_clause, bind_row_query
 from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, RowSearch, is_over, next_start
 from cepkit.engines.match_recognize.measuring import output_rows
-from cepkit.engines.measures.regex_measures import Picked
+from cepkit.engines.regex_measures import Picked
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.arrow import ArrowSource, column_of_arrow
 from cepkit.frames.row_order import plain_of
@@ -31,7 +31,7 @@ from cepkit.language.match_recognize.query import (
     WindowedRows,
     listed_columns,
 )
-from cepkit.results.match_recognize.search import ResultColumn, column_of_measure, selected_columns
+from cepkit.results.row_pattern_search import ResultColumn, column_of_measure, selected_columns
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.coding import (
     NOTHING_NEW,

@@ -24,7 +24,7 @@ from cepkit.language.expressions.functions import BUILT_IN_NAMES, is_registered
 from cepkit.language.expressions.trees import Call
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowsQuery, SortKey, refuse_windows
-from cepkit.language.regex.query import RegexQuery, regex_query
+from cepkit.language.regex import RegexQuery, regex_query
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.language.sequences.printing import sase_text

@@ -12,8 +12,8 @@ import pyarrow as pa
 from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
 from cepkit.compile.shared.operations import end_in_ticks
 from cepkit.engines.after_match import Reporter
-from cepkit.engines.measures.regex_measures import Picked
-from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
+from cepkit.engines.regex_measures import Picked
+from cepkit.engines.sequence_measures import sequence_measures, variables_of_items
 from cepkit.engines.shared.places import InStreamOrder, Places, accepted
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, SequenceSet
 from cepkit.errors import UnsupportedQueryError, warn

@@ -16,7 +16,7 @@ from cepkit.doors import open_door
 from cepkit.errors import CepError, CepWarning, nearest, warn
 from cepkit.language.expressions.durations import counted
 from cepkit.language.match_recognize.query import RowsQuery
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.streaming.batches import (
     Kind,

@@ -12,7 +12,7 @@ from cepkit.language.expressions.printing import print_expression
 from cepkit.language.expressions.trees import rebuilt, with_parts
 from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.query import RowPatternQuery
-from cepkit.language.regex.query import RegexQuery, regex_query
+from cepkit.language.regex import RegexQuery, regex_query
 from cepkit.language.row_patterns import print_pattern
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.construction import sequence_query

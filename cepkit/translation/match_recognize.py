@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from cepkit.engines.measures.regex_measures import measure_expressions
-from cepkit.engines.measures.sequence_measures import default_measures
+from cepkit.engines.regex_measures import measure_expressions
+from cepkit.engines.sequence_measures import default_measures
 from cepkit.language import row_patterns as pt
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
@@ -16,7 +16,7 @@ from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.printing import print_row_pattern
 from cepkit.language.match_recognize.query import RowPatternQuery, SortKey
 from cepkit.language.query_parts import Duration
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.translation.chains import (
     RowChain,

@@ -6,7 +6,7 @@ import json
 import re
 from typing import ClassVar
 
-from cepkit.engines.measures.sequence_measures import default_measures
+from cepkit.engines.sequence_measures import default_measures
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.expressions.printing import ITEM, UNARY, ExpressionPrinter

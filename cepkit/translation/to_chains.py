@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NoReturn
 
-from cepkit.engines.measures.regex_measures import measure_expressions
-from cepkit.engines.measures.sequence_measures import default_measures
+from cepkit.engines.regex_measures import measure_expressions
+from cepkit.engines.sequence_measures import default_measures
 from cepkit.language import row_patterns as pt
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import FUNCTIONS
@@ -15,7 +15,7 @@ from cepkit.language.expressions.trees import rebuilt, with_parts
 from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.printing import print_row_pattern, print_sql
 from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH, WITH_TIMED_OUT, RowPatternQuery
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.checks import ONCE
 from cepkit.language.sequences.patterns import SequenceQuery

@@ -11,7 +11,7 @@ from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.printing import print_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
 from cepkit.language.query_parts import is_match_recognize
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.row_patterns import Alternative, AnyEvent, Repeat, Variable
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.queries import (

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from cepkit.compile.shared import decimals
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.measures.reducing import as_numbers as as_plain_numbers
-from cepkit.engines.measures.reducing import float_of_decimals, in_words, one_chunk, reduce_items, summarised
-from cepkit.engines.measures.regex_measures import Evaluator, Rows, repeat_scalar
+from cepkit.engines.reducing import as_numbers as as_plain_numbers
+from cepkit.engines.reducing import float_of_decimals, in_words, one_chunk, reduce_items, summarised
+from cepkit.engines.regex_measures import Evaluator, Rows, repeat_scalar
 from cepkit.errors import CepError
 from cepkit.events import NULL_INTEGER, sums_before
 from cepkit.language.expressions import trees as ex

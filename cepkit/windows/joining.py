@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.compile.shared import decimals
-from cepkit.engines.measures.reducing import as_numbers as as_plain_numbers
-from cepkit.engines.measures.reducing import one_chunk, reduce_items
-from cepkit.engines.measures.regex_measures import Picked, plain_values, repeat_scalar
+from cepkit.engines.reducing import as_numbers as as_plain_numbers
+from cepkit.engines.reducing import one_chunk, reduce_items
+from cepkit.engines.regex_measures import Picked, plain_values, repeat_scalar
 from cepkit.errors import CepError, OrderError
 from cepkit.events import DURATION, FLOAT, INTEGER, NUMBERS, TIME, ColumnType, Frame, Source, sums_before
 from cepkit.frames.arrow import check_free

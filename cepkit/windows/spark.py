@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from cepkit.engines.measures.regex_measures import Measured, Picked
+from cepkit.engines.regex_measures import Measured, Picked
 from cepkit.errors import OrderError, UnsupportedQueryError, warn
 from cepkit.events import Events, Source
 from cepkit.frames.arrow import ArrowSource
@@ -29,7 +29,7 @@ from cepkit.frames.spark import (
     spread_slices,
     ticks,
 )
-from cepkit.results.spark.binding import check_functions, n_tasks
+from cepkit.results.spark_binding import check_functions, n_tasks
 from cepkit.values import dataclass
 from cepkit.windows.joining import JoinRows, PlannedJoin, frame_of_join, plan_join, run_join
 from cepkit.windows.running import WindowRows, check_window, keys_of_window, run_window, size_of

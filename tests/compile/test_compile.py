@@ -28,7 +28,7 @@ from cepkit.errors import CepError, CepWarning
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, TEXT, TIME, ColumnType
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.regex.query import parse_pattern, regex_query
+from cepkit.language.regex import parse_pattern, regex_query
 from cepkit.limits import POSITIONS
 from tests.oracle import generate
 from tests.support.sizes import JIT, seeds

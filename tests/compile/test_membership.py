@@ -13,7 +13,7 @@ import cepkit as cep
 from cepkit.compile.regex.matching_source import write_matching
 from cepkit.compile.shared import binding
 from cepkit.language.expressions.parsing import parse_expression
-from cepkit.language.regex.query import parse_pattern
+from cepkit.language.regex import parse_pattern
 from cepkit.language.sequences.construction import sequence_query
 from tests.oracle import naive
 from tests.oracle.naive_sequences import sequence_matches

@@ -15,7 +15,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.compile.sequences.program import compile_sequence
-from cepkit.engines.measures.reducing import prepare, similarity
+from cepkit.engines.reducing import prepare, similarity
 from cepkit.errors import CepError, OrderError, PredicateError
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events

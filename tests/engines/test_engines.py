@@ -18,7 +18,7 @@ from cepkit.engines import regex as engine
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.expressions.parsing import parse_expression
-from cepkit.language.regex.query import parse_pattern, regex_query
+from cepkit.language.regex import parse_pattern, regex_query
 from tests.oracle import generate, naive
 from tests.support.regex_runs import check, plain
 from tests.support.sizes import JIT, seeds

@@ -26,7 +26,7 @@ from cepkit.engines.shared import places as kernels
 from cepkit.errors import CepError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.regex.query import regex_query
+from cepkit.language.regex import regex_query
 from cepkit.planning import evaluation_order
 from tests.oracle import generate
 from tests.support.counting_cases import anchored_case, in_row, layout_of

@@ -16,7 +16,7 @@ from cepkit.engines.regex import Run, match_regex
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.expressions.parsing import parse_expression
-from cepkit.language.regex.query import parse_pattern, regex_query
+from cepkit.language.regex import parse_pattern, regex_query
 from tests.oracle import generate, naive
 from tests.support.sizes import JIT, seeds
 

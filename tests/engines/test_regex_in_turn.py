@@ -12,7 +12,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.language.expressions.parsing import parse_expression
-from cepkit.language.regex.query import parse_pattern
+from cepkit.language.regex import parse_pattern
 from cepkit.language.row_patterns import variables
 from tests.oracle import generate, naive
 from tests.support.regex_runs import check

@@ -22,7 +22,7 @@ from cepkit.frames.row_order import searched_rows
 from cepkit.insight.row_pattern_reading import count_row_funnel
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, SortKey
-from cepkit.results.match_recognize import search as row_pattern_search
+from cepkit.results import row_pattern_search
 from tests.oracle.generate_match_recognize import random_query, random_rows
 from tests.oracle.match_recognize import MatchError, result
 from tests.support.row_patterns import oracle_query

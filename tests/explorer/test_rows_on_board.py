@@ -13,7 +13,7 @@ import cepkit as cep
 from cepkit.errors import CepError
 from cepkit.explorer.constants import move_slider, sliders_of
 from cepkit.explorer.text import read_text, text_and_call
-from cepkit.results.match_recognize.memory import RowsInMemory
+from cepkit.results.rows_in_memory import RowsInMemory
 from cepkit.widgets.panels import KEYWORDS, KEYWORDS_OF_SQL
 from tests.oracle import match_recognize as oracle
 from tests.oracle.generate_match_recognize import random_query, random_rows

@@ -17,7 +17,7 @@ import pytest
 import cepkit as cep
 from cepkit.errors import CepError
 from cepkit.pipelines.spark_session import setting
-from cepkit.results.spark.tasks import part_of
+from cepkit.results.spark_tasks import part_of
 from tests.support.sizes import seeds
 from tests.support.spark_cases import rows_of
 

@@ -33,8 +33,9 @@ from cepkit.frames.building import build_events
 from cepkit.frames.spark import EmptySource, Slices, as_text, from_text
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import choose_engine
-from cepkit.results.spark import binding, tasks
-from cepkit.results.spark.tasks import Drawn, First, _shortest
+from cepkit.results import spark_binding
+from cepkit.results import spark_tasks as tasks
+from cepkit.results.spark_tasks import Drawn, First, _shortest
 from tests.oracle import generate_sequences as gs
 from tests.support.sizes import JIT, seeds
 from tests.support.spark_cases import check_over_connect, plain, rows_of
@@ -227,7 +228,12 @@ def test_numbers_of_matches_have_any_size(small):
     beyond = replace(found, found=replace(found.found, whole=part))
     with pytest.raises(ResultTooLargeError, match=r"more than 10\^38.*count\(\) is exact"):
         next(tasks.ended(beyond))
-    for tell in (tasks.measured, tasks.matched_rows, tasks.numbered_ends, tasks.TaggedRows("error")):
+    for tell in (
+        tasks.measured,
+        tasks.matched_rows,
+        tasks.numbered_ends,
+        tasks.TaggedRows("error"),
+    ):
         with pytest.raises(ResultTooLargeError, match="too many to make each"):
             list(tell(found))
     first = dict(next(First(3)(found)))
@@ -378,7 +384,7 @@ def test_random_streams_in_slices(session, seed, family):
     table = arrow(frame, seed)
     on_spark = session.createDataFrame(table.select(list(frame.columns)))
     times = tuple(sorted(set(frame["t"].tolist())))
-    cut = binding.match(on_spark, query, boundaries=times)
+    cut = spark_binding.match(on_spark, query, boundaries=times)
     rows = kind_of_rows(seed, family) if family in gs.FAMILIES else "all"
     assert rows_of(cut.to_frame(rows)) == rows_of(expected.to_frame(rows))
     chosen = on_spark.cep.match(query)
@@ -403,7 +409,7 @@ def test_a_hundred_slices_give_the_answer_of_one(session):
     own = parts[(parts["t"] >= low) & (parts["t"] < high)]
     assert sorted(own["n"]) == list(range(n))
     assert not parts.duplicated(["slice", "n"]).any()
-    hundred, one = (binding.match(on_spark, query, boundaries=cut) for cut in (begins, ()))
+    hundred, one = (spark_binding.match(on_spark, query, boundaries=cut) for cut in (begins, ()))
     expected = cep.match(frame, query)
     assert rows_of(hundred.to_frame()) == rows_of(one.to_frame()) == rows_of(expected.to_frame())
     assert hundred.count() == one.count() == expected.count() > 100
@@ -502,7 +508,7 @@ def test_a_row_of_several_matches_has_no_tag(session):
         cep.tag(frame, "PATTERN SEQ(A a, B b)", partition_by="k", **keywords).collect()
     # In two slices, of which each has one of the matches.
     query = cep.sequence_query("PATTERN SEQ(A a, B b)", **keywords)
-    found = binding.match(frame, query, boundaries=(5,))
+    found = spark_binding.match(frame, query, boundaries=(5,))
     assert found.count() == 2
     with pytest.raises(Exception, match=text):
         found.tag().collect()
@@ -577,7 +583,7 @@ def test_clocks_of_every_type(session):
                 complete_until="end" if number % 2 else None, **keywords,
             )  # fmt: skip
             expected.append(cep.match(table, query).count())
-            found = binding.match(frame, query)
+            found = spark_binding.match(frame, query)
             counts.append(found._found._run(tasks.counted).select(F.lit(name), "c0"))
         found = [[] for _ in CLOCKS]
         for name, count in reduce(lambda one, other: one.union(other), counts).collect():

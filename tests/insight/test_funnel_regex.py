@@ -15,7 +15,7 @@ from cepkit.insight import funnels as funnel_regex
 from cepkit.insight.funnel import FunnelResult
 from cepkit.language import row_patterns as pt
 from cepkit.language.expressions import trees as ex
-from cepkit.language.regex.query import parse_pattern
+from cepkit.language.regex import parse_pattern
 from tests.oracle import generate, naive
 from tests.support.sizes import seeds
 

@@ -16,14 +16,14 @@ from cepkit.language.expressions.functions import BUILT_IN_NAMES
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.vocabulary import VOCABULARY
 from cepkit.language.match_recognize.parsing import parse_match_recognize
-from cepkit.language.regex.query import parse_pattern
+from cepkit.language.regex import parse_pattern
 from cepkit.language.sequences.parsing import parse_sase, parse_sequence
 from cepkit.language.sequences.patterns import PREFERENCES, STRATEGIES
 from cepkit.language.sequences.printing import SASE_STRATEGIES
 
 LANGUAGE = Path(cepkit.language.__file__).parent
 GRAMMARS = {
-    "regex": (LANGUAGE / "regex" / "regex.lark", {cs.REGEX}),
+    "regex": (LANGUAGE / "regex.lark", {cs.REGEX}),
     "sase": (LANGUAGE / "sequences" / "sase.lark", {cs.EVENTS}),
     "expr": (LANGUAGE / "expressions" / "expr.lark", {cs.CONDITION, cs.MEASURE}),
 }

@@ -27,7 +27,7 @@ from cepkit.language.expressions.durations import (
 from cepkit.language.expressions.mistakes import LOOK_ALIKES
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import RESERVED, print_expression
-from cepkit.language.regex.query import RegexQuery, parse_pattern, regex_query
+from cepkit.language.regex import RegexQuery, parse_pattern, regex_query
 from cepkit.language.row_patterns import first_names, is_nullable, print_pattern, reported_form
 from cepkit.limits import DEPTH, TICKS
 from tests.support.sizes import seeds

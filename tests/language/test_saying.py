@@ -12,7 +12,7 @@ from cepkit.language import row_patterns as pt
 from cepkit.language.cheat_sheet import say_query
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.printing import say_condition
-from cepkit.language.regex.query import regex_query
+from cepkit.language.regex import regex_query
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.language.sequences.parsing import is_sase
 from cepkit.language.sequences.patterns import event_patterns

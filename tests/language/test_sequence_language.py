@@ -19,7 +19,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.operands import Operand
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import print_expression
-from cepkit.language.regex.query import regex_query
+from cepkit.language.regex import regex_query
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.checks import check_ready
 from cepkit.language.sequences.construction import sequence_query

@@ -20,7 +20,7 @@ from cepkit.datasets import load_sample
 from cepkit.plots import lean
 from cepkit.plots.drawing import WIDTH, Picture, lines_svg, png, size_of, stacked, table_svg
 from cepkit.plots.lean import PLOTLY, LeanFigure
-from cepkit.plots.stills.figure import figure_svg
+from cepkit.plots.still_figure import figure_svg
 from tests.support.sizes import seeds
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -13,8 +13,8 @@ from cepkit.engines.match_recognize.bound import bind_row_query
 from cepkit.errors import UnsupportedQueryError
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.match_recognize.parsing import parse_match_recognize
-from cepkit.results.match_recognize.memory import RowsInMemory
 from cepkit.results.matches import Matches
+from cepkit.results.rows_in_memory import RowsInMemory
 from tests.oracle import match_recognize as oracle
 from tests.oracle.generate_match_recognize import random_query, random_rows
 from tests.support.row_patterns import oracle_query

@@ -208,6 +208,6 @@ def test_queries_that_cepkit_runs_alone_do_not_load_duckdb():
     code = (
         "import sys, pandas, cepkit\nframe = pandas.DataFrame({'t': [1, 2]})\n"
         "cepkit.sql('SELECT * FROM f MATCH_RECOGNIZE (ORDER BY t PATTERN (A) DEFINE A AS t > 1)', f=frame)\n"
-        "assert 'duckdb' not in sys.modules and 'cepkit.results.match_recognize.around' not in sys.modules"
+        "assert 'duckdb' not in sys.modules and 'cepkit.results.rows_around' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,7 +9,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import PatternSyntaxError, PredicateError
-from cepkit.results.match_recognize import search as row_pattern_search
+from cepkit.results import row_pattern_search
 from tests.support.tables import cases
 
 DAYS = ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-05"]

@@ -14,10 +14,10 @@ from cepkit.errors import CepError
 from cepkit.frames.pandas import PandasSource
 from cepkit.planning.queries import Arguments, as_query
 from cepkit.shedding.buffers import SPLITS, drain_time
-from cepkit.shedding.model.shares import DriftWatch
-from cepkit.shedding.model.statistics import (
+from cepkit.shedding.model import (
     AS_KILLER,
     AS_PRINTED,
+    DriftWatch,
     PatternUtilities,
     StreamColumns,
     samples_of_warm_up,

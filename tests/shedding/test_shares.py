@@ -8,7 +8,7 @@ import pytest
 
 from cepkit.compile.interpreted.columns import constants_of
 from cepkit.language.sequences.construction import sequence_query
-from cepkit.shedding.model.shares import (
+from cepkit.shedding.model import (
     Known,
     condition_selectivity,
     condition_share,

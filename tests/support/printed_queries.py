@@ -13,7 +13,7 @@ from cepkit.language import row_patterns as pt
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.match_recognize.parsing import parse_match_recognize
-from cepkit.language.regex.query import parse_pattern
+from cepkit.language.regex import parse_pattern
 from cepkit.language.sequences.printing import sase_text
 from cepkit.language.siddhi.printing import parse_siddhi
 from cepkit.streaming.saved import query_as_json, query_of_json

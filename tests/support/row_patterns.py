@@ -24,8 +24,8 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.match_recognize import query as rp
 from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, WindowedRows
-from cepkit.results.match_recognize import search as row_pattern_search
-from cepkit.results.match_recognize.search import RowPatternSearch
+from cepkit.results import row_pattern_search
+from cepkit.results.row_pattern_search import RowPatternSearch
 from tests.oracle.match_recognize import Query
 
 _SIGNS = {"==": "=", "!=": "<>"}

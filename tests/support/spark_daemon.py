@@ -10,10 +10,10 @@ MODULES = (
     "pyspark.worker",
     "cepkit.engines.after_match",
     "cepkit.engines.interpreted.walk",
-    "cepkit.engines.measures.regex_measures",
+    "cepkit.engines.regex_measures",
     "cepkit.frames.spark",
-    "cepkit.results.spark.row_patterns",
-    "cepkit.results.spark.tasks",
+    "cepkit.results.spark_row_patterns",
+    "cepkit.results.spark_tasks",
     "cepkit.streaming.spark.tasks",
     "cepkit.windows.spark",
 )

@@ -14,7 +14,7 @@ import cepkit as cep
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from tests.oracle import match_recognize as sql_oracle
 from tests.oracle import naive

@@ -19,7 +19,7 @@ from cepkit.errors import CepError, PredicateError
 from cepkit.events import DURATION, FLOAT, INTEGER, TIME, ColumnType
 from cepkit.language.expressions.durations import duration_ticks, unit_missing
 from cepkit.language.expressions.trees import Attribute
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.values import dataclass, replace
 
 CONSUMED, MATCHES, WORK, MOST_LIVE, REASON = range(5)  # indices of a kernel's report

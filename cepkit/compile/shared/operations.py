@@ -48,7 +48,7 @@ from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks
 from cepkit.language.expressions.functions import ONE, RegisteredFunction
 from cepkit.language.expressions.vocabulary import SUMMARIES, SUMMED
 from cepkit.language.query_parts import END
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.limits import NESTED_COMPARISONS
 
 # Texts as times, for every language. A text may have a zone or none.

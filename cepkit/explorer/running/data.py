@@ -23,12 +23,12 @@ from cepkit.frames.sources import WrappedSource, source_of_frame
 from cepkit.insight.why_not import cell
 from cepkit.language.expressions.durations import counted
 from cepkit.language.match_recognize.query import RowsQuery
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import EngineValue, choose_engine
 from cepkit.planning.plans import compile_checked
-from cepkit.results.match_recognize.memory import find_rows
 from cepkit.results.matches import Matches
+from cepkit.results.rows_in_memory import find_rows
 
 MOST_ROWS = 10_000  # of a sample
 _MOST_READ = 100_000  # about this many rows of some keys are sorted

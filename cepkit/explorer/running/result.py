@@ -16,7 +16,7 @@ from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.row_automaton import ANY, States, states
 from cepkit.engines.match_recognize.bound import BoundRowQuery
-from cepkit.engines.measures.sequence_measures import variables_of_items
+from cepkit.engines.sequence_measures import variables_of_items
 from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.errors import CepError
 from cepkit.events import Events, Source, sums_before

@@ -329,7 +329,7 @@ EXPRESSION_BUILDER = ExpressionBuilder()
 
 _LANGUAGE = Path(__file__).resolve().parents[1]
 _FILES = (
-    "expressions/expr.lark", "regex/regex.lark", "sequences/sase.lark", "match_recognize/row_pattern.lark",
+    "expressions/expr.lark", "regex.lark", "sequences/sase.lark", "match_recognize/row_pattern.lark",
     "match_recognize/sql_expression.lark", "siddhi/siddhi.lark", "eql.lark",
 )  # fmt: skip
 GRAMMARS = tuple(_LANGUAGE / path for path in _FILES)

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.operations import end_in_ticks
-from cepkit.engines.measures.regex_measures import Picked
-from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
+from cepkit.engines.regex_measures import Picked
+from cepkit.engines.sequence_measures import sequence_measures, variables_of_items
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock
 from cepkit.errors import CepError, UnsupportedQueryError, warn
 from cepkit.events import Events

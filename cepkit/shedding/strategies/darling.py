@@ -28,10 +28,12 @@ from cepkit.shedding.buffers import (
     queue_limit,
     utility_slot,
 )
-from cepkit.shedding.model.shares import N_VALUES, SAMPLE, DriftWatch
-from cepkit.shedding.model.statistics import (
+from cepkit.shedding.model import (
     AS_PRINTED,
+    N_VALUES,
     NEGATIONS,
+    SAMPLE,
+    DriftWatch,
     PatternUtilities,
     StreamColumns,
     samples_of_warm_up,

@@ -13,10 +13,10 @@ from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
 from cepkit.events import TIME
 from cepkit.frames.spark import EmptySource
 from cepkit.language.query_parts import END
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import EngineValue, choose_engine, engines
-from cepkit.results.spark.binding import bind_any, check_functions, refuse_strict
+from cepkit.results.spark_binding import bind_any, check_functions, refuse_strict
 from cepkit.streaming.row_patterns import rows_of_stream
 from cepkit.streaming.sequence_stream import SequenceSearch
 from cepkit.streaming.spark.bucket import why_one_bucket

@@ -16,7 +16,7 @@ from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import partition_codes
 from cepkit.frames.spark import Order, check_total_order
 from cepkit.language.match_recognize.query import RowsQuery
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.row_patterns import Pattern, Repeat
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.streaming.batches import StreamSchema, ordered_batch

@@ -15,7 +15,7 @@ import pyarrow as pa
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.doors import open_door
-from cepkit.engines.measures.regex_measures import Picked
+from cepkit.engines.regex_measures import Picked
 from cepkit.errors import CepError, UnsupportedQueryError, short_text, truth, whole_number
 from cepkit.frames.arrow import check_free
 from cepkit.frames.spark import (
@@ -27,12 +27,12 @@ from cepkit.frames.spark import (
     result_types,
 )
 from cepkit.language.match_recognize.query import RowsQuery
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import Engine
 from cepkit.planning.queries import Query, QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.results.explanation import Explanation
-from cepkit.results.spark.binding import bind_any, n_tasks
+from cepkit.results.spark_binding import bind_any, n_tasks
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.row_patterns import kept_columns
 from cepkit.streaming.saved import query_as_json

@@ -13,7 +13,7 @@ from cepkit.errors import CepError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.kernels.jit import njit
-from cepkit.language.regex.query import regex_query
+from cepkit.language.regex import regex_query
 from cepkit.planning.plans import compile_checked
 
 # --- Kernels that experiments measure: aggregates in two ways, and work that needs no memory.

@@ -12,7 +12,7 @@ import pandas as pd
 from cepkit.datasets import PAPER_TRADES, PAPER_TWEETS, trades, tweets, tweets_as_atom_xml
 from cepkit.errors import CepError
 from cepkit.language.expressions.functions import pure
-from cepkit.language.regex.query import RegexQuery, regex_query
+from cepkit.language.regex import RegexQuery, regex_query
 from papers.match_regex.operators import hashtags, rolling_vwap, tag_code, tag_mask, tag_sets, tumbling_minmax
 from papers.recorded import recorded
 

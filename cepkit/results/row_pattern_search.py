@@ -24,8 +24,8 @@ from cepkit.engines.match_recognize.measuring import (
     points_of,
     unmatched_places,
 )
-from cepkit.engines.measures.reducing import arrow_type
-from cepkit.engines.measures.regex_measures import Measured, Picked
+from cepkit.engines.reducing import arrow_type
+from cepkit.engines.regex_measures import Measured, Picked
 from cepkit.errors import CepError
 from cepkit.events import (
     ColumnType,

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cepkit.compile.shared import decimals
 from cepkit.compile.shared.computing import plain_result, typed_call
 from cepkit.compile.shared.operations import in_zone, time_limit
-from cepkit.engines.measures.reducing import (
+from cepkit.engines.reducing import (
     call_function,
     compare_rows,
     in_words,
@@ -35,7 +35,7 @@ from cepkit.progress import checkpoint
 from cepkit.values import dataclass
 
 if TYPE_CHECKING:
-    from cepkit.language.regex.query import RegexQuery
+    from cepkit.language.regex import RegexQuery
 
 _COMPARE = {
     "==": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater,

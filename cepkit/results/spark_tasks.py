@@ -20,8 +20,8 @@ from cepkit import errors
 from cepkit.compile.regex.program import Program, compile_regex
 from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
 from cepkit.engines.after_match import report_matches
-from cepkit.engines.measures.regex_measures import Picked
 from cepkit.engines.regex import Run, match_regex
+from cepkit.engines.regex_measures import Picked
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.engines.shared.sequence_set import EMPTY, MATCHES_PER_BLOCK, KnownMatches, MatchBlock, SequenceSet
 from cepkit.errors import CepError, OrderError, ResultTooLargeError
@@ -30,7 +30,7 @@ from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import series_of_arrow
 from cepkit.frames.spark import PartTask, Results, as_text, check_total_order, too_many
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.progress import watch_spark
 from cepkit.results.in_memory import FoundMatches

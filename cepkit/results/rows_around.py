@@ -28,7 +28,7 @@ from cepkit.language.match_recognize.clauses import (
     with_parameters,
 )
 from cepkit.results.found import FoundTable, Limit, check_exact
-from cepkit.results.match_recognize.memory import ROWS_ENGINE
+from cepkit.results.rows_in_memory import ROWS_ENGINE
 
 FindRows = Callable[[Frame, str], Frame]  # the rows of a clause in a frame
 

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.regex.program import Program
-from cepkit.engines.measures.regex_measures import measure_expressions
-from cepkit.engines.measures.sequence_measures import default_measures
+from cepkit.engines.regex_measures import measure_expressions
+from cepkit.engines.sequence_measures import default_measures
 from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.frames.arrow import check_free
 from cepkit.frames.spark import (
@@ -33,13 +33,13 @@ from cepkit.frames.spark import (
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.vocabulary import SUMMARIES
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import Engine, choose_engine
 from cepkit.planning.plans import compile_checked
+from cepkit.results import spark_tasks as tasks
 from cepkit.results.found import FoundResult, Limit, check_exact, limit_of, number_of
-from cepkit.results.spark import tasks
-from cepkit.results.spark.tasks import collect, refuse, run_job
+from cepkit.results.spark_tasks import collect, refuse, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

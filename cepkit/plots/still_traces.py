@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cepkit.plots import drawing, theme
-from cepkit.plots.stills.axes import Axis, array_of, get
+from cepkit.plots.still_axes import Axis, array_of, get
 from cepkit.values import dataclass
 
 # Traces of a plotly figure as SVG: lines, marks, texts, areas, bars and heat maps.

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from cepkit.plots import drawing, theme
-from cepkit.plots.stills.axes import Axis, axis_of, get, milliseconds, ranged, with_template
-from cepkit.plots.stills.traces import (
+from cepkit.plots.still_axes import Axis, axis_of, get, milliseconds, ranged, with_template
+from cepkit.plots.still_traces import (
     DASHES,
     KNOWN,
     Bars,

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cepkit.engines.match_recognize.bound import bind_row_query, bind_window
 from cepkit.engines.match_recognize.found_rows import RowOrder
-from cepkit.engines.measures.regex_measures import Measured, Picked
+from cepkit.engines.regex_measures import Measured, Picked
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
 from cepkit.events import ColumnType, Events, Source, plain_values
 from cepkit.frames.arrow import ArrowSource, check_free
@@ -39,7 +39,13 @@ from cepkit.language.match_recognize.query import (
 )
 from cepkit.pipelines.spark_session import worker_python
 from cepkit.results.found import FoundResult, FoundTable, Limit, check_exact, limit_of, number_of
-from cepkit.results.match_recognize.memory import (
+from cepkit.results.row_pattern_search import (
+    RowPatternSearch,
+    match_of_item,
+    place_of_item,
+    row_of_item,
+)
+from cepkit.results.rows_in_memory import (
     NO_AGGREGATES,
     NO_MATCHES,
     ROWS_CURE,
@@ -49,15 +55,9 @@ from cepkit.results.match_recognize.memory import (
     check_times_out,
     kept_rows,
 )
-from cepkit.results.match_recognize.search import (
-    RowPatternSearch,
-    match_of_item,
-    place_of_item,
-    row_of_item,
-)
-from cepkit.results.spark.binding import check_functions
-from cepkit.results.spark.found import REFUSALS, text_of_lazy
-from cepkit.results.spark.tasks import collect, run_job
+from cepkit.results.spark_binding import check_functions
+from cepkit.results.spark_found import REFUSALS, text_of_lazy
+from cepkit.results.spark_tasks import collect, run_job
 from cepkit.values import dataclass, replace
 
 if TYPE_CHECKING:

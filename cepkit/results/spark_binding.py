@@ -16,13 +16,13 @@ from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
 from cepkit.frames.spark import EmptySource, numbered_columns, slices_of, ticks
 from cepkit.language.expressions.functions import RegisteredFunction, registered_function
 from cepkit.language.expressions.vocabulary import SUMMARIES
-from cepkit.language.regex.query import RegexQuery
+from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import choose_engine
 from cepkit.planning.plans import compile_checked
 from cepkit.results.matches import SparkMatches
-from cepkit.results.spark.found import SparkFound
-from cepkit.results.spark.tasks import run_job
+from cepkit.results.spark_found import SparkFound
+from cepkit.results.spark_tasks import run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.measures.regex_measures import (
+from cepkit.engines.regex_measures import (
     Evaluator,
     Measured,
     Picked,

@@ -22,7 +22,7 @@ from cepkit.engines.match_recognize.bound import (
 )
 from cepkit.engines.match_recognize.matching import RowMatch, find_window_matches
 from cepkit.engines.match_recognize.measuring import MatchPlace, window_values
-from cepkit.engines.measures.regex_measures import Measured, Picked
+from cepkit.engines.regex_measures import Measured, Picked
 from cepkit.engines.shared.match_set import Lineage
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import INTEGER, ColumnType, Events, Frame, Source
@@ -55,7 +55,7 @@ from cepkit.results.found import (
     text_of_table,
 )
 from cepkit.results.in_memory import FoundInMemory, in_arrow, table_of_rows, tags_of_rows
-from cepkit.results.match_recognize.search import (
+from cepkit.results.row_pattern_search import (
     Projection,
     ResultColumn,
     RowPatternSearch,

@@ -1,1 +1,0 @@
-"""Result columns of matches."""

@@ -1,1 +1,0 @@
-"""Regex queries: patterns over named predicates."""
