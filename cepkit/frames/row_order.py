@@ -38,13 +38,12 @@ def order_of_rows(source: Source, partition_by: Sequence[str], order_by: Sequenc
     # Rows that are equal in all keys keep the frame's order. The order is kept for the next call on the
     # frame.
     codes, n_codes = partition_codes(source, tuple(partition_by))
-    if source.n_rows == 0:
-        return RowOrder(None, np.zeros(1, np.int64))
     clock = [SortKey(source.clock)] if source.clock is not None else []
     keys = list(order_by or clock)
     read = [source.column(key.column) for key in keys]
     columns = [_key_values(column, key) for column, key in zip(read, keys, strict=True)]
-
+    if source.n_rows == 0:
+        return RowOrder(None, np.zeros(1, np.int64))
     if _is_sorted(columns, keys, read[0].is_rising if len(read) == 1 else None):
         keys, columns = [], []
 

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cepkit.cache import cache_folder
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.engines.regex_measures import Measured, Picked
 from cepkit.errors import CepError, OrderError
-from cepkit.events import LIST, Events, sums_before
+from cepkit.events import Events, sums_before
 from cepkit.frames.arrow import ArrowSource, FieldTypes, path_of, type_of_arrow
 from cepkit.language.expressions.trees import Attribute, Reference
 from cepkit.language.regex import RegexQuery
@@ -46,9 +47,8 @@ class EmptySource(ArrowSource):
     # Spark's schema says whether a column is nullable, so that kernels do not depend on the data.
 
     def __init__(self, frame: DataFrame):
-        self.timezone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
         self.fields = tuple(frame.schema)
-        types = [_arrow_type(field.dataType, self.timezone) for field in self.fields]
+        types = [_arrow_type(field.dataType) for field in self.fields]
         self.not_in_arrow = {
             f.name: f.dataType for f, arrow_type in zip(self.fields, types, strict=True) if not arrow_type
         }
@@ -87,13 +87,15 @@ class EmptySource(ArrowSource):
         return [field.name for field in self.fields]
 
 
-def _arrow_type(of: DataType, timezone: str) -> pa.DataType | None:
-    """Return the Arrow type in which a task gets values of a Spark type, or None."""
+def _arrow_type(of: DataType) -> pa.DataType | None:
+    """Return the Arrow type in which a task reads values of a Spark type, or None."""
+    # Spark's timestamps are moments without a zone. They are read in UTC, so that the zone of the session,
+    # which Spark's Arrow arrays have, decides no answer.
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_type
 
     try:
-        return to_arrow_type(of, timezone=timezone)
+        return to_arrow_type(of, timezone="UTC")
     except PySparkException:
         return None
 
@@ -106,14 +108,19 @@ def needed_columns(program: BoundQuery, source: EmptySource) -> list[str]:
     names |= {node.name for node in nodes if isinstance(node, Attribute | Reference) and node.name}
     names = {source.path(name)[0] for name in names}
     check_convertible(source, names)
-    for name in query.partition_by:
-        key_type = source.spark_type(name)
-        if source.schema[name].kind == LIST or key_type.typeName() in _NESTED:
-            raise CepError(
-                f"partition_by: column {name!r} is of type {key_type.simpleString()}; a key is a simple "
-                "value. Make a column of one of its fields or items"
-            )
+    check_keys(source, query.partition_by)
     return [name for name in source.names if name in names]
+
+
+def check_keys(source: EmptySource, names: Iterable[str], what: str = "partition_by") -> None:
+    """Raise an error for a column whose values cannot be keys."""
+    for name in names:
+        key_type = source.spark_type(name)
+        if key_type.typeName() in _NESTED:
+            raise CepError(
+                f"{what}: column {name!r} is of type {key_type.simpleString()}; a key is a simple value. "
+                "Make a column of one of its fields or items"
+            )
 
 
 def check_convertible(source: EmptySource, names: Iterable[str]) -> None:
@@ -192,7 +199,7 @@ def result_types(
                 values.type, prefer_timestamp_ntz=True
             )  # a time without a zone has none
         fields.append(StructField(f"c{i}", spark_type))
-        types.append(pa.field(f"c{i}", _arrow_type(spark_type, source.timezone)))
+        types.append(pa.field(f"c{i}", _arrow_type(spark_type)))
     return StructType(fields), pa.schema(types)
 
 
@@ -224,6 +231,7 @@ class PartTask(ABC):
     output: pa.Schema  # of the results
     in_slices: bool = False
     kernel_cache: str | None = None  # the folder of compiled kernels
+    place: tuple[str, ...] = ()  # the columns that say which row an error is about
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Search the rows, one slice after the other, and yield the results."""
@@ -233,8 +241,39 @@ class PartTask(ABC):
         use_kernel_cache(self.kernel_cache)
         prepared = self.prepare()
         for part, low, high in self._parts(table):
-            for source, results in self.search(prepared, part, low, high):
-                yield from sent_batches(results, source, self.output)
+            try:
+                yield from self._found(prepared, part, low, high)
+            except Exception as error:
+                where = "" if isinstance(error, OrderError) else self._where(error, prepared, part, low, high)
+                raise clear_error(error, where) from None
+
+    def _found(self, prepared: Any, part: pa.Table, low: Any, high: Any) -> Iterator[pa.RecordBatch]:
+        for source, results in self.search(prepared, part, low, high):
+            yield from sent_batches(results, source, self.output)
+
+    def _where(self, error: Exception, prepared: Any, part: pa.Table, low: Any, high: Any) -> str:
+        """Return the key and the order of the last of the few rows that fail by themselves."""
+        # Halves of rows are searched as long as one of them fails, which takes twice the time of all rows.
+        places = [self.columns.index(name) for name in self.place if name in self.columns]
+        if not places or isinstance(error, MemoryError):  # also for more matches than the limit
+            return ""
+        keys = part.select(places).rename_columns([str(i) for i in range(len(places))])
+        rows = part.take(pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]))
+
+        def fails(half: pa.Table) -> bool:
+            try:
+                return not all(True for _ in self._found(prepared, half.combine_chunks(), low, high))
+            except Exception as other:
+                return type(other) is type(error)
+
+        while rows.num_rows > 1:
+            halves = rows.slice(0, rows.num_rows // 2), rows.slice(rows.num_rows // 2)
+            failing = next(filter(fails, halves), None)
+            if failing is None:
+                break
+            rows = failing
+        last = rows.slice(rows.num_rows - 1).to_pydict()
+        return ", ".join(f"{self.columns[i]}={last[self.columns[i]][0]}" for i in places)
 
     def prepare(self) -> Any:
         """Return what the search of every slice needs."""
@@ -264,12 +303,43 @@ class PartTask(ABC):
             yield part, *(limit[int(rows[0])].as_py() for limit in (low, high))
 
 
+def clear_error(error: Exception, where: str = "") -> Exception:
+    """Return an error of a task in one line, for Spark to show without the lines of Python that it passed."""
+    # An error that is neither cepkit's nor of a user's function is a fault, and keeps its lines.
+    notes = getattr(error, "__notes__", [])
+    if not isinstance(error, CepError) and not notes:
+        if where:
+            error.add_note(f"at {where}")
+        return error
+    os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # Spark ends this process after an error
+    if not isinstance(error, CepError):
+        error = CepError(f"{notes[0]} and raised {type(error).__name__}: {error}".replace("\n", " "))
+    first, *others = str(error).split("\n")
+    return type(error)("\n".join([f"{first} (at {where})" if where else first, *others]))
+
+
 def received_table(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> pa.Table | None:
     """Return the rows of a task as a table with the names ``columns``; None without rows."""
     received = list(batches)
     if not received:
         return None
-    return pa.Table.from_batches(received).rename_columns(list(columns)).combine_chunks()
+    return in_utc(pa.Table.from_batches(received).rename_columns(list(columns))).combine_chunks()
+
+
+def in_utc(table: pa.Table) -> pa.Table:
+    """Return a table with its moments in UTC, instead of the zone of Spark's session."""
+    return table.cast(pa.schema([field.with_type(_in_utc(field.type)) for field in table.schema]))
+
+
+def _in_utc(of: Any) -> pa.DataType:
+    if pa.types.is_timestamp(of) and of.tz is not None:
+        return pa.timestamp(of.unit, "UTC")
+    fields = [field.with_type(_in_utc(field.type)) for field in map(of.field, range(of.num_fields))]
+    if pa.types.is_struct(of):
+        return pa.struct(fields)
+    if pa.types.is_map(of):
+        return pa.map_(_in_utc(of.key_type), of.item_field.with_type(_in_utc(of.item_type)))
+    return pa.list_(fields[0]) if pa.types.is_list(of) else of
 
 
 def sent_batches(

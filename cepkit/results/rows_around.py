@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from itertools import chain, count
 from typing import Any, ClassVar
 
@@ -171,7 +171,10 @@ class _OnSpark:
     def opened(self) -> AbstractContextManager:
         from cepkit.pipelines.spark_session import setting
 
-        return setting(self._session, "spark.sql.runSQLOnFiles", "false")
+        opened = ExitStack()
+        for name, value in (("spark.sql.runSQLOnFiles", "false"), ("spark.sql.session.timeZone", "UTC")):
+            opened.enter_context(setting(self._session, name, value))
+        return opened
 
     def add(self, name: str, frame: Frame) -> None:
         self._tables[name] = frame

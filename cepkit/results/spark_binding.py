@@ -13,7 +13,7 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.operations import end_in_ticks
 from cepkit.doors import open_door
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
-from cepkit.frames.spark import EmptySource, numbered_columns, slices_of, ticks
+from cepkit.frames.spark import EmptySource, in_utc, numbered_columns, slices_of, ticks
 from cepkit.language.expressions.functions import RegisteredFunction, registered_function
 from cepkit.language.expressions.vocabulary import SUMMARIES
 from cepkit.language.regex import RegexQuery
@@ -193,7 +193,7 @@ def run_per_key(
         schema = schema.add(f"m{i}", sql_type)
 
     def of_key(rows: pa.Table) -> pa.Table:
-        task_rows = task(rows.rename_columns(names))
+        task_rows = task(in_utc(rows.rename_columns(names)))
         first = pa.array([0] * len(task_rows), pa.int64())
         columns = [rows.column(place).take(first) for place in place_of_key]
         for name, sql_type in type_of_column.items():

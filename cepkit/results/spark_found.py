@@ -146,6 +146,7 @@ class SparkFound(FoundResult):
             rows, self.source, nothing, tasks.QueryTask, columns=tuple(names), in_slices=slices is not None,
             query=self.query, schema=self.program.schema, engine=engine, tell=tell, limit=limit,
             complete_until=getattr(self.program, "complete_until", None),
+            place=(*self.query.partition_by, *self.query.order_by),
         )  # fmt: skip
 
     def undecided(self) -> DataFrame:

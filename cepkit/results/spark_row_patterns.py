@@ -22,6 +22,7 @@ from cepkit.frames.spark import (
     PartTask,
     Results,
     check_convertible,
+    check_keys,
     check_total_order,
     key_columns,
     numbered_columns,
@@ -257,6 +258,7 @@ def send_partitions(
     # with a frame of one row adds it. So the result stays lazy, and its job reads the table twice.
     names = {source.path(name)[0] for name in names}
     check_convertible(source, names)
+    check_keys(source, partition_by, "PARTITION BY")
     received = tuple(name for name in source.names if name in names)
     if twice := sorted(source.duplicates & names):
         raise CepError(f"column {twice[0]!r} occurs more than once; rename or drop one of them")
@@ -367,7 +369,7 @@ class RowsOnSpark(FoundResult):
         return run_tasks(
             shuffled, source, nothing, RowsTask, columns=received, query=query.whole, params=self.params,
             tell=tell, has_latest=clock is not None, complete_until=self._complete_until,
-            undecided=self._undecided,
+            undecided=self._undecided, place=(*query.partition_by, *keys),
         )  # fmt: skip
 
     def undecided(self) -> DataFrame:
@@ -494,6 +496,7 @@ class RowWindowOnSpark(FoundTable):
         return run_tasks(
             shuffled, source, check_types(tell(self._nothing)), RowWindowTask, columns=received,
             query=self.query, params=self._params, tell=tell,
+            place=(*self.query.rows.partition_by, *(key.column for key in self.query.rows.order_by)),
         )  # fmt: skip
 
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:

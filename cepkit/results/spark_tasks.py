@@ -29,7 +29,7 @@ from cepkit.events import ColumnType, Events
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import series_of_arrow
-from cepkit.frames.spark import PartTask, Results, as_text, check_total_order, too_many
+from cepkit.frames.spark import PartTask, Results, as_text, check_total_order, in_utc, too_many
 from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.progress import watch_spark
@@ -451,9 +451,9 @@ _WORKER_DIED = (
 )
 
 
-def collect(frame: DataFrame) -> pd.DataFrame:
+def collect(frame: DataFrame, read: Callable[[pa.Table], pa.Table] = pa.Table.combine_chunks) -> pd.DataFrame:
     """Return a Spark frame as pandas; integers and booleans with nulls keep their types."""
-    table = run_job(frame.toArrow)
+    table = read(run_job(frame.toArrow))
     columns = map(series_of_arrow, table.columns)
     return pd.DataFrame(dict(zip(table.column_names, columns, strict=True)), columns=table.column_names)
 
@@ -541,17 +541,18 @@ def part_of(
         )
     n = frame.count()
     if n <= most:
-        return _sort_rows(collect(frame), order_by), ""
+        return _sort_rows(collect(frame, in_utc), order_by), ""
     if partition_by:
         cell = F.pmod(F.xxhash64(*keyed(partition_by)), F.lit(_CELLS))
         share = 0.8 * most / n
         for _ in range(_ATTEMPTS):
-            part = collect(plain.where(cell < F.lit(int(share * _CELLS))).limit(most + 1).toDF(*names))
+            chosen = plain.where(cell < F.lit(int(share * _CELLS))).limit(most + 1)
+            part = collect(chosen.toDF(*names), in_utc)
             if 0 < len(part) <= most:
                 keys = f"all rows of some keys of {', '.join(partition_by)}"
                 return _sort_rows(part, order_by), f"a sample of {len(part):,} of {n:,} rows: {keys}"
             share = share / 2 if len(part) else share * 4
-    part = collect(plain.orderBy(*keyed(order_by)).limit(most).toDF(*names))
+    part = collect(plain.orderBy(*keyed(order_by)).limit(most).toDF(*names), in_utc)
     return part, f"a sample of {len(part):,} of {n:,} rows: the first ones by {', '.join(order_by)}"
 
 

@@ -17,7 +17,14 @@ from cepkit.errors import OrderError, ResultTooLargeError
 from cepkit.events import ColumnType, Frame
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
-from cepkit.frames.spark import numbered_columns, result_types, sent_batches, too_many, use_kernel_cache
+from cepkit.frames.spark import (
+    in_utc,
+    numbered_columns,
+    result_types,
+    sent_batches,
+    too_many,
+    use_kernel_cache,
+)
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.pipelines.spark_session import worker_python
 from cepkit.results import spark_tasks as tasks
@@ -210,7 +217,7 @@ class NodeEvents:
         table = pa.concat_tables(parts).combine_chunks()
         seq, first = np.unique(table.column("seq").to_numpy(), return_index=True)
         self.table = table.take(pa.array(first)).combine_chunks()
-        self.source = ArrowSource(self.table.select(names[:-1]).rename_columns([*work.columns]))
+        self.source = ArrowSource(in_utc(self.table.select(names[:-1]).rename_columns([*work.columns])))
         self.events = build_events(self.source, program)
         self.places = Places(program, self.events)
         self.seq = seq

@@ -20,6 +20,7 @@ from cepkit.frames.spark import (
     Results,
     Slices,
     check_convertible,
+    check_keys,
     check_total_order,
     key_columns,
     numbered_columns,
@@ -69,6 +70,7 @@ def window_spark(
     window = check_window(window, source)
     columns = source.names
     check_convertible(source, columns)
+    check_keys(source, window.group_by, "group_by")
     events, size = numbered_columns(frame, source, columns), size_of(window, source)
     in_slices, way = False, _way_of_window(window, source)
     if way == _BY_KEY:
@@ -85,7 +87,7 @@ def window_spark(
     nothing = _window_results(source, columns, run(window, source))
     results = run_tasks(
         shuffled, source, nothing, WindowTask, columns=tuple(columns), in_slices=in_slices, window=window,
-        of_window=run,
+        of_window=run, place=(*window.group_by, *window.order_by),
     )  # fmt: skip
     return results.toDF(*(name for name, _ in nothing))
 
@@ -191,8 +193,9 @@ def join_spark(
     check_functions(dict(join.functions))
     sources = EmptySource(frame), EmptySource(other)
     plan = plan_join(join, sources)
-    for source in sources:
+    for which, source in enumerate(sources):
         check_convertible(source, source.names)
+        check_keys(source, [pair[which] for pair in join.on], "on")
     sides = [
         numbered_columns(side_frame, source, source.names)
         for side_frame, source in zip((frame, other), sources, strict=True)

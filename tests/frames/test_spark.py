@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -221,15 +222,14 @@ def test_times_in_another_time_zone_are_the_same_instants(session):
     table = pa.table(
         {"ts": pa.array([datetime(2024, 3, 10, hour) for hour in range(5, 11)], pa.timestamp("us", "UTC"))}
     )
-    keywords = {"define": {"late": "ts >= '2024-03-10 03:00:00'"}, "order_by": "ts"}
+    keywords = {"define": {"late": "ts >= '2024-03-10 07:00:00'"}, "order_by": "ts"}  # in UTC
     frame = session.createDataFrame(table)
     before = session.conf.get("spark.sql.session.timeZone")
     session.conf.set("spark.sql.session.timeZone", "America/New_York")  # jumps from 2 to 3 o'clock that night
     try:
         with pytest.warns(cep.CepWarning, match="partition_by"):
             found = frame.cep.match("late", **keywords)
-        there = table.set_column(0, "ts", table["ts"].cast(pa.timestamp("us", "America/New_York")))
-        assert rows_of(found.to_frame()) == rows_of(cep.match(there, "late", **keywords).to_frame())
+        assert rows_of(found.to_frame()) == rows_of(cep.match(table, "late", **keywords).to_frame())
         assert found.count() == 4
     finally:
         session.conf.set("spark.sql.session.timeZone", before)
@@ -344,7 +344,7 @@ def test_mistakes_are_errors_before_any_job(no_job, walk, walk_on_spark, changes
         assert str(on_arrow.value) == str(caught.value)
 
 
-def test_what_spark_cannot_run_is_refused(session, walk_on_spark):
+def test_what_spark_cannot_run_is_refused(session, walk_on_spark, no_job):
     @cep.function(name="noisy_on_spark")
     def noisy(x):
         return x > 0
@@ -357,6 +357,27 @@ def test_what_spark_cannot_run_is_refused(session, walk_on_spark):
     nested = session.sql("select 1 n, array(1) a, interval '1' year y")
     with pytest.raises(cep.CepError, match="partition_by: column 'a' is of type array<int>"):
         nested.cep.match("p", define={"p": "n > 0"}, partition_by="a", order_by="n")
+    keyed = nested.drop("y").selectExpr("*", "struct(n) s", "map('a', n) m", "parse_json('1') v")
+    for column in "asmv":
+        clauses = "ORDER BY n MEASURES n AS o PATTERN (P) DEFINE P AS n > 0"
+        text = f"MATCH_RECOGNIZE (PARTITION BY {column} {clauses})"
+        in_a_window = (
+            f"SELECT n, o OVER w FROM t WINDOW w AS (PARTITION BY {column} ORDER BY n MEASURES FIRST(n) AS o "
+            "ROWS BETWEEN CURRENT ROW AND 2 FOLLOWING PATTERN (P) DEFINE P AS n > 0)"
+        )
+        joined = {"left": cep.Window(time=1), "right": cep.Window(time=1), "on": column, "order_by": "n"}
+        for call in (
+            lambda text=text: keyed.cep.match(text),
+            lambda text=in_a_window: keyed.cep.match(text),
+            lambda given=joined: keyed.cep.join(keyed, **given),
+            lambda by=column: keyed.select("n", by).cep.window(
+                {"c": "count()"}, time=1, group_by=by, order_by="n"
+            ),
+        ):
+            with no_job(), pytest.raises(cep.CepError, match=f"column '{column}' is of type "):
+                call()
+        with no_job(), pytest.raises(cep.OrderError, match=f"column '{column}' is of type .* no order"):
+            keyed.cep.match(text.replace(f"PARTITION BY {column} ORDER BY n", f"ORDER BY n, {column}"))
     with pytest.raises(cep.CepError, match=r"column 'y' is of type interval year.*drop or cast"):
         nested.cep.match("p", define={"p": "n > 0"}, partition_by="n", order_by="n").to_frame("all")
     tagged = nested.drop("a").cep.match("p", define={"p": "n > 0"}, partition_by="n", order_by="n").tag()
@@ -401,6 +422,39 @@ def test_missing_order_values_are_the_error_of_pandas(session):
         session.createDataFrame(table).cep.match(PEAK, **KEYWORDS).count()
     assert str(on_spark.value) == str(on_arrow.value)
     assert "1 missing values of 4" in str(on_spark.value)
+
+
+def test_an_error_of_a_function_is_one_line_with_its_row(session):
+    @cep.pure(name="fails_at_seven")
+    def fails(x):
+        if x == 7:
+            raise ValueError("no seven,\nplease")
+        return x + 0.5
+
+    rows = {"k": list("ab") * 20, "n": range(40), "x": [0] * 13 + [7] + [0] * 26, "kind": list("AB") * 20}
+    frame, by = session.createDataFrame(pa.table(rows)), {"partition_by": "k", "order_by": "n"}
+    text = """MATCH_RECOGNIZE (PARTITION BY k ORDER BY n MEASURES x AS m PATTERN (A)
+        DEFINE A AS fails_at_seven(x) > 0)"""
+    found = [
+        frame.cep.match("a", define={"a": "fails_at_seven(x) > 0"}, **by),
+        frame.cep.match(
+            "PATTERN SEQ(A a, B b) WHERE fails_at_seven(b.x) > 0 WITHIN 3", event_type="kind", order_by="n"
+        ),
+        frame.cep.match(text),
+    ]
+    wanted = r"function 'fails_at_seven' got 7 and raised ValueError: no seven, please \(at (k=b, )?n=13\)$"
+    for matches in found[:2]:
+        with pytest.raises(CepError, match=wanted):
+            matches.count()
+    frames = [matches.to_frame() for matches in found]
+    frames.append(
+        frame.cep.window({"c": "count()"}, where="fails_at_seven(x) > 0", time=5, group_by="k", order_by="n")
+    )
+    for lazy in frames:
+        with pytest.raises(Exception, match="fails_at_seven") as caught:
+            lazy.collect()
+        first, *others = str(caught.value).strip().splitlines()
+        assert re.search(wanted, others[0]) and len(others) == 1 and "exception" in first, str(caught.value)
 
 
 @pytest.mark.parametrize("rows", ["one", "all"])

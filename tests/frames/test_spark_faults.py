@@ -431,6 +431,34 @@ def test_zones_of_the_frame_and_of_the_session_differ(session, seed, clock):
             assert not of_type or of_type == {"ts": "timestamp", "local": "timestamp_ntz"}[clock]
 
 
+def asked_of_clocks(frame):
+    """Yield the answers to questions whose meaning depends on the zone of a clock."""
+    late = {"late": "ts >= '2026-11-01 05:30' and hour(ts) < 8"}
+    measures = {"day": "date(max(ts))", "hour": "hour(first(ts))"}
+    yield frame.cep.match("late+", define=late, order_by="n", measures=measures).to_frame()
+    pair = "PATTERN SEQ(A a, B b) WHERE b.ts >= '2026-11-01 05:30' AND hour(a.ts) < 8 WITHIN 30 min"
+    yield frame.cep.match(pair, event_type="kind", partition_by="k", order_by=["ts", "n"]).to_frame()
+    text = """MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts, n MEASURES HOUR(ts) AS h,
+        CAST(ts AS VARCHAR) AS shown PATTERN (A)
+        DEFINE A AS ts >= TIMESTAMP '2026-11-01 05:30:00' AND ts < '2026-11-01 07:00')"""
+    yield frame.cep.match(text).to_frame()
+    early = {"time": "1 hour", "where": "hour(ts) < 6", "order_by": ["ts", "n"]}
+    yield frame.cep.window({"total": "sum(x)"}, **early)
+    yield frame.cep.runs("ts < '2026-11-01 05:30'", partition_by="k", order_by=["ts", "n"])
+
+
+@QUIET
+def test_the_zone_of_the_session_decides_no_answer(session):
+    """A time without an offset is in the zone of its column, and times of Spark are in UTC."""
+    frame = around_jumps("UTC")
+    with setting(session, "spark.sql.session.timeZone", "America/New_York"):
+        there = on_spark(session, frame)
+        for found, wanted in zip(asked_of_clocks(there), asked_of_clocks(frame), strict=True):
+            same_rows(found, wanted)
+        part, _ = part_of(there, [], ["n"])
+        assert str(part["ts"].dt.tz) == "UTC"
+
+
 # --- dead workers and executors -----------------------------------------------------------------------------
 
 

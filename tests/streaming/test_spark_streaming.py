@@ -22,7 +22,7 @@ from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryErro
 from cepkit.streaming import saved as saved_files
 from cepkit.streaming.batches import schema_of
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan
-from cepkit.streaming.spark.tasks import progress_frame
+from cepkit.streaming.spark.tasks import draw_progress, progress_frame
 from tests.support.killed_streams import DAMAGES
 from tests.support.killing import WORKER, kill_one
 from tests.support.sizes import seeds
@@ -212,6 +212,17 @@ def test_the_progress_of_a_first_micro_batch_has_no_watermark():
     assert progress["rows"].tolist() == [3] and progress["held"].tolist() == [3]
     assert progress["watermark"].isna().all() and progress["watermark_lag"].isna().all()
     assert progress["watermark_lag"].dtype == "timedelta64[ms]"
+
+
+def test_the_progress_over_connect_lacks_what_is_null(monkeypatch):
+    """Spark Connect reads a report as JSON, which has no entries for nulls."""
+    monkeypatch.setattr(OneBatch.Observed, "asDict", lambda _: {"rows": 3})
+    progress = progress_frame([OneBatch()], "me", 1)
+    assert progress[["rows", "late_rows", "matches"]].to_numpy().tolist() == [[3, 0, 0]]
+    assert progress["held"].isna().all()
+    assert len(draw_progress(progress, "a stream").data) > 0
+    shed = progress_frame([OneBatch()], "me", 1, ["A"])
+    assert shed["dropped_rows"].tolist() == shed["dropped A"].tolist() == [0]
 
 
 def test_spark_spreads_buckets_evenly():

@@ -37,7 +37,7 @@ from cepkit.errors import CepError, PredicateError
 from cepkit.events import BOOLEAN, DURATION, NUMBERS, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks
-from cepkit.language.expressions.functions import DATETIME, RegisteredFunction
+from cepkit.language.expressions.functions import DATETIME, RegisteredFunction, note_call
 from cepkit.language.expressions.trees import text_of, with_parts
 from cepkit.language.expressions.vocabulary import EARTH_KM, VOCABULARY
 from cepkit.values import dataclass, replace
@@ -412,11 +412,15 @@ def call_with_advice(function: RegisteredFunction, arguments: Sequence[Any], has
         return getattr(function.call, "py_func", function.call)(*arguments)
     except (AttributeError, TypeError) as error:
         if not has_times or function.times == DATETIME:
+            note_call(error, function.name, arguments)
             raise
         raise CepError(
             f"function {function.name!r} failed: {error}. It got a time as an integer, the microseconds "
             "since 1970; cep.pure(…, times='datetime') registers a function that gets pandas Timestamps"
         ) from error
+    except Exception as error:
+        note_call(error, function.name, arguments)
+        raise
 
 
 @dataclass(frozen=True, slots=True)

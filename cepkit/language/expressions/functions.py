@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar, overload
 
-from cepkit.errors import CepError, PredicateError, nearest
+from cepkit.errors import CepError, PredicateError, nearest, short_text
 from cepkit.language.expressions.trees import AGGREGATES
 from cepkit.language.expressions.vocabulary import SUMMARIES, VOCABULARY, say_arguments
 from cepkit.values import dataclass, replace
@@ -104,6 +104,13 @@ class RegisteredFunction:
         return self.call if self.compiled else CallInKernel(self.name, self.call)
 
 
+def note_call(error: Exception, name: str, arguments: Iterable[Any]) -> None:
+    """Add to an error of a user's function what the function got, unless that is known."""
+    if not hasattr(error, "__notes__"):
+        shown = (short_text(repr(value) if isinstance(value, str) else str(value)) for value in arguments)
+        error.add_note(f"function {name!r} got {', '.join(shown) or 'nothing'}")
+
+
 @dataclass(frozen=True)
 class CallInKernel:
     """A Python function that a kernel calls."""
@@ -113,7 +120,11 @@ class CallInKernel:
 
     def __call__(self, *arguments: Any) -> Any:
         """Return the result if it is a number, else a `NoNumber`."""
-        result = self.call(*arguments)
+        try:
+            result = self.call(*arguments)
+        except Exception as error:
+            note_call(error, self.name, arguments)
+            raise
         is_number = hasattr(result, "__float__") and not hasattr(result, "__len__")
         return result if is_number else NoNumber(self.name, result)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from cepkit.errors import CepError
-from cepkit.frames.spark import received_table, use_kernel_cache
+from cepkit.frames.spark import clear_error, received_table, use_kernel_cache
 from cepkit.results.spark_tasks import error_of_task
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan, Received
 from cepkit.values import dataclass
@@ -254,7 +255,10 @@ class BucketProcessor(StatefulProcessor):
         schema = self._plan.schema.arrow
         tables = [of_stream(content).cast(schema) for content in contents]
         rows = pa.concat_tables(tables) if tables else schema.empty_table()
-        received = bucket.receive(rows, watermark * 1000 if watermark > 0 else None)
+        try:
+            received = bucket.receive(rows, watermark * 1000 if watermark > 0 else None)
+        except Exception as error:
+            raise clear_error(error) from None
         # A bucket is saved when it is new: so each one refuses the state of another query after a restart.
         if received.changed or expired is not None or not token:
             self._set_timer(bucket, expired)
@@ -367,7 +371,8 @@ def progress_frame(
     for query in queries:
         for batch in query.recentProgress:
             if name in batch["observedMetrics"]:
-                observed = batch["observedMetrics"][name].asDict()
+                # Spark Connect leaves out what is null.
+                observed = defaultdict(lambda: None, batch["observedMetrics"][name].asDict())
                 shed = _shed(observed, types, n_buckets) if types else {}
                 rows.append({**_row_of(batch, observed, n_buckets), **shed})
     frame = pd.DataFrame(rows, columns=list(types_of_columns)).astype(types_of_columns)
@@ -414,7 +419,7 @@ def _row_of(one: Any, observed: dict[str, Any], n_buckets: int) -> dict[str, Any
 
 def _shed(observed: dict[str, Any], types: Sequence[str], n_buckets: int) -> dict[str, Any]:
     """Return the columns of load shedding of a micro-batch; all numbers that Spark observed are floats."""
-    numbers = {name: 0.0 if value is None else value for name, value in observed.items()}
+    numbers = defaultdict(float, {name: value for name, value in observed.items() if value is not None})
     dropped = {f"dropped {event_type}": round(numbers[f"dropped_{i}"]) for i, event_type in enumerate(types)}
     n, is_whole = numbers["latencies"], numbers["n_buckets"] >= n_buckets
     return {
