@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 from pandas.api.types import is_bool_dtype
 
 from cepkit.compile.interpreted.columns import column_before_matching, moved_rows
@@ -25,6 +26,8 @@ from cepkit.events import (
     NULL_INTEGER,
     TEXT,
     TIME,
+    Column,
+    ColumnType,
     Events,
     Frame,
     Source,
@@ -37,6 +40,8 @@ from cepkit.language.regex import ARGUMENT_PREFIXES, Mask
 from cepkit.planning.clocks import order_advice
 from cepkit.planning.plans import check_columns
 from cepkit.progress import checkpoint
+
+_MOST_IN_FLOATS = 2**53  # floats tell all integers below apart
 
 
 def build_events(source: Source, program: BoundQuery) -> Events:
@@ -94,7 +99,7 @@ def _order_and_ties(source: Source, order_by: tuple[str, ...]) -> tuple[np.ndarr
     keys = [_order_key(source, name) for name in order_by]
     if not keys or source.n_rows < 2:
         return None, None, None
-    n_equal_of_column = source.column(order_by[0]).n_equal if len(keys) == 1 else None
+    n_equal_of_column = key_column(source, order_by[0]).n_equal if len(keys) == 1 else None
     if (n_equal := equals_by_step(*keys) if n_equal_of_column is None else n_equal_of_column) is not None:
         return None, None, n_equal
     order, is_tied = reuse(source.owner, ("order", *order_by), keys, _sort_rows)
@@ -111,7 +116,7 @@ def _sort_rows(keys: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _order_key(source: Source, name: str) -> np.ndarray:
-    column = source.column(name)
+    column = key_column(source, name)
     kind = column.type.kind
     if kind not in (INTEGER, FLOAT, TIME, DURATION, TEXT):
         raise OrderError(
@@ -135,6 +140,17 @@ def _order_key(source: Source, name: str) -> np.ndarray:
     return values
 
 
+def key_column(source: Source, name: str) -> Column:
+    """Return a column to compare as a whole: decimals that floats do not tell apart as their ranks."""
+    column, scale = source.column(name), source.schema[name].scale
+    if scale is None or np.fmax.reduce(np.abs(column.values), initial=0) * 10.0**scale < _MOST_IN_FLOATS:
+        return column
+    encoded = source.arrow(name, np.arange(source.n_rows)).dictionary_encode()
+    ranks = np.full(len(encoded.dictionary) + 1, NULL_INTEGER)  # the last one is of null
+    ranks[pc.sort_indices(encoded.dictionary)] = np.arange(len(encoded.dictionary))
+    return Column(ColumnType(INTEGER, nullable=True), ranks[pc.fill_null(encoded.indices, -1).to_numpy()])
+
+
 def partition_codes(source: Source, partition_by: tuple[str, ...]) -> tuple[np.ndarray, int]:
     """Return the partition code of every row, int32, and the number of codes; null is one partition."""
     if not partition_by or source.n_rows == 0:
@@ -151,7 +167,7 @@ def partition_codes(source: Source, partition_by: tuple[str, ...]) -> tuple[np.n
 
 
 def _codes(source: Source, name: str) -> tuple[np.ndarray, int]:
-    column = source.column(name)
+    column = key_column(source, name)
     values = column.values
 
     def code(copies: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -27,7 +27,7 @@ from cepkit.events import (
     shared_categories,
     sums_before,
 )
-from cepkit.frames.building import partition_codes
+from cepkit.frames.building import key_column, partition_codes
 from cepkit.frames.reuse import equals_by_step, reuse
 from cepkit.language.match_recognize.query import SortKey
 from cepkit.progress import checkpoint
@@ -40,7 +40,7 @@ def order_of_rows(source: Source, partition_by: Sequence[str], order_by: Sequenc
     codes, n_codes = partition_codes(source, tuple(partition_by))
     clock = [SortKey(source.clock)] if source.clock is not None else []
     keys = list(order_by or clock)
-    read = [source.column(key.column) for key in keys]
+    read = [key_column(source, key.column) for key in keys]
     columns = [_key_values(column, key) for column, key in zip(read, keys, strict=True)]
     if source.n_rows == 0:
         return RowOrder(None, np.zeros(1, np.int64))
@@ -85,7 +85,7 @@ def placing(source: Source, order: RowOrder) -> Place | None:
 
 def rows_in_order(source: Source, order_by: Sequence[SortKey]) -> np.ndarray | None:
     """Return the row numbers of all partitions together in order; None if the frame is in this order."""
-    ranks = [_ranks(_key_values(source.column(key.column), key), key) for key in order_by]
+    ranks = [_ranks(_key_values(key_column(source, key.column), key), key) for key in order_by]
     if not ranks:
         return None
     order = np.lexsort(ranks[::-1])

@@ -23,6 +23,7 @@ from cepkit.engines.regex_measures import Measured, Picked
 from cepkit.errors import CepError, OrderError
 from cepkit.events import Events, sums_before
 from cepkit.frames.arrow import ArrowSource, FieldTypes, path_of, type_of_arrow
+from cepkit.frames.building import key_column
 from cepkit.language.expressions.trees import Attribute, Reference
 from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
@@ -402,7 +403,7 @@ def _ties(source: ArrowSource, events: Events, order_by: tuple[str, ...]) -> tup
         return 0, -1
     equal = np.ones(events.n_events - 1, bool)  # to the next event in the stream
     for name in order_by:
-        values = source.column(name).values
+        values = key_column(source, name).values
         values = values if events.row_of_event is None else values[events.row_of_event]
         same = values[1:] == values[:-1]
         if values.dtype.kind == "f":  # NaN is null, and nulls are ties

@@ -27,7 +27,7 @@ from cepkit.engines.shared.sequence_set import EMPTY, MATCHES_PER_BLOCK, KnownMa
 from cepkit.errors import CepError, OrderError, ResultTooLargeError
 from cepkit.events import ColumnType, Events
 from cepkit.frames.arrow import ArrowSource
-from cepkit.frames.building import build_events
+from cepkit.frames.building import build_events, key_column
 from cepkit.frames.pandas import series_of_arrow
 from cepkit.frames.spark import PartTask, Results, as_text, check_total_order, in_utc, too_many
 from cepkit.language.regex import RegexQuery
@@ -345,7 +345,7 @@ class First:
         rows = searched.events.rows(positions[end:].astype(np.int64))
         is_same = np.ones(len(rows), bool)
         for name in searched.query.order_by:
-            values = searched.source.column(name).values[rows]
+            values = key_column(searched.source, name).values[rows]
             is_same &= values == values[0]
         return end + int(np.append(is_same, False).argmin())
 

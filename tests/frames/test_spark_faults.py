@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -457,6 +458,42 @@ def test_the_zone_of_the_session_decides_no_answer(session):
             same_rows(found, wanted)
         part, _ = part_of(there, [], ["n"])
         assert str(part["ts"].dt.tz) == "UTC"
+
+
+# --- decimals -----------------------------------------------------------------------------------------------
+
+
+def asked_of_decimals(frame):
+    """Yield the answers to questions about keys and clocks that are equal as floats."""
+    yield frame.cep.match(
+        "a b", define={"a": "x < 9", "b": "x > prev(x)"}, partition_by="d", order_by="n"
+    ).to_frame()
+    yield frame.cep.match(
+        "PATTERN SEQ(A a, B b)", event_type="kind", partition_by="k", order_by="d2"
+    ).to_frame()
+    yield frame.cep.match(
+        """MATCH_RECOGNIZE (PARTITION BY k ORDER BY d2 DESC MEASURES FIRST(n) AS f, LAST(n) AS l
+        PATTERN (A B) DEFINE B AS x > PREV(x))"""
+    ).to_frame()
+    yield frame.cep.window({"total": "sum(x)"}, time=1, group_by="d", order_by="n")
+
+
+@QUIET
+def test_decimals_are_keys_and_clocks_exactly(session):
+    rng, n = np.random.default_rng(4), 40
+    columns = {"n": np.arange(n), "k": rng.integers(0, 2, n), "x": rng.integers(0, 9, n)}
+    columns["kind"] = rng.choice(list("AB"), n)
+    digits = {"d": [int(i) % 3 for i in range(n)], "d2": rng.permutation(n).tolist()}
+    as_floats, exact = pd.DataFrame(columns | digits), pa.table(columns)
+    for name, numbers in digits.items():
+        values = [Decimal("12000000000000000000") + Decimal(i) / 10_000 for i in numbers]
+        exact = exact.append_column(name, pa.array(values, pa.decimal128(38, 4)))
+    in_memory = exact.to_pandas(types_mapper=pd.ArrowDtype)
+    frames = (as_floats, in_memory, from_arrow(session, exact))
+    for wanted, here, there in zip(*map(asked_of_decimals, frames), strict=True):
+        same_rows(there, here)
+        shown = [name for name in here.columns if name not in ("d", "first_d2", "a_d2", "b_d2", "d2")]
+        same_rows(here[shown], wanted[shown])
 
 
 # --- dead workers and executors -----------------------------------------------------------------------------
