@@ -532,6 +532,13 @@ def _type_beside(operand: ex.Expression, text: str) -> pa.DataType:
 
 def wishes_of_rows(query: RowPatternQuery | SelectedRows | WindowedRows, params: Mapping[str, Any]) -> Wishes:
     """Return what a query says about the types of its columns; ``params`` has values of parameters."""
+    read = partial(_read_wishes_of_rows, query, params)
+    return read() if params else remembered(_wishes, Same(query), read)
+
+
+def _read_wishes_of_rows(
+    query: RowPatternQuery | SelectedRows | WindowedRows, params: Mapping[str, Any]
+) -> Wishes:
     rows = query if isinstance(query, RowPatternQuery) else query.rows
     order = [key.column for key in rows.order_by]
     conditions = [tree for _, tree in rows.define]

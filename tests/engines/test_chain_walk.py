@@ -155,7 +155,9 @@ def uniform(walk: PathWalk, counts, n: int, n_seeds: int) -> None:
     assert abs(pairs - expected_pairs) < 5 * expected_pairs**0.5, (pairs, expected_pairs)
 
 
-@pytest.mark.parametrize("kind", ["line", "line by counting", "line with digits", "graph", "several ways"])
+@pytest.mark.parametrize(
+    "kind", ["line listed", "line", "line by counting", "line with digits", "graph", "several ways"]
+)
 def test_samples_are_uniform(kind, monkeypatch):
     n_seeds = 1000 if JIT else 300
     link = [(0, "x", "<="), (1, "x", "<=")]
@@ -163,6 +165,7 @@ def test_samples_are_uniform(kind, monkeypatch):
         "graph": [("A", 1, 1), ("B", 1, None), ("C", 1, 1)],
         "several ways": [(None, 1, None), (None, 1, 2), ("C", 1, 1)],
     }.get(kind, [("A", 1, 1), ("B", 1, 1), ("C", 1, 1)])
+    monkeypatch.setattr(walking, "_TUPLES_EACH", 1 << 60 if kind == "line listed" else 0)
     monkeypatch.setattr(ranking, "_FEW_PAIRS", 1 << 60 if kind == "line by counting" else 0)
     if kind == "line with digits":
         monkeypatch.setattr(ranking, "SMALL", 1)
@@ -177,6 +180,7 @@ def test_samples_are_uniform(kind, monkeypatch):
 
 def test_last_events_share_counted_windows(monkeypatch):
     n_windows, n_drawn = [], []
+    monkeypatch.setattr(walking, "_TUPLES_EACH", 0)
     monkeypatch.setattr(ranking, "_FEW_PAIRS", 1 << 60)
     window, drawn = ranking.PathFinder.window, ranking.LineSample._draw_in_window
     monkeypatch.setattr(

@@ -240,6 +240,10 @@ class LineSample:
                 yield from self._draw_group(last[group], n_wanted[group], count[group])
                 begin = m
 
+    def n_tuples(self, last: np.ndarray) -> float:
+        """Return how many tuples of events, one of each state, lie in the windows of the last entries."""
+        return self._windows(last)[1].prod(axis=1, dtype=np.float64).sum()
+
     def _windows(self, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the first entry of each other state in the window of each last entry, and how many exist."""
         entries, lows, sizes = self.entries, [], []

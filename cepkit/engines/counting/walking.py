@@ -40,6 +40,8 @@ _ITEMS_PER_BLOCK = 1 << 16
 _STRETCH = 1024  # entries that the walk of a line looks at in one go for each event of a path
 _FEW_EVENTS = 64  # length of a path for which its arrays have room at first
 _FROM_THE_END = (1, 2)  # numbers of the scratch arrays in which depth 0 is the last cell
+_FEW_TUPLES = 1 << 20  # of events that end together in a window: a sample may look at all of them
+_TUPLES_EACH = 1024  # a walk over so many tuples takes less than a drawn match
 _RUN = 24  # from this many successive numbers on, a walk is cheaper than finding each
 
 
@@ -241,11 +243,14 @@ class PathWalk(MatchWalk):
         numbers = draw_numbers(numbering.total, n, seed)
         if not numbers or not self.is_line or n >= numbering.total or numbering.total >= SMALL:
             return self.take(numbers, counts)
+        line = LineSample(self._finder, np.random.default_rng(seed))
+        few = min(_FEW_TUPLES, _TUPLES_EACH * n)
+        if len(self._ends[0]) <= few and line.n_tuples(self._ends[0]) <= few:
+            return self.all(numbering.total).take(np.array(numbers, np.int64))
         ends, n_wanted = np.unique([end for end, _ in numbering.locate(numbers)], return_counts=True)
         count = np.diff(numbering.first_of_end)[ends]
         last = self._ends[0][ends]
         by_place = np.argsort(last)
-        line = LineSample(self._finder, np.random.default_rng(seed))
         rows = np.concatenate([*line.rows(last[by_place], n_wanted[by_place], count[by_place])])
         positions = self.entries.position[rows]
         return self._of_one_length(positions[np.lexsort(positions.T)].ravel())

@@ -398,27 +398,40 @@ class Interpreter:
         self, partition: np.ndarray, n_partitions: int, inputs: Inputs, event_of_item: np.ndarray
     ) -> tuple:
         """Return what the kernel `take_row` reads of each item, and its scratch."""
-        code, state, n = self.code, self.new_state(n_partitions), len(event_of_item)
+        code, state = self.code, self.new_state(n_partitions)
+        with np.errstate(all="ignore"):
+            if len(partition) <= _EVENTS_PER_CHUNK:
+                rows = slice(0, len(partition))
+                whole = _Chunk(code, state, np.ascontiguousarray(partition), inputs, rows).compute()
+                columns = tuple(array.take(event_of_item, axis=-1) for array in whole)
+            else:
+                columns = self._columns_by_chunk(state, partition, inputs, event_of_item)
+        n_carried = int(code.carried[:, IS_FLOAT].sum())
+        carried = np.empty((n_carried, 1)), np.empty((len(code.carried) - n_carried, 1), np.int64)
+        return *columns, self._automaton(inputs), *carried
+
+    def _columns_by_chunk(
+        self, state: State, partition: np.ndarray, inputs: Inputs, event_of_item: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the mask, floats and integers of each item; a chunk of events needs little memory."""
+        code, n = self.code, len(event_of_item)
         n_floats = sum(value.is_float for value in code.values)
         fulfilled = np.empty(n, np.int64)
         of_floats = np.empty((n_floats, n))
         of_integers = np.empty((len(code.values) - n_floats, n), np.int64)
         order = np.argsort(event_of_item, kind="stable")
         rising = event_of_item[order]
-        with np.errstate(all="ignore"):
-            for low in range(0, len(partition), _EVENTS_PER_CHUNK):
-                checkpoint()
-                rows = slice(low, min(low + _EVENTS_PER_CHUNK, len(partition)))
-                chunk_partitions = np.ascontiguousarray(partition[rows])
-                whole = _Chunk(code, state, chunk_partitions, inputs, rows).compute()
-                begin, end = np.searchsorted(rising, [rows.start, rows.stop])
-                items, events = order[begin:end], rising[begin:end] - low
-                fulfilled[items] = whole[0][events]
-                of_floats[:, items] = whole[1][:, events]
-                of_integers[:, items] = whole[2][:, events]
-        n_carried = int(code.carried[:, IS_FLOAT].sum())
-        carried = np.empty((n_carried, 1)), np.empty((len(code.carried) - n_carried, 1), np.int64)
-        return fulfilled, of_floats, of_integers, self._automaton(inputs), *carried
+        for low in range(0, len(partition), _EVENTS_PER_CHUNK):
+            checkpoint()
+            rows = slice(low, min(low + _EVENTS_PER_CHUNK, len(partition)))
+            chunk_partitions = np.ascontiguousarray(partition[rows])
+            whole = _Chunk(code, state, chunk_partitions, inputs, rows).compute()
+            begin, end = np.searchsorted(rising, [rows.start, rows.stop])
+            items, events = order[begin:end], rising[begin:end] - low
+            fulfilled[items] = whole[0][events]
+            of_floats[:, items] = whole[1][:, events]
+            of_integers[:, items] = whole[2][:, events]
+        return fulfilled, of_floats, of_integers
 
     def _automaton(self, inputs: Inputs) -> AutomatonTables:
         """Return the automaton, and registers with the constants of the query."""

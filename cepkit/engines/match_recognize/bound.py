@@ -61,9 +61,10 @@ def prepare_rows(
     if params:
         program, measures = _prepare(query, schema, params)
     else:
-        read = {name.lower() for name in _names_in(query)}
+        named = _names_in(query)
+        read = {name.lower() for name in named}
         # Finding the type of a column may take a look at all of its values.
-        fields = dict.fromkeys(name for name in _names_in(query) if "." in name and name in schema)
+        fields = dict.fromkeys(name for name in named if "." in name and name in schema)
         names = dict.fromkeys([*schema, *fields])  # fields of structs are not listed
         types = ((name, schema[name] if name.lower() in read else None) for name in names)
         program, measures = _prepare_once(query, query.source, tuple(types))
@@ -80,6 +81,12 @@ def _names_in(query: RowPatternQuery) -> tuple[str, ...]:
     nodes = (node for _, tree in (*query.define, *query.measures) for node in tree.walk(literals=False))
     names = [node.name or "" for node in nodes if isinstance(node, ex.Attribute | ex.Reference)]
     return *names, *([] if query.within is None else [key.column for key in query.order_by[:1]])
+
+
+@lru_cache(maxsize=16)
+def _has_totals(query: RowPatternQuery) -> bool:
+    trees = (tree for _, tree in (*query.define, *query.measures))
+    return any(isinstance(node, rp.RowAggregate) for tree in trees for node in tree.walk())
 
 
 @lru_cache(maxsize=16)
@@ -300,6 +307,8 @@ def bind_row_query(
 def _with_numbers(
     rows: RowPatternQuery, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None
 ) -> RowPatternQuery:
+    if not _has_totals(rows):
+        return rows
     trees = {"define": rows.define, "measures": rows.measures}
     changed = {name: numbers_of_truths(part, schema, params) for name, part in trees.items()}
     return rows if changed == trees else replace(rows, **changed)
