@@ -171,6 +171,9 @@ class _SequenceEvaluator(Evaluator):
         if isinstance(expression, ex.Reference) and expression.name is not None:
             self.role = role
             self._check(expression)
+            item = self._item_of_variable.get(expression.variable)
+            if isinstance(self.matches, LineBlock) and item is not None and not expression.index:
+                return Picked(expression.name, self.rows_at(self.matches.events[item]))
             events, having = self._event_of(expression.variable, expression.index)
             if len(having) == len(self.matches):
                 return Picked(expression.name, self.rows_at(events))

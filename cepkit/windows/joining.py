@@ -360,12 +360,12 @@ def run_join(
     event, left, right = _with_lonely(join, meeting, pairs, triggers)
     # A side without a partner has row -1: the last row of what is indexed.
     rows = tuple(np.append(side_rows, -1)[side] for side_rows, side in zip(kept, (left, right), strict=True))
-    alive = None
+    columns: dict[str, pa.Array] = {}
     if join.measures:
         source = PairSource(sources, (kept[0][pairs.left], kept[1][pairs.right]))
         alive = source, pairs.event, ends_of(meeting, pairs)
-    evaluator = PairEvaluator(join, PairSource(sources, rows), event, alive)
-    columns = {name: evaluator.values(f"measure {name!r}", tree) for name, tree in join.measures}
+        evaluator = PairEvaluator(join, PairSource(sources, rows), event, alive)
+        columns |= {name: evaluator.values(f"measure {name!r}", tree) for name, tree in join.measures}
     columns[EMITTED] = _moments(plan, sources, kept, meeting).take(pa.array(event))
     return JoinRows(rows, columns, event, meeting)
 

@@ -97,12 +97,22 @@ def figures(frame: pd.DataFrame, n_rounds: int) -> dict:
         "count zero": (frame["vehicle_count"] == 0).mean(),
         "speed zero": (frame["avg_speed"] == 0).mean(),
         "unchanged": [unchanged.mean(), unchanged[empty].mean(), unchanged[~empty].mean()],
-        "lag 1 speed": of_sensor["avg_speed"].apply(lambda values: values.autocorr()).median(),
-        "lag 1 count": of_sensor["vehicle_count"].apply(lambda values: values.autocorr()).median(),
+        "lag 1 speed": correlation_of_sensors(ordered["sensor"], ordered["avg_speed"], before["avg_speed"]),
+        "lag 1 count": correlation_of_sensors(
+            ordered["sensor"], ordered["vehicle_count"], before["vehicle_count"]
+        ),
         "late": (frame["ts"] < frame["ts"].cummax()).mean(),
         "present": len(frame) / (n_rounds * frame["sensor"].nunique()),
         "hours": frame.groupby(frame["ts"].dt.hour)["vehicle_count"].mean().to_numpy(),
     }
+
+
+def correlation_of_sensors(sensor: pd.Series, now: pd.Series, before: pd.Series) -> float:
+    """Return the median over the sensors of the correlation of two columns."""
+    x, y = (values[before.notna()] for values in (now, before))
+    x, y = (values - values.groupby(sensor).transform("mean") for values in (x, y))
+    xy, xx, yy = (values.groupby(sensor).sum() for values in (x * y, x * x, y * y))
+    return float((xy / np.sqrt(xx * yy)).median())
 
 
 def check_figures(found: dict) -> None:

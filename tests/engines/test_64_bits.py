@@ -36,18 +36,21 @@ def check(pattern, define, rows, *, params=None, frame=None, **keywords):
 
 @pytest.mark.parametrize(
     "values",
-    [[2**62, 2**62], [EPOCH + 10**9 * i for i in range(12)], [LEAST] * 3, [LARGEST, LEAST], [LARGEST, 1, 2]],
+    [
+        [2**62] * 6, [EPOCH + 10**9 * i for i in range(6)], [LEAST] * 6, [LARGEST, LEAST] * 3,
+        [LARGEST, 1, 2, 0, 0, 0],
+    ],
     ids=["quarters", "nanoseconds", "least", "both ends", "just too large"],
-)
+)  # fmt: skip
 def test_means_do_not_wrap(tier, values):
-    rows = rows_of(x=values)
+    rows = rows_of(x=values)  # equally many, since a query is compiled for each number
     assert len(check(" ".join("." * len(values)), {}, rows, measures=["avg(x)"])) == 1
     mean = sum(values) / len(values)
     rows = rows_of(x=[*values, 0])
     for sign in (">", "<"):  # the mean is that of the rows before the last one
         define = {"last": f"avg(x) {sign} :at and count() == {len(values)}"}
         for at in (mean + 1e4, mean - 1e4):
-            found = check(". .* last" if len(values) > 1 else ". last", define, rows, params={"at": at})
+            found = check(". .* last", define, rows, params={"at": at})
             assert len(found) == (at < mean if sign == ">" else at > mean)
 
 

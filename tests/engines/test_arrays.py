@@ -122,16 +122,16 @@ def bound(frame, value):
 @pytest.mark.parametrize("seed", seeds(SEEDS_OF_A_RUN, 60))
 @pytest.mark.parametrize("name", QUERIES)
 def test_engine_is_the_definition(name, seed, monkeypatch):
-    """The seeds of a run have one of the engines that run a query. A third of the queries is compiled.
+    """The seeds of a run have one of the engines that run a query. A sixth of the queries is compiled.
 
-    Machine code takes seconds for each query. In three turns, all queries are compiled.
+    Machine code takes seconds for each query. In six turns, all queries are compiled.
     """
     rows, value, wanted = expected(name, seed)
     program, events = bound(as_frame(rows), value)
     able = [engine for engine in ("chain", "search") if not engines()[engine].unsupported(program)]
     number = seed // SEEDS_OF_A_RUN + list(QUERIES).index(name)
     engine = able[number % len(able)]
-    if JIT and number % 3:
+    if JIT and number % 6:
         run_as_python(monkeypatch)
     found = engines()[engine].run(program, events)
     assert found.count() == len(wanted)

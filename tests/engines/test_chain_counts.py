@@ -55,12 +55,12 @@ def test_most_cases_have_matches():
 
 @seeds_of_tiers(2 if JIT else 4, 40)
 def test_counts_are_those_of_all_paths(seed, tier, monkeypatch):
-    """Compiled queries have one shape and 20 streams, others have 20 shapes."""
+    """Compiled queries have one shape and 12 streams, others have 12 shapes."""
     if seed % 4 > 1:  # as with many events when few of them match
         monkeypatch.setattr(layout, "_FEW", 0)
         monkeypatch.setattr(places_of_events, "_FEW", 0)
         monkeypatch.setattr(places_of_events, "_FEW_OF", 0)
-    for own in range(20 * seed, 20 * seed + 20):
+    for own in range(20 * seed, 20 * seed + 12):
         check_counts(*case_of_shape(seed if tier == "compiled" else own, own))
 
 

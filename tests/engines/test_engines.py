@@ -131,7 +131,7 @@ def test_shaped_queries(name):
     pattern, texts, keywords = SHAPED[name]
     pattern, define = parse_pattern(pattern), {role: parse_expression(text) for role, text in texts.items()}
     n_matches = 0
-    for seed in range(6 if JIT else 3):
+    for seed in range(4 if JIT else 3):
         rows = generate.stream(Random(f"{name} {seed}"), 80, n_keys=1 + seed % 3, nulls=seed % 2 == 0)
         if name.endswith("positions"):  # words are long there
             rows = [

@@ -264,7 +264,7 @@ def test_each_match_is_drawn_as_often(monkeypatch):
     text = "PATTERN SEQ(A a, OR(B b, D d), C c) WHERE a.x + c.x > b.x + 6 AND d.x + a.x > c.x"
     found = cep.match(frame, text, event_type="kind", order_by="ts")
     numbers = {tuple(map(str, row)): i for i, row in enumerate(found.to_frame().itertuples(index=False))}
-    times, n_seeds = np.zeros(len(numbers)), 800 if JIT else 200
+    times, n_seeds = np.zeros(len(numbers)), 400 if JIT else 200
     for seed in range(n_seeds):
         for row in found.sample(5, seed).itertuples(index=False):
             times[numbers[tuple(map(str, row))]] += 1

@@ -25,7 +25,7 @@ from tests.support.tiers import TIERS
 SEQUENCE_ENGINES = [name for name, engine in engines().items() if engine.run is not None and engine.automatic]
 FAMILIES = list(gs.FAMILIES)
 SHAPES, FULL_SHAPES = (1, 6) if JIT else (1, 60)
-STREAMS, FULL_STREAMS = (20, 120) if JIT else (12, 12)
+STREAMS, FULL_STREAMS = (14, 120) if JIT else (12, 12)
 
 
 @cache

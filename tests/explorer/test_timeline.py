@@ -89,7 +89,7 @@ def test_the_strip_counts_more_matches_than_an_integer_holds():
     frame = pd.DataFrame(
         {"t": np.arange(n), "kind": ["A", "B"] * (n // 2), "k": ["p", "p", "q", "q"] * (n // 4)}
     )
-    many = ", ".join(f"{kind} {kind.lower()}{k}" for k in range(6) for kind in "AB")
+    many = ", ".join(f"{kind} {kind.lower()}{k}" for k in range(4) for kind in "AB")
     explorer = cep.explore(
         frame, f"PATTERN SEQ({many})", event_type="kind", order_by="t", partition_by="k"
     ).wait(120)

@@ -193,7 +193,7 @@ def test_a_process_that_is_forked_among_threads_answers(tmp_path, way):
         "interpreted": {"NUMBA_DISABLE_JIT": "0", "CEPKIT_TIER": "", "CEPKIT_CACHE": str(tmp_path)},
         "compiled": {"NUMBA_DISABLE_JIT": "0", "CEPKIT_TIER": "compiled", "CEPKIT_CACHE": str(tmp_path)},
     }[way]
-    assert run_script(FORKING.replace("FORKS", "5"), **environment) == "[0]\n"
+    assert run_script(FORKING.replace("FORKS", "3"), **environment) == "[0]\n"
 
 
 # --- interrupts --------------------------------------------------------------------------------------------

@@ -79,6 +79,7 @@ def test_a_result_and_its_frame_end_without_the_collector_of_garbage(query):
     }[query[:5]]
     cep.match(frame, query, **options).to_frame()  # kernels load
     gc.collect()
+    gc.freeze()  # nobody looks at older objects again, which takes long
     gc.disable()
     before = sources_in_memory()  # of other tests
     try:

@@ -7,11 +7,12 @@ Figures 6 to 8 are judged on long streams, where not shedding is hopeless as in 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
 import numpy as np
 import pandas as pd
 
+from cepkit.planning.plans import Same
 from papers.claims import Claim
 from papers.load_shedding.figures import (
     AXES,
@@ -65,6 +66,14 @@ def wide_table(
     results: pd.DataFrame, value: str, load: str, scale: Scale, strategies: Sequence[str] = COMPARED
 ) -> pd.DataFrame:
     """Return a row per point with enough matches, in order, and a column per strategy."""
+    return _wide_table(Same(results), value, load, scale, tuple(strategies))
+
+
+@lru_cache(maxsize=256)  # nine panels read one table
+def _wide_table(
+    shared: Same, value: str, load: str, scale: Scale, strategies: tuple[str, ...]
+) -> pd.DataFrame:
+    results: pd.DataFrame = shared.item
     own = results[(results["load"] == load) & (results["work_s"] == scale.work_s)]
     own = own[own["strategy"].isin(strategies) & (own["matches"] >= LEAST_MATCHES)]
     keys = ["stream", "by", "x"]
