@@ -41,7 +41,7 @@ _STRETCH = 1024  # entries that the walk of a line looks at in one go for each e
 _FEW_EVENTS = 64  # length of a path for which its arrays have room at first
 _FROM_THE_END = (1, 2)  # numbers of the scratch arrays in which depth 0 is the last cell
 _FEW_TUPLES = 1 << 20  # of events that end together in a window: a sample may look at all of them
-_TUPLES_EACH = 1024  # a walk over so many tuples takes less than a drawn match
+_TUPLES_EACH = 1024  # a walk over this many tuples takes less time than a drawn match
 _RUN = 24  # from this many successive numbers on, a walk is cheaper than finding each
 
 
