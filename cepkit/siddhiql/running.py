@@ -175,9 +175,14 @@ def siddhi(
     Differs: int and long are one type in the arguments of a function, and so are float and double.
     Differs: a function gives null where Siddhi stops with an exception at a value, as ``str:charAt('a', 5)``.
     Differs: sums, ``avg`` and ``stdDev`` are exact and rounded once; Siddhi's keep rounding errors, so a
-    ``stdDev`` of equal values may be 3e-9 or NaN.
+    ``stdDev`` of equal values may be 3e-9 or NaN. In a join its values may leave more often than they enter;
+    Siddhi then keeps a wrong mean.
     Differs: in a partition each key has its own batches of ``timeBatch``; Siddhi shares the end of the batch
     among keys and loses the last batches of all keys but the first.
+    Differs: ``maximum`` and ``minimum`` skip nulls and take negative numbers; Siddhi's ``maximum`` is never
+    below 4.9e-324, also of nulls alone.
+    Differs: in a sequence ``every`` before a state means that state; Siddhi takes it around all states up to
+    the last wait of ``not … for``, and the forbidden event then ends no wait.
     Source: Suhothayan et al., "Siddhi: a second look at complex event processing architectures", GCE 2011;
     the behaviour of siddhi-core 5.1.7.
     Differs: attributes of type float have 64 bits. Rows of ``all events`` are in one stream.

@@ -61,16 +61,17 @@ class Aggregator:
 
     def reset(self) -> None:
         """Forget all values."""
-        self.total = Total(self.is_whole)
+        self.total, self.has_just_added = Total(self.is_whole), False
 
     def change(self, value: Any, sign: int) -> None:
         """Let a value in (sign 1) or out (sign -1)."""
+        self.has_just_added = value is not None and sign > 0
         if value is not None:
             self.total.change(value, sign)
 
     def value(self) -> Any:
-        """Return the sum; missing if no value is in."""
-        return self.total.value() if self.total.n else None
+        """Return the sum; missing if no value is in, unless the value that entered had left before."""
+        return self.total.value() if self.total.n or self.has_just_added else None
 
 
 class Mean(Aggregator):
@@ -120,11 +121,12 @@ class Spread(DistinctCount):
 
     def value(self) -> float | None:
         """Return the deviation; 0 for one value, missing for none."""
-        if self.total.n < 2:
+        if self.total.n in (0, 1):
             return 0.0 if self.total.n else None
         mean = self.total.mean()
         squares = math.fsum((value - mean) ** 2 * n for value, n in self.n_of_value.items())
-        return math.sqrt(squares / self.total.n)
+        variance = squares / self.total.n  # in a join more values may leave than entered
+        return math.sqrt(variance) if variance >= 0 else math.nan
 
 
 class Extreme(Aggregator):
@@ -142,8 +144,8 @@ class Extreme(Aggregator):
     def change(self, value: Any, sign: int) -> None:
         if value is None:
             return
-        if sign < 0:
-            if not self._forever and value in self.queue:
+        if sign < 0 and not self._forever:  # `forever` counts a value that leaves without an entry, too
+            if value in self.queue:
                 self.queue.remove(value)
             return
         while self.queue and self._is_before(value, self.queue[-1]):

@@ -6,24 +6,20 @@ match of rows is another one than ours, so the numbers of results may differ for
 
 from __future__ import annotations
 
-import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 from cases import KEYED_WITHIN, LEAST_SIZE, WITHIN, WORKLOADS
 from rows import Measured, Options, Row, in_turns
 
-VERSION = "9.0.0"
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>peers</groupId><artifactId>peers</artifactId><version>1</version><dependencies>{}</dependencies></project>"""
-_JARS = [
-    ("com.espertech", "esper-runtime", VERSION), ("com.espertech", "esper-compiler", VERSION),
-    ("org.slf4j", "slf4j-nop", "1.7.36"),
-]  # fmt: skip
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tests.support.peers import class_path
+
 _ROWS = """select * from Event match_recognize (partition by symbol measures {} pattern ({}) define {})"""
 _ENDS = "A.ts as a, {}.ts as z"
 _ABC = """select a.t, b.t, c.t from pattern [every a=Event(kind='A') -> (every b=Event(kind='B', x > a.x{key})
@@ -47,25 +43,6 @@ QUERIES = {
 }  # fmt: skip
 
 
-@cache
-def class_path() -> str | None:
-    """Return Esper's jars, which Maven brings; None without Java, Maven, or a way to the jars."""
-    if not shutil.which("java") or not shutil.which("mvn"):
-        return None
-    folder = Path(tempfile.gettempdir()) / f"cepkit-esper-{VERSION}"
-    if not list(folder.glob("*.jar")):
-        tags = ("groupId", "artifactId", "version")
-        jars = ("".join(f"<{t}>{v}</{t}>" for t, v in zip(tags, jar, strict=True)) for jar in _JARS)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        (folder / "pom.xml").write_text(
-            _POM.format("".join(f"<dependency>{jar}</dependency>" for jar in jars))
-        )
-        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-        if subprocess.run(command, cwd=folder, capture_output=True).returncode:
-            return None
-    return str(folder / "*")
-
-
 def _spelled(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Return the frame with times in milliseconds, and the column of times."""
     clock = "ts" if "ts" in frame else "t"
@@ -76,7 +53,7 @@ def _spelled(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 
 def _compared(name: str, n_rows: int, repeats: int) -> Iterator[Row]:
-    jars = class_path()
+    jars = class_path("esper")
     if jars is None:
         yield Row(f"esper {name} {n_rows:,}: skipped, Maven cannot bring Esper here", {})
         return

@@ -176,6 +176,13 @@ def test_sliding_aggregates_equal_those_of_windows():
     assert found["spread"].tolist() == pytest.approx(expected["spread"].tolist(), abs=1e-6)
 
 
+def test_values_that_leave_a_join_without_having_entered_have_no_deviation():
+    frames = {"A": frame_of([3, 1], [600, 2900]), "B": frame_of([0, 2, 0], [300, 700, 1800])}
+    join = "A#window.time(1 sec) full outer join B#window.length(1)"
+    found = rows(f"from {join} select stdDev(B.x) as spread insert into C", **frames)
+    assert found == [(0.0,), (0.0,), (1.0,), (0.0,), (None,)]  # the last one was an error of math.sqrt
+
+
 def test_joins():
     a, b = frame_of([1, 2, 1], [0, 20, 40]), frame_of([1, 1], [10, 30])
     join = "A#window.length(1) as a {} B#window.length(1) as b on a.x == b.x"
