@@ -87,7 +87,8 @@ class EventColumns:
         """Return the column of a field and the way from there into its values; None without a column."""
         # The longest name counts: ``process.name`` is a column of this name, or the entry ``name`` of the
         # dictionaries in the column ``process``.
-        for n in range(len(parts), 0, -1):
+        longest = 1 + max((name.count(".") for name in (*self.fields, *self._names)), default=0)
+        for n in range(min(longest, len(parts)), 0, -1):
             if not all(isinstance(part, str) for part in parts[:n]):
                 continue
             name = ".".join(map(str, parts[:n]))

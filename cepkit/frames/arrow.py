@@ -417,10 +417,13 @@ class FieldTypes(dict[str, ColumnType]):
         return None if of is None else replace(type_of_arrow(of), nullable=True)
 
 
+_DEEPEST = 100  # structs in each other; a name of very many parts would take minutes
+
+
 def path_of(name: str, columns: Container[str]) -> tuple[str, list[str]] | None:
     """Return the column and the names of fields that ``user.id`` means; None if no column has this name."""
     parts = name.split(".")
-    for n in range(len(parts) - 1, 0, -1):
+    for n in range(len(parts) - 1, max(0, len(parts) - 1 - _DEEPEST), -1):
         if (column := ".".join(parts[:n])) in columns:
             return column, parts[n:]
     return None

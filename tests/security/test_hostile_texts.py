@@ -66,6 +66,26 @@ def test_long_patterns_are_answered_or_refused_in_time(language, text, n):
         assert len(str(error)) < 4_200
 
 
+PARTS = ".".join("ax" * 10_000)
+MANY_PARTS = {
+    "condition": lambda: CALLS["sequence"](f"PATTERN SEQ(A a, B b) WHERE {PARTS} > 1"),
+    "key": lambda: CALLS["sequence"](f"PATTERN SEQ(A a, B b) WHERE [{PARTS}]"),
+    "predicate": lambda: cep.match(frame(), ". p", define={"p": f"{PARTS} > 1"}),
+    "clock": lambda: cep.match(frame(), ". p", define={"p": "x > 1"}, order_by=PARTS),
+    "SQL": lambda: CALLS["SQL"](f"MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS {PARTS} > 1)"),
+    "window": lambda: cep.window(frame(), {"v": f"sum({PARTS})"}, length=3),
+    "EQL": lambda: cep.eql(f"sequence [kind where {PARTS} > 1] [any where true]", frame(), order_by="ts"),
+}
+
+
+@pytest.mark.parametrize("name", MANY_PARTS)
+def test_a_name_of_very_many_parts_is_refused_in_time(name):
+    """Each of its beginnings may be a column with structs in it, and was looked up."""
+    with in_time(), pytest.raises(cep.CepError) as refused:
+        MANY_PARTS[name]()
+    assert len(str(refused.value)) < 4_200
+
+
 @pytest.mark.parametrize("n", [101, 45_000])
 def test_a_text_that_nests_deeply_never_reaches_duckdb(n):
     """DuckDB takes 12 GB to read 45,000 brackets."""
