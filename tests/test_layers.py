@@ -49,7 +49,7 @@ SUB_FLOORS = {
     "language": (("expressions",), ("match_recognize", "siddhi"), ("sequences",)),
     "compile": (("shared",), ("regex", "sequences", "match_recognize"), ("counting", "interpreted")),
     "engines": (("shared",), ("interpreted",), ("match_recognize",), ("counting",)),
-    "shedding": (("tree",), ("strategies",), ("simulation",), ("live",)),
+    "shedding": (("tree",), ("strategies",)),
     "streaming": (("spark",),),
 }
 MOST_ROOMS, MOST_LOOSE, MOST_FILES = 28, 9, 16

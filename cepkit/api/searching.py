@@ -269,8 +269,8 @@ def register_wings() -> None:
     from cepkit.parallel.outcome import ParallelRun, view_of_trace
     from cepkit.parallel.trace import Trace
     from cepkit.results.views import OF_RUNS, one_of, view_of
-    from cepkit.shedding.simulation.replay import ReplayResult
-    from cepkit.shedding.tree_value import ENGINE
+    from cepkit.shedding.replay import ReplayResult
+    from cepkit.shedding.tree_engine import ENGINE
 
     for name, summary in linked.SUMMARIES.items():  # the methods of the papers, for comparison
         run = partial(linked.PlainlyMatched, name=name)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cepkit.language.query_parts import Duration
     from cepkit.parallel.agents import Costs
     from cepkit.parallel.outcome import ParallelRun
-    from cepkit.shedding.simulation.arrivals import Arrivals, Prices
+    from cepkit.shedding.arrivals import Arrivals, Prices
     from cepkit.shedding.strategies.strategy import Strategy
 
 
@@ -204,8 +204,8 @@ def replay(
     >>> kept.n_dropped > 0, kept.recall < 1, kept.within_bound > late.within_bound
     (True, True, True)
     """
-    from cepkit.shedding.simulation.replay import ReplayResult
-    from cepkit.shedding.simulation.scene import check_settings, make_scene
+    from cepkit.shedding.replay import ReplayResult
+    from cepkit.shedding.scene import check_settings, make_scene
 
     queries = query if isinstance(query, list | tuple) else [cast("Query", query)]
     settings = check_settings(
@@ -215,7 +215,7 @@ def replay(
     )  # fmt: skip
     if spark_module(frame):
         from cepkit.results.spark_binding import run_per_key
-        from cepkit.shedding.simulation.replay import ReplayTask, types_of_columns
+        from cepkit.shedding.replay import ReplayTask, types_of_columns
 
         return run_per_key(frame, settings.queries, ReplayTask(settings), types_of_columns())
     source, native = source_of_frame(frame)

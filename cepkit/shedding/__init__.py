@@ -10,14 +10,14 @@ from typing import Any as _Any
 
 # Where each name is defined, apart from strategies; those are in `strategies.names`.
 _NAMES_OF_MODULE = {
-    "live.report": "SheddingReport",
-    "live.learning": "WallClock",
-    "live.stream": "LiveStream",
-    "simulation.arrivals": "ColumnArrivals ConstantArrivals GivenArrivals OverloadArrivals PeakArrivals "
+    "live_report": "SheddingReport",
+    "live_learning": "WallClock",
+    "live_stream": "LiveStream",
+    "arrivals": "ColumnArrivals ConstantArrivals GivenArrivals OverloadArrivals PeakArrivals "
     "PoissonArrivals Prices measure_prices",
-    "simulation.replay": "ReplayResult",
-    "simulation.server": "VirtualClock",
-    "tree_value": "Tree",
+    "replay": "ReplayResult",
+    "server": "VirtualClock",
+    "tree_engine": "Tree",
     "strategies.strategy": "Event Load Shedder Strategy Training",
 }
 _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() for name in names.split()}

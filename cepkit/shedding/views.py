@@ -20,7 +20,7 @@ from cepkit.shedding.plots import (
     utilities,
     utility_scene,
 )
-from cepkit.shedding.simulation.replay import ReplayResult
+from cepkit.shedding.replay import ReplayResult
 from cepkit.widgets.scene_view import SceneView
 
 # The Python half of the load view: latency and backlog over time, and the drops of each event type.

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
+from cepkit.shedding.arrivals import OverloadArrivals
 from cepkit.shedding.buffers import buffer_limits, drain_time, queue_limit
-from cepkit.shedding.simulation.arrivals import OverloadArrivals
 from cepkit.shedding.strategies.darling import Darling
 from cepkit.shedding.strategies.spice import ESpice
 from papers.claims import CANNOT, IN_REGIME, UNTRIED, YES, examine

@@ -9,7 +9,7 @@ import pytest
 
 from cepkit.errors import CepError
 from cepkit.frames.pandas import PandasSource
-from cepkit.shedding.simulation.scene import check_settings, make_scene
+from cepkit.shedding.scene import check_settings, make_scene
 from cepkit.shedding.strategies.strategy import strategy_names
 from papers.claims import UNTRIED, examine
 from papers.load_shedding import figures

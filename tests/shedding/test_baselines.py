@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from cepkit.shedding.simulation.arrivals import Prices
+from cepkit.shedding.arrivals import Prices
 from cepkit.shedding.strategies.spice import ESpice, HSpice, PSpice
 from cepkit.shedding.strategies.strategy import Shedder
 from cepkit.shedding.strategies.zhao import Zhao

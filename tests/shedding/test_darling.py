@@ -22,7 +22,7 @@ from cepkit.shedding.model import (
     StreamColumns,
     samples_of_warm_up,
 )
-from cepkit.shedding.simulation.scene import Scene, _warm_up, check_settings, make_scene
+from cepkit.shedding.scene import Scene, _warm_up, check_settings, make_scene
 from cepkit.shedding.strategies.darling import TIES, Darling, DarlingShedder
 from cepkit.shedding.strategies.strategy import Event, Load
 from cepkit.shedding.tree.program import TreeProgram

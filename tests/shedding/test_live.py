@@ -12,7 +12,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.shedding.live.learning import CallCosts
+from cepkit.shedding.live_learning import CallCosts
 from cepkit.shedding.strategies.strategy import Shedder, Training
 from tests.support.live_cases import (
     N_WARM,

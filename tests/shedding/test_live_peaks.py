@@ -7,7 +7,7 @@ from time import thread_time
 import pytest
 
 import cepkit as cep
-from cepkit.shedding.live import learning as serving
+from cepkit.shedding import live_learning as serving
 from tests.benchmarks import live_shedding
 
 SECONDS, BOUND = 5.0, 0.1

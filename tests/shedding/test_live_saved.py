@@ -16,7 +16,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError
-from cepkit.shedding.live.report import pack_values, unpack_values
+from cepkit.shedding.live_report import pack_values, unpack_values
 from tests.support.live_cases import QUERY, SETTINGS, arrivals_of, capacity, drive, frame_of, joined, opened
 
 N, N_WARM = 2000, 500

@@ -14,8 +14,8 @@ import cepkit as cep
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.sources import source_of_frame
 from cepkit.planning.queries import Arguments, as_query
-from cepkit.shedding.simulation.replay import common
-from cepkit.shedding.simulation.scene import Scene, check_settings, make_scene
+from cepkit.shedding.replay import common
+from cepkit.shedding.scene import Scene, check_settings, make_scene
 from cepkit.shedding.strategies.strategy import Shedder, Training, as_strategy, strategy_names
 from tests.support.sizes import seeds
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.shedding.simulation.arrivals import (
+from cepkit.shedding.arrivals import (
     BOOST,
     ConstantArrivals,
     OverloadArrivals,
@@ -18,7 +18,7 @@ from cepkit.shedding.simulation.arrivals import (
     fit_prices,
     schedule,
 )
-from cepkit.shedding.simulation.server import Lane, Server, VirtualClock
+from cepkit.shedding.server import Lane, Server, VirtualClock
 from cepkit.shedding.strategies.strategy import (
     Load,
     ServiceLine,

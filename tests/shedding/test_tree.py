@@ -12,7 +12,7 @@ import cepkit as cep
 from cepkit.engines.after_match import report_matches
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.planning.planner import engines
-from cepkit.shedding.tree_value import Tree, match_in_cheapest_order
+from cepkit.shedding.tree_engine import Tree, match_in_cheapest_order
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import all_of, as_matches, bound
 from tests.support.sizes import JIT, seeds

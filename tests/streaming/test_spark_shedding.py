@@ -12,7 +12,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.shedding.live.stream import BucketShedding, bucket_shedding
+from cepkit.shedding.live_stream import BucketShedding, bucket_shedding
 from cepkit.streaming.batches import schema_of
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan
 from tests.oracle import generate_sequences as gs

@@ -12,7 +12,7 @@ from cepkit.events import Events
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.construction import sequence_query
-from cepkit.shedding.simulation.arrivals import Prices
+from cepkit.shedding.arrivals import Prices
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
 from cepkit.shedding.tree.machine import TreeMachine
 from cepkit.shedding.tree.program import TreeProgram

@@ -43,7 +43,7 @@ class BucketPlan:
     n_buckets: int = 1
     # The query and the settings as plain values. State of another identity is refused.
     identity: Mapping[str, Any] = field(default_factory=dict)
-    # What opens searches with a latency bound, see `cepkit.shedding.live.stream`. Without it, no row is ever
+    # What opens searches with a latency bound, see `cepkit.shedding.live_stream`. Without it, no row is ever
     # dropped.
     shedding: Any = None
 

@@ -18,9 +18,9 @@ import pandas as pd
 from cepkit.errors import CepError, nearest
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.patterns import SequenceQuery
-from cepkit.shedding.simulation.arrivals import ConstantArrivals, OverloadArrivals, PeakArrivals, Prices
-from cepkit.shedding.simulation.replay import ReplayResult
-from cepkit.shedding.simulation.scene import Scene, check_settings, make_scene
+from cepkit.shedding.arrivals import ConstantArrivals, OverloadArrivals, PeakArrivals, Prices
+from cepkit.shedding.replay import ReplayResult
+from cepkit.shedding.scene import Scene, check_settings, make_scene
 from cepkit.shedding.strategies.darling import Darling
 from cepkit.shedding.strategies.strategy import (
     Shedder,

@@ -12,7 +12,7 @@ from typing import ClassVar
 import pandas as pd
 
 from cepkit.frames.pandas import PandasSource
-from cepkit.shedding.simulation.scene import check_settings, make_scene
+from cepkit.shedding.scene import check_settings, make_scene
 from cepkit.shedding.strategies.darling import Darling, DarlingShedder
 from cepkit.shedding.strategies.strategy import (
     SAFETY,

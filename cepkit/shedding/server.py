@@ -10,7 +10,7 @@ import numpy as np
 
 from cepkit.errors import CepError
 from cepkit.kernels.wings import tree_layout as kernel
-from cepkit.shedding.simulation.arrivals import Prices
+from cepkit.shedding.arrivals import Prices
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder
 from cepkit.values import dataclass, field
 

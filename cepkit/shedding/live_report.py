@@ -15,7 +15,7 @@ from cepkit.errors import CepError
 from cepkit.events import Events
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
-from cepkit.shedding.simulation.replay import (
+from cepkit.shedding.replay import (
     latency_text,
     losses_text,
     percent,

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cepkit.shedding.simulation.arrivals import Prices
-from cepkit.shedding.simulation.server import SMOOTHING, Server, ServerClock
+from cepkit.shedding.arrivals import Prices
+from cepkit.shedding.server import SMOOTHING, Server, ServerClock
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
 
 if TYPE_CHECKING:
     from cepkit.events import Events
-    from cepkit.shedding.live.report import RecallEstimate
+    from cepkit.shedding.live_report import RecallEstimate
     from cepkit.shedding.tree.machine import EventOutcome, TreeMachine
     from cepkit.shedding.tree.program import TreeProgram
 

@@ -22,8 +22,9 @@ from cepkit.language.query_parts import END
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.plans import compile_checked
 from cepkit.progress import checkpoint
-from cepkit.shedding.live.learning import CallCosts, Latencies, LiveServer, LiveWarmUp
-from cepkit.shedding.live.report import (
+from cepkit.shedding.arrivals import Prices
+from cepkit.shedding.live_learning import CallCosts, Latencies, LiveServer, LiveWarmUp
+from cepkit.shedding.live_report import (
     BINS,
     EventReader,
     KeptRows,
@@ -32,10 +33,9 @@ from cepkit.shedding.live.report import (
     pack_values,
     unpack_values,
 )
-from cepkit.shedding.simulation.arrivals import Prices
-from cepkit.shedding.simulation.replay import losses_text, time_text
-from cepkit.shedding.simulation.scene import choose_bins, sort_with
-from cepkit.shedding.simulation.server import Lane, ServerClock
+from cepkit.shedding.replay import losses_text, time_text
+from cepkit.shedding.scene import choose_bins, sort_with
+from cepkit.shedding.server import Lane, ServerClock
 from cepkit.shedding.strategies.strategy import Shedder, Strategy, Training
 from cepkit.shedding.tree.machine import TreeMachine, TreeMatches, join_matches
 from cepkit.shedding.tree.program import TreeProgram

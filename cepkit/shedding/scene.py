@@ -27,7 +27,7 @@ from cepkit.language.expressions.durations import NANOSECONDS, parse_duration
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.plans import compile_checked
 from cepkit.progress import checkpoint
-from cepkit.shedding.simulation.arrivals import (
+from cepkit.shedding.arrivals import (
     Arrivals,
     ColumnArrivals,
     GivenArrivals,
@@ -37,7 +37,7 @@ from cepkit.shedding.simulation.arrivals import (
     measure_prices,
     schedule,
 )
-from cepkit.shedding.simulation.server import Lane, Server, VirtualClock, WorkOfEvents, feed_many
+from cepkit.shedding.server import Lane, Server, VirtualClock, WorkOfEvents, feed_many
 from cepkit.shedding.strategies.strategy import NoShedding, Strategy, Training, as_strategy
 from cepkit.shedding.tree.machine import TreeMachine, TreeMatches, join_matches
 from cepkit.shedding.tree.program import KILLS_IF, TreeProgram, check_reading

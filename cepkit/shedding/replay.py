@@ -23,7 +23,7 @@ from cepkit.progress import show_progress
 from cepkit.results.explanation import Explanation
 from cepkit.results.matches import Matches
 from cepkit.results.query_found import SequenceFound
-from cepkit.shedding.simulation.scene import ReplayRun, ReplaySettings, make_scene
+from cepkit.shedding.scene import ReplayRun, ReplaySettings, make_scene
 from cepkit.shedding.tree.program import ALLOWED_IF
 from cepkit.values import dataclass
 

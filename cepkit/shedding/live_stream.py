@@ -17,11 +17,11 @@ from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import engines
 from cepkit.results.explanation import Explanation
 from cepkit.shedding.buffers import BY_RATE
-from cepkit.shedding.live.learning import Latencies, WallClock
-from cepkit.shedding.live.report import SheddingReport
-from cepkit.shedding.live.search import OF_EARLIER_VERSION, LiveSearch, LiveSettings
-from cepkit.shedding.simulation.scene import WARM_UP, check_settings, check_types, seconds_of
-from cepkit.shedding.simulation.server import ServerClock
+from cepkit.shedding.live_learning import Latencies, WallClock
+from cepkit.shedding.live_report import SheddingReport
+from cepkit.shedding.live_search import OF_EARLIER_VERSION, LiveSearch, LiveSettings
+from cepkit.shedding.scene import WARM_UP, check_settings, check_types, seconds_of
+from cepkit.shedding.server import ServerClock
 from cepkit.shedding.strategies.darling import POSITION, Darling
 from cepkit.shedding.strategies.strategy import Strategy, as_strategy, class_of_strategy, strategy_names
 from cepkit.streaming.batches import Kind, StreamSchema

@@ -1,1 +1,0 @@
-"""A real stream with a latency bound, in wall-clock time."""
