@@ -47,7 +47,7 @@ FLOORS = (
 # Sub-rooms by floor, within rooms that have them; a module that lies beside them may import them all.
 SUB_FLOORS = {
     "language": (("expressions",), ("match_recognize", "siddhi"), ("sequences",)),
-    "compile": (("shared",), ("regex", "sequences", "match_recognize"), ("counting", "interpreted")),
+    "compile": (("shared",), ("match_recognize",), ("counting",)),
     "engines": (("shared",), ("interpreted",), ("match_recognize",), ("counting",)),
     "shedding": (("tree",), ("strategies",)),
     "streaming": (("spark",),),

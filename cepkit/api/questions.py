@@ -37,8 +37,8 @@ from cepkit.planning.queries import (
 from cepkit.progress import show_progress
 
 if TYPE_CHECKING:
-    from cepkit.compile.regex.program import Program
-    from cepkit.compile.sequences.program import SequenceProgram
+    from cepkit.compile.regex_program import Program
+    from cepkit.compile.sequence_program import SequenceProgram
     from cepkit.engines.match_recognize.bound import SearchedRows
     from cepkit.insight.funnel import FunnelResult
     from cepkit.insight.moments import Moment

@@ -37,8 +37,8 @@ from cepkit.progress import show_progress
 from cepkit.results.matches import Matches
 
 if TYPE_CHECKING:
-    from cepkit.compile.regex.program import Program
-    from cepkit.compile.sequences.program import SequenceProgram
+    from cepkit.compile.regex_program import Program
+    from cepkit.compile.sequence_program import SequenceProgram
     from cepkit.language.sequences.patterns import SequenceQuery
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cepkit.api.searching import program_for, query_of, spark_module
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.errors import CepError, truth
 from cepkit.events import Events, Frame
 from cepkit.frames.building import build_events

@@ -8,8 +8,8 @@ from copy import copy
 
 import numpy as np
 
-from cepkit.compile.sequences.program import MatchWindow, SequenceProgram
-from cepkit.compile.sequences.search_source import test_of
+from cepkit.compile.sequence_program import MatchWindow, SequenceProgram
+from cepkit.compile.sequence_source import test_of
 from cepkit.engines.sequence_measures import variables_of_items
 from cepkit.engines.shared.by_key import keyed_events, keyed_program
 from cepkit.engines.shared.places import InStreamOrder, accepted

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cepkit.compile.interpreted.columns import ColumnReader, constants_of
-from cepkit.compile.interpreted.next_event import NextChain, NextTables, chain_of, edge_rows, next_tables_of
-from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.sequences.search_source import NO_LIMIT
+from cepkit.compile.interpreted_columns import ColumnReader, constants_of
+from cepkit.compile.interpreted_next import NextChain, NextTables, chain_of, edge_rows, next_tables_of
+from cepkit.compile.sequence_program import SequenceProgram
+from cepkit.compile.sequence_source import NO_LIMIT
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.interpreted.walk import read_value

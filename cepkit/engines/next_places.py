@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.interpreted.columns import constants_of
-from cepkit.compile.interpreted.instructions import EventValue
-from cepkit.compile.interpreted.next_event import FIRST_TO_PASS, NEAREST, SAME, Jump, NextTables
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.instructions import EventValue
+from cepkit.compile.interpreted_columns import constants_of
+from cepkit.compile.interpreted_next import FIRST_TO_PASS, NEAREST, SAME, Jump, NextTables
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.interpreted.walk import read_value

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from cepkit.compile.sequences.program import BoundBranch, SequenceProgram, unordered
-from cepkit.compile.sequences.search_source import test_of
+from cepkit.compile.sequence_program import BoundBranch, SequenceProgram, unordered
+from cepkit.compile.sequence_source import test_of
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.interpreted.walk import ORDERED_KERNELS as KERNELS

@@ -10,9 +10,9 @@ from operator import or_
 
 import numpy as np
 
-from cepkit.compile.interpreted.instructions import regex_code_of
-from cepkit.compile.regex.plan import tables_of
-from cepkit.compile.regex.program import LIST_FULL, MOST_LIVE, QUEUE_FULL, Kernel, Program, State
+from cepkit.compile.instructions import regex_code_of
+from cepkit.compile.regex_plan import tables_of
+from cepkit.compile.regex_program import LIST_FULL, MOST_LIVE, QUEUE_FULL, Kernel, Program, State
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import (
     are_kernels_ready,

@@ -10,9 +10,9 @@ from typing import Protocol
 
 import numpy as np
 
-from cepkit.compile.interpreted.walk import walk_code_of
-from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
-from cepkit.compile.sequences.search_source import (
+from cepkit.compile.interpreted_walk import walk_code_of
+from cepkit.compile.sequence_program import BoundBranch, SequenceProgram
+from cepkit.compile.sequence_source import (
     DEPTH,
     DONE,
     N_ITEMS,

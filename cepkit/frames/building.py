@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow.compute as pc
 from pandas.api.types import is_bool_dtype
 
-from cepkit.compile.interpreted.columns import column_before_matching, moved_rows
+from cepkit.compile.interpreted_columns import column_before_matching, moved_rows
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.decimals import digits_of, with_scale
 from cepkit.compile.shared.terms import Exact, Later

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.cache import cache_folder
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.engines.regex_measures import Measured, Picked
 from cepkit.errors import CepError, OrderError

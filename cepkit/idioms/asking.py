@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.compile.regex.program import Program
+from cepkit.compile.regex_program import Program
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.regex import match_regex
 from cepkit.engines.regex_measures import Measured, Picked, measure

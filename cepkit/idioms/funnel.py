@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.compile.regex.program import compile_regex
+from cepkit.compile.regex_program import compile_regex
 from cepkit.engines.regex import match_regex
 from cepkit.errors import CepError, UnsupportedQueryError, column_not_found, nearest, warn
 from cepkit.events import DURATION, FLOAT, INTEGER, TEXT, TIME, ColumnType, Events, Frame, Source

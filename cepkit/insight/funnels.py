@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.regex.matching_source import write_matching
-from cepkit.compile.regex.program import Kernel, Program, compile_regex
-from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
-from cepkit.compile.sequences.search_source import DEPTH, DONE, START, WORK, test_of
+from cepkit.compile.regex_program import Kernel, Program, compile_regex
+from cepkit.compile.regex_source import write_matching
+from cepkit.compile.sequence_program import BoundBranch, SequenceProgram
+from cepkit.compile.sequence_source import DEPTH, DONE, START, WORK, test_of
 from cepkit.compile.shared.loading import is_ready
 from cepkit.engines.after_match import MOST_LOOKED_AT, report_matches
 from cepkit.engines.counting.engine import counter_of, graph_of

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.regex.program import Program
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.regex_program import Program
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.engines.match_recognize.bound import SearchedRows
 from cepkit.errors import ResultTooLargeError, UnsupportedQueryError
 from cepkit.events import Events, Source

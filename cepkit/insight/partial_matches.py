@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cepkit.compile.sequences.program import BoundBranch
-from cepkit.compile.sequences.search_source import is_decided_at_begin
+from cepkit.compile.sequence_program import BoundBranch
+from cepkit.compile.sequence_source import is_decided_at_begin
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import PlainConditions
 from cepkit.progress import checkpoint

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from cepkit.compile.regex.matching_source import write_matching
-from cepkit.compile.regex.plan import SLOTS
-from cepkit.compile.regex.program import Kernel, Program
-from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
+from cepkit.compile.regex_plan import SLOTS
+from cepkit.compile.regex_program import Kernel, Program
+from cepkit.compile.regex_source import write_matching
+from cepkit.compile.sequence_program import SequenceProgram, compile_sequence
 from cepkit.compile.shared.row_automaton import ANY
 from cepkit.engines.after_match import Reporter
 from cepkit.engines.match_recognize.bound import RowPartition, SearchedRows

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.regex.program import Program, compile_regex
+from cepkit.compile.regex_program import Program, compile_regex
 from cepkit.compile.shared.row_automaton import ANY
 from cepkit.engines.regex import label_rows
 from cepkit.engines.shared.match_set import MatchSet

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
+from cepkit.compile.sequence_program import BoundBranch, SequenceProgram
 from cepkit.engines.after_match import report_matches
 from cepkit.engines.sequence_measures import variables_of_items
 from cepkit.engines.shared.places import Places

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.functions import values_of
 from cepkit.compile.shared.terms import Computed, Exact
 from cepkit.engines.sequence_measures import value_on_path

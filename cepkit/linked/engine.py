@@ -8,7 +8,7 @@ from functools import cached_property, partial
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.search import MOST_KNOWN
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cepkit.compile.sequences.program import (
+from cepkit.compile.sequence_program import (
     EACH,
     LAST,
     PREVIOUS,
@@ -16,7 +16,7 @@ from cepkit.compile.sequences.program import (
     BoundCondition,
     SequenceProgram,
 )
-from cepkit.compile.sequences.search_source import PathWriter, test_of
+from cepkit.compile.sequence_source import PathWriter, test_of
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.term_writing import KernelSource, decorator, module_header, stored_dtype
 from cepkit.compile.shared.terms import Term

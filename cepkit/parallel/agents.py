@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.sequences.search_source import test_of
+from cepkit.compile.sequence_program import SequenceProgram
+from cepkit.compile.sequence_source import test_of
 from cepkit.compile.shared.images import address_of
 from cepkit.compile.shared.loading import compile_if_it_pays, is_ready, load, load_kernels, reason_to_compile
 from cepkit.engines.interpreted.walk import data_of

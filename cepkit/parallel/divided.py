@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cepkit import limits
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.errors import CepError, is_number, short_text, truth, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agent_run import AgentRun

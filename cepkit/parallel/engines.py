@@ -13,7 +13,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from cepkit import limits
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.engines.search import search_sequence
 from cepkit.engines.shared.sequence_set import FoundLater, KnownMatches

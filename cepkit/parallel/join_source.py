@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.sequences.search_source import HELPER, PathWriter, test_of
+from cepkit.compile.sequence_program import SequenceProgram
+from cepkit.compile.sequence_source import HELPER, PathWriter, test_of
 from cepkit.compile.shared.term_writing import VECTOR, KernelSource, module_header, shared_text
 from cepkit.compile.shared.terms import Term
 from cepkit.parallel.joins import JoinPlan, LevelJoin, memo_partner

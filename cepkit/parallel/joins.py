@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
-from cepkit.compile.interpreted.instructions import NotInterpretedError, reading_unsupported
-from cepkit.compile.interpreted.walk import BranchWriter, ConditionCode
-from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
-from cepkit.compile.sequences.search_source import NO_LIMIT, test_of
+from cepkit.compile.instructions import NotInterpretedError, reading_unsupported
+from cepkit.compile.interpreted_walk import BranchWriter, ConditionCode
+from cepkit.compile.sequence_program import BoundBranch, SequenceProgram
+from cepkit.compile.sequence_source import NO_LIMIT, test_of
 from cepkit.errors import CepError
 from cepkit.language.sequences.branches import Absence
 from cepkit.values import dataclass

@@ -8,7 +8,7 @@ from math import floor, inf, isinf, prod
 
 import numpy as np
 
-from cepkit.compile.sequences.program import (
+from cepkit.compile.sequence_program import (
     EARLIER,
     PREVIOUS,
     BoundBranch,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.regex import balanced_blocks
 from cepkit.engines.shared.places import Places, usable_threads

@@ -31,8 +31,8 @@ from cepkit.language.regex import RegexQuery
 from cepkit.language.row_patterns import AnyEvent, Variable
 
 if TYPE_CHECKING:
-    from cepkit.compile.regex.program import Program
-    from cepkit.compile.sequences.program import SequenceProgram
+    from cepkit.compile.regex_program import Program
+    from cepkit.compile.sequence_program import SequenceProgram
     from cepkit.language.query_parts import Duration
     from cepkit.language.sequences.patterns import SequenceQuery
 

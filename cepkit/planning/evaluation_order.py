@@ -9,7 +9,7 @@ from math import factorial
 
 import numpy as np
 
-from cepkit.compile.sequences.program import (
+from cepkit.compile.sequence_program import (
     BoundBranch,
     SequenceProgram,
     components_of_absence,

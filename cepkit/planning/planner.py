@@ -16,8 +16,8 @@ from cepkit.language.regex import RegexQuery
 from cepkit.values import dataclass, replace
 
 if TYPE_CHECKING:
-    from cepkit.compile.regex.program import Program
-    from cepkit.compile.sequences.program import SequenceProgram
+    from cepkit.compile.regex_program import Program
+    from cepkit.compile.sequence_program import SequenceProgram
     from cepkit.engines.shared.sequence_set import SequenceSet
 
 

@@ -24,8 +24,8 @@ from cepkit.planning.clocks import check_clock, warn_of_bare_duration
 from cepkit.progress import free_after_fork
 
 if TYPE_CHECKING:
-    from cepkit.compile.regex.program import Program
-    from cepkit.compile.sequences.program import SequenceProgram
+    from cepkit.compile.regex_program import Program
+    from cepkit.compile.sequence_program import SequenceProgram
     from cepkit.language.sequences.patterns import SequenceQuery
 
 
@@ -278,14 +278,14 @@ def _compile(value: RegexQuery | SequenceQuery, source: Source) -> Program | Seq
     no_events = Events(0, {}, np.empty(0, np.int32), 0)
     program: Program | SequenceProgram
     if isinstance(value, RegexQuery):
-        from cepkit.compile.regex.program import compile_regex
+        from cepkit.compile.regex_program import compile_regex
         from cepkit.engines.regex_measures import measure
         from cepkit.engines.shared.match_set import MatchSet
 
         program = compile_regex(value, source.schema)
         measure(value, MatchSet(no_events, none, none), source, lambda _: np.empty(0, object))
     else:
-        from cepkit.compile.sequences.program import compile_sequence
+        from cepkit.compile.sequence_program import compile_sequence
         from cepkit.engines.sequence_measures import sequence_measures
         from cepkit.engines.shared.sequence_set import EMPTY
         from cepkit.language.sequences.checks import check_ready

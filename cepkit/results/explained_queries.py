@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from cepkit.compile.counting.state_graph import AnchoredGraph, StateGraph, state_graph_of
-from cepkit.compile.interpreted.instructions import regex_code_of
-from cepkit.compile.interpreted.walk import walk_code_of
+from cepkit.compile.instructions import regex_code_of
+from cepkit.compile.interpreted_walk import walk_code_of
 from cepkit.compile.match_recognize.compiled import Compiled, constant_of
-from cepkit.compile.regex.program import Program
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.regex_program import Program
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.row_automaton import ACCEPT as MATCH
 from cepkit.compile.shared.row_automaton import ANY, states
 from cepkit.compile.shared.terms import START, Prepared, Term

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cepkit.compile.regex.program import Program
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.regex_program import Program
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.row_automaton import States, states
 from cepkit.engines.match_recognize.bound import BoundRowQuery
 from cepkit.language.cheat_sheet import say_query

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from cepkit.compile.regex.program import Program
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.regex_program import Program
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.operations import end_in_ticks
 from cepkit.doors import open_door
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.regex.program import Program
+from cepkit.compile.regex_program import Program
 from cepkit.engines.regex_measures import measure_expressions
 from cepkit.engines.sequence_measures import default_measures
 from cepkit.errors import CepError, ResultTooLargeError

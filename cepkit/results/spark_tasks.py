@@ -17,8 +17,8 @@ import pandas.util as pandas_util
 import pyarrow as pa
 
 from cepkit import errors
-from cepkit.compile.regex.program import Program, compile_regex
-from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
+from cepkit.compile.regex_program import Program, compile_regex
+from cepkit.compile.sequence_program import SequenceProgram, compile_sequence
 from cepkit.engines.after_match import report_matches
 from cepkit.engines.regex import Run, match_regex
 from cepkit.engines.regex_measures import Picked

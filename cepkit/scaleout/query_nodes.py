@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
-from cepkit.compile.sequences.search_source import test_of
+from cepkit.compile.sequence_program import BoundBranch, SequenceProgram
+from cepkit.compile.sequence_source import test_of
 from cepkit.engines.shared.places import Places, accepted
 from cepkit.engines.shared.python_kernels import holding
 from cepkit.engines.shared.sequence_set import MatchBlock, joined

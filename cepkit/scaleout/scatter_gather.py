@@ -7,8 +7,8 @@ from collections import Counter
 from functools import cached_property, partial, singledispatch
 from typing import Any, Unpack
 
-from cepkit.compile.regex.program import Program
-from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
+from cepkit.compile.regex_program import Program
+from cepkit.compile.sequence_program import BoundBranch, SequenceProgram
 from cepkit.engines.search import search_sequence
 from cepkit.engines.shared.sequence_set import FoundLater, KnownMatches, MatchBlock
 from cepkit.errors import CepError, UnsupportedQueryError, whole_number

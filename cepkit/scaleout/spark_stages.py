@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
-from cepkit.compile.sequences.search_source import test_of, tests_of
+from cepkit.compile.sequence_program import SequenceProgram, compile_sequence
+from cepkit.compile.sequence_source import test_of, tests_of
 from cepkit.engines.shared.places import Places, accepted
 from cepkit.engines.shared.sequence_set import KnownMatches
 from cepkit.errors import OrderError, ResultTooLargeError

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.operations import end_in_ticks
 from cepkit.engines.regex_measures import Picked
 from cepkit.engines.sequence_measures import sequence_measures, variables_of_items

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cepkit.compile.interpreted.columns import ColumnReader, constants_of
+from cepkit.compile.interpreted_columns import ColumnReader, constants_of
 from cepkit.compile.shared.terms import Term
 from cepkit.events import BOOLEAN, FLOAT
 from cepkit.language.expressions.trees import MIRRORED, NEGATED

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.shared.sequence_set import MatchBlock, joined
 from cepkit.errors import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.engines.search import MOST_KNOWN, Found, FoundPart, SearchedMatches, gather_calls
 from cepkit.engines.shared.places import Places

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.compile.interpreted.columns import column_before_matching
-from cepkit.compile.regex.program import Program
+from cepkit.compile.interpreted_columns import column_before_matching
+from cepkit.compile.regex_program import Program
 from cepkit.compile.shared.bound_query import BoundQuery, Inputs, used_tables
 from cepkit.compile.shared.decimals import check_sizes, digits_of, is_exact, with_scale
 from cepkit.compile.shared.terms import Exact, Later, Members

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from cepkit.compile.regex.program import Program
+from cepkit.compile.regex_program import Program
 from cepkit.engines.regex_measures import Picked, measure, measure_expressions
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.compile.regex.program import Kernel, Program, State, new_state
+from cepkit.compile.regex_program import Kernel, Program, State, new_state
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.term_writing import StateArray
 from cepkit.compile.shared.terms import Term

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.compile.regex.program import Program
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.regex_program import Program
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.engines.shared.by_key import keyed_program
 from cepkit.errors import CepError
 from cepkit.events import BOOLEAN, FLOAT, INTEGER, NULL_CODE, NULL_INTEGER, TEXT, TIME, ColumnType

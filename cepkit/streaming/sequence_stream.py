@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
+from cepkit.compile.sequence_program import SequenceProgram, compile_sequence
 from cepkit.compile.shared.operations import end_in_ticks
 from cepkit.engines.after_match import Reporter
 from cepkit.engines.regex_measures import Picked

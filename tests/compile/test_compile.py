@@ -19,8 +19,8 @@ import pytest
 import cepkit as cep
 from cepkit import cache
 from cepkit.cache import cache_folder
-from cepkit.compile.regex.matching_source import write_matching, write_rows
-from cepkit.compile.regex.program import compile_regex
+from cepkit.compile.regex_program import compile_regex
+from cepkit.compile.regex_source import write_matching, write_rows
 from cepkit.compile.shared.loading import load
 from cepkit.compile.shared.row_automaton import Positions, positions, states
 from cepkit.engines import regex as engine

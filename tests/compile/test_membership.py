@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.compile.regex.matching_source import write_matching
+from cepkit.compile.regex_source import write_matching
 from cepkit.compile.shared import binding
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.regex import parse_pattern

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from cepkit.compile.sequences.program import compile_sequence
+from cepkit.compile.sequence_program import compile_sequence
 from cepkit.engines.reducing import prepare, similarity
 from cepkit.errors import CepError, OrderError, PredicateError
 from cepkit.frames.arrow import ArrowSource

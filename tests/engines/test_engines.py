@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.compile.regex.program import compile_regex
+from cepkit.compile.regex_program import compile_regex
 from cepkit.engines import regex as engine
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource

@@ -13,8 +13,8 @@ import pytest
 
 import cepkit as cep
 from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING
-from cepkit.compile.interpreted.instructions import ELEMENTARY, regex_code_of
-from cepkit.compile.regex.program import compile_regex
+from cepkit.compile.instructions import ELEMENTARY, regex_code_of
+from cepkit.compile.regex_program import compile_regex
 from cepkit.compile.shared import loading
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines import regex, search

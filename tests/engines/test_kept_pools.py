@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.compile.sequences.program import compile_sequence
+from cepkit.compile.sequence_program import compile_sequence
 from cepkit.engines.counting import layout
 from cepkit.engines.counting.engine import match_by_counting
 from cepkit.frames.building import build_events

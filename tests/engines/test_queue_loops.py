@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.compile.interpreted.instructions import regex_code_of
-from cepkit.compile.regex.program import compile_regex
+from cepkit.compile.instructions import regex_code_of
+from cepkit.compile.regex_program import compile_regex
 from cepkit.engines.regex import Run, match_regex
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from cepkit.compile.sequences.program import compile_sequence
+from cepkit.compile.sequence_program import compile_sequence
 from cepkit.engines.shared.sequence_set import joined
 from cepkit.errors import (
     CepError,

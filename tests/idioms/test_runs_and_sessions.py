@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from cepkit.compile.regex import program
+from cepkit.compile import regex_program as program
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError, UnsupportedQueryError
 from tests.oracle import idioms as oracle
 from tests.support.spark_cases import plain, rows_of

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from cepkit.compile.sequences.program import compile_sequence
+from cepkit.compile.sequence_program import compile_sequence
 from cepkit.engines.after_match import report_matches
 from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError
 from cepkit.frames.building import build_events

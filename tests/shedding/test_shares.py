@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.compile.interpreted.columns import constants_of
+from cepkit.compile.interpreted_columns import constants_of
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.shedding.model import (
     Known,

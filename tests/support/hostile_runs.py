@@ -108,7 +108,7 @@ _ENGINES = (
     "cepkit.engines.shared.places", "cepkit.engines.search",
     "cepkit.engines.regex", "cepkit.engines.regex", "cepkit.engines.counting.anchored",
     "cepkit.engines.counting.layout", "cepkit.engines.counting.counts", "cepkit.insight.funnels",
-    "cepkit.compile.regex.program", "cepkit.engines.shared.python_kernels",
+    "cepkit.compile.regex_program", "cepkit.engines.shared.python_kernels",
 )  # fmt: skip
 
 

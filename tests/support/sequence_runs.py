@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
+from cepkit.compile.sequence_program import SequenceProgram, compile_sequence
 from cepkit.engines.shared.sequence_set import MatchBlock, SequenceSet
 from cepkit.events import Events
 from cepkit.frames.building import build_events

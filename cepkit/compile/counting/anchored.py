@@ -15,7 +15,7 @@ from cepkit.compile.counting.counting import (
 )
 from cepkit.compile.counting.paths import DEEPER, DEPTH, DONE, END, FULL, LONGER, N_ITEMS, N_MATCHES, REASON
 from cepkit.compile.counting.state_graph import AnchoredGraph, elements_of
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.terms import Term
 
 # Anchored graph → Python source of the kernels that count matches, anchor by anchor.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from cepkit.compile.counting.counting import ConditionWriter
 from cepkit.compile.counting.state_graph import Link, StateGraph
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.term_writing import decorator, module_header
 from cepkit.events import LIST
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property, partial
 
-from cepkit.compile.sequences.program import (
+from cepkit.compile.sequence_program import (
     EACH,
     LAST,
     PREVIOUS,
@@ -13,7 +13,7 @@ from cepkit.compile.sequences.program import (
     BoundCondition,
     SequenceProgram,
 )
-from cepkit.compile.sequences.search_source import test_of
+from cepkit.compile.sequence_source import test_of
 from cepkit.compile.shared.terms import Term
 from cepkit.language.sequences.branches import Component
 from cepkit.values import dataclass, replace

@@ -257,7 +257,7 @@ def text_tests(text: str) -> dict[str, Callable[[str], bool]]:
 
 
 # A `Reader` asks its subclass for every operation. Terms become the text of kernels (`term_writing.py`),
-# instructions on registers, or numpy columns (`compile/interpreted/`).
+# instructions on registers, or numpy columns (`interpreted_columns.py`).
 
 LEAVES = (
     "column", "previous", "first", "count_of", "sum", "max", "min", "values", "element", "group"

@@ -12,7 +12,7 @@ import numpy as np
 
 from cepkit.compile.counting.counting import MODULAR, WRAPPING
 from cepkit.compile.counting.state_graph import AnchoredGraph, StateGraph, anchored_graph_of, state_graph_of
-from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
+from cepkit.compile.sequence_program import BoundBranch, SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.loading import interpreting, reason_to_compile
 from cepkit.engines.counting.anchored import AnchoredCounter, AnchoredLayout, AnchoredWalk

@@ -20,7 +20,7 @@ from cepkit.compile.counting.paths import (
 )
 from cepkit.compile.counting.ranking import text_of
 from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph
-from cepkit.compile.interpreted.columns import PairTest
+from cepkit.compile.interpreted_columns import PairTest
 from cepkit.compile.shared.loading import (
     interpreting,
     is_general_ready,

@@ -9,7 +9,7 @@ import numpy as np
 
 from cepkit.compile.counting.ranking import values_of
 from cepkit.compile.counting.state_graph import AnchoredGraph, GraphEdge, LinkAbsence, StateGraph
-from cepkit.compile.interpreted.columns import (
+from cepkit.compile.interpreted_columns import (
     ColumnReader,
     PairTest,
     Tests,

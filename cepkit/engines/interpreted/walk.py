@@ -7,7 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from cepkit.compile.interpreted.columns import (
+from cepkit.compile.instructions import ALL_PRESENT, ALL_VALID, ROW, EventValue, RegexCode
+from cepkit.compile.interpreted_columns import (
     ColumnReader,
     PairTest,
     Tests,
@@ -17,11 +18,10 @@ from cepkit.compile.interpreted.columns import (
     ordered_numbers,
     tests_by_side,
 )
-from cepkit.compile.interpreted.instructions import ALL_PRESENT, ALL_VALID, ROW, EventValue, RegexCode
-from cepkit.compile.interpreted.walk import ConditionCode, JointComparison, JointTest, WalkCode, joint_test_of
-from cepkit.compile.regex.program import State, new_state
-from cepkit.compile.sequences.program import BoundBranch, BoundCondition, components_of_absence
-from cepkit.compile.sequences.search_source import test_of
+from cepkit.compile.interpreted_walk import ConditionCode, JointComparison, JointTest, WalkCode, joint_test_of
+from cepkit.compile.regex_program import State, new_state
+from cepkit.compile.sequence_program import BoundBranch, BoundCondition, components_of_absence
+from cepkit.compile.sequence_source import test_of
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.compile.shared.terms import Term, conjuncts_of
@@ -67,7 +67,7 @@ KERNELS = "cepkit.kernels.interpreted_walk"
 
 def interpreted_walk(places, code: WalkCode) -> Callable:
     """Return a function that takes the arguments of a generated search and interprets the branch instead."""
-    # The arguments are those of `cepkit.compile.sequences.search_source.write_search`.
+    # The arguments are those of `cepkit.compile.sequence_source.write_search`.
     query = Conditions(*code.conditions, *data_of(places, code))
     return partial(_run, int(places.program.query.scope == "run"), code.branch, query)
 
@@ -338,7 +338,7 @@ class Interpreter:
     code: RegexCode
 
     def new_state(self, n_partitions: int, capacity: int = 8) -> State:
-        """Return the initial state; see `cepkit.compile.regex.program.Kernel`."""
+        """Return the initial state; see `cepkit.compile.regex_program.Kernel`."""
         return new_state(self.code.state_arrays(), n_partitions, capacity)
 
     def advance(

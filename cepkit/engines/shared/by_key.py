@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.interpreted.columns import constants_of, ordered_numbers, tests_by_side
-from cepkit.compile.sequences.program import EACH, BoundBranch, BoundCondition, SequenceProgram
-from cepkit.compile.sequences.search_source import test_of, without_variable
+from cepkit.compile.interpreted_columns import constants_of, ordered_numbers, tests_by_side
+from cepkit.compile.sequence_program import EACH, BoundBranch, BoundCondition, SequenceProgram
+from cepkit.compile.sequence_source import test_of, without_variable
 from cepkit.compile.shared.terms import EVENT, Term
 from cepkit.engines.shared.places import InStreamOrder, accepted, chunk_readers, threads_for
 from cepkit.engines.shared.sequence_set import EMPTY, FoundElsewhere, KnownMatches, MatchBlock, SequenceSet

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from cepkit import limits
-from cepkit.compile.interpreted.columns import ColumnReader, constants_of
-from cepkit.compile.interpreted.instructions import reading_unsupported
-from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.sequences.search_source import tests_of, write_accepting
+from cepkit.compile.instructions import reading_unsupported
+from cepkit.compile.interpreted_columns import ColumnReader, constants_of
+from cepkit.compile.sequence_program import SequenceProgram
+from cepkit.compile.sequence_source import tests_of, write_accepting
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import interpreting, load, load_kernels, reason_to_compile
 from cepkit.compile.shared.term_writing import VECTOR

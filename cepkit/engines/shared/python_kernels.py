@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
-from cepkit.compile.sequences.search_source import CheckingWriter, PathWriter, is_decided_at_begin, test_of
+from cepkit.compile.sequence_program import BoundBranch, SequenceProgram
+from cepkit.compile.sequence_source import CheckingWriter, PathWriter, is_decided_at_begin, test_of
 from cepkit.compile.shared.loading import reason_to_compile
 from cepkit.compile.shared.term_writing import module_header
 from cepkit.compile.shared.terms import Term

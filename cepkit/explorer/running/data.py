@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from cepkit.api.searching import match_events
-from cepkit.compile.regex.program import Program
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.regex_program import Program
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.engines.match_recognize.bound import BoundRowQuery, SearchedRows, bind_row_query
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import FLOAT, INTEGER, NULL_INTEGER, TEXT, Column, ColumnType, Events, Frame, Source

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from cepkit.api.matching import match
-from cepkit.compile.regex.program import Program
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.regex_program import Program
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.row_automaton import ANY, States, states
 from cepkit.engines.match_recognize.bound import BoundRowQuery
 from cepkit.engines.sequence_measures import variables_of_items

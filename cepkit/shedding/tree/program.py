@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from cepkit.compile.interpreted.instructions import EventValue, NotInterpretedError, reading_unsupported
-from cepkit.compile.interpreted.walk import BranchWriter
-from cepkit.compile.sequences.program import EARLIER, LAST, PREVIOUS, BoundBranch, SequenceProgram
-from cepkit.compile.sequences.search_source import without_variable
+from cepkit.compile.instructions import EventValue, NotInterpretedError, reading_unsupported
+from cepkit.compile.interpreted_walk import BranchWriter
+from cepkit.compile.sequence_program import EARLIER, LAST, PREVIOUS, BoundBranch, SequenceProgram
+from cepkit.compile.sequence_source import without_variable
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.terms import Term
 from cepkit.errors import CepError
@@ -147,7 +147,7 @@ class TreeCode:
 
     tests: tuple[Term, ...]  # tests of single events. Their terms name no variable.
     type_tests: tuple[int | None, ...]  # for each event type, its row among the tests; None for any type
-    # floats, integers, constants, n_registers: as in `cepkit.compile.interpreted.walk.WalkCode`
+    # floats, integers, constants, n_registers: as in `cepkit.compile.interpreted_walk.WalkCode`
     floats: tuple[EventValue, ...]
     integers: tuple[EventValue, ...]
     constants: tuple[tuple[int, bool, int | None, int], ...]

@@ -12,8 +12,8 @@ from uuid import uuid4
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.compile.regex.program import Program
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.regex_program import Program
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.doors import open_door
 from cepkit.engines.regex_measures import Picked
 from cepkit.errors import CepError, UnsupportedQueryError, short_text, truth, whole_number

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.engines.shared.places import usable_threads
 from cepkit.errors import CepError, nearest
 from cepkit.events import Events

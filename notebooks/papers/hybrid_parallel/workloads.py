@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.datasets.bars import BarParameters, minute_bars
 from cepkit.datasets.constant_rate import poisson_types
 from cepkit.datasets.smart_home import HomeParameters, smart_home

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from cepkit.compile.regex.plan import SLOTS
-from cepkit.compile.regex.program import Program
+from cepkit.compile.regex_plan import SLOTS
+from cepkit.compile.regex_program import Program
 from cepkit.engines.regex import Run, match_regex
 from cepkit.errors import CepError, nearest
 from cepkit.events import Events

@@ -17,7 +17,7 @@ from queue import Queue
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.regex.program import Program
+from cepkit.compile.regex_program import Program
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.engines.regex import advance, match_regex
 from cepkit.streaming.replicas import OrderedMerge

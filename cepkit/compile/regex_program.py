@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from cepkit.compile.regex.matching_source import write_matching, write_rows
-from cepkit.compile.regex.plan import Plan, plan_matching
+from cepkit.compile.regex_plan import Plan, plan_matching
+from cepkit.compile.regex_source import write_matching, write_rows
 from cepkit.compile.shared.binding import Binder
 from cepkit.compile.shared.bound_query import BoundQuery, Inputs
 from cepkit.compile.shared.loading import load

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cepkit.compile.interpreted.columns import SCALAR, PairTest, tests_by_side
-from cepkit.compile.interpreted.instructions import ALL_VALID, AS_FLOAT, FALSE, TRUE, VALUE, EventValue
-from cepkit.compile.sequences.program import (
+from cepkit.compile.instructions import ALL_VALID, AS_FLOAT, FALSE, TRUE, VALUE, EventValue
+from cepkit.compile.interpreted_columns import SCALAR, PairTest, tests_by_side
+from cepkit.compile.sequence_program import (
     EACH,
     LAST,
     PREVIOUS,
@@ -14,7 +14,7 @@ from cepkit.compile.sequences.program import (
     BoundCondition,
     SequenceProgram,
 )
-from cepkit.compile.sequences.search_source import NO_LIMIT, PREFERENCES, test_of, tests_of, without_variable
+from cepkit.compile.sequence_source import NO_LIMIT, PREFERENCES, test_of, tests_of, without_variable
 from cepkit.compile.shared.terms import Term, conjuncts_of
 from cepkit.events import FLOAT
 from cepkit.kernels.records import AT_LAST, SIGNS

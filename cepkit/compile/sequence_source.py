@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from cepkit.compile.sequences.program import (
+from cepkit.compile.sequence_program import (
     EACH,
     EARLIER,
     LAST,

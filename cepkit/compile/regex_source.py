@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from cepkit.compile.regex.plan import Plan, Queue, Target
+from cepkit.compile.regex_plan import Plan, Queue, Target
 from cepkit.compile.shared.term_writing import (
     KernelSource,
     StateArray,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.interpreted.instructions import ELEMENTARY, ROUNDED, reading_unsupported
+from cepkit.compile.instructions import ELEMENTARY, ROUNDED, reading_unsupported
 from cepkit.compile.shared.bound_query import BoundQuery, Inputs, number_of_constant, values_of_table
 from cepkit.compile.shared.computing import constant_of
 from cepkit.compile.shared.functions import VARIES, apply, bound_call, null_of

@@ -6,8 +6,8 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from cepkit.compile.regex.plan import SLOTS, Plan, tables_of
-from cepkit.compile.regex.program import Program
+from cepkit.compile.regex_plan import SLOTS, Plan, tables_of
+from cepkit.compile.regex_program import Program
 from cepkit.compile.shared.loading import are_kernels_ready
 from cepkit.compile.shared.term_writing import StateArray, TermWriter
 from cepkit.compile.shared.terms import LEAVES, START, Reader, Term

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from cepkit.compile.interpreted.instructions import (
+from cepkit.compile.instructions import (
     ALL_PRESENT,
     ALL_VALID,
     AS_FLOAT,
@@ -21,7 +21,7 @@ from cepkit.compile.interpreted.instructions import (
     Register,
     reading_unsupported,
 )
-from cepkit.compile.sequences.program import (
+from cepkit.compile.sequence_program import (
     EACH,
     EARLIER,
     LAST,
@@ -30,7 +30,7 @@ from cepkit.compile.sequences.program import (
     BoundCondition,
     SequenceProgram,
 )
-from cepkit.compile.sequences.search_source import (
+from cepkit.compile.sequence_source import (
     MODES,
     NO_LIMIT,
     PREFERENCES,

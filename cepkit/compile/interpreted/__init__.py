@@ -1,1 +1,0 @@
-"""Queries for interpretation: conditions as columns or as instructions, with no code to compile."""

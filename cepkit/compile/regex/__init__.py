@@ -1,1 +1,0 @@
-"""Regex queries: automaton, plan, program and the source of the matching kernel."""

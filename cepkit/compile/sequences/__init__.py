@@ -1,1 +1,0 @@
-"""Sequence queries: program and the sources of the search kernels."""
