@@ -420,7 +420,7 @@ def explain_rows(frame: Frame, query: str, params: Mapping[str, Any] | None) -> 
 def funnel_rows(frame: Frame, query: str, params: Mapping[str, Any] | None) -> FunnelResult:
     """Return the funnel of a text."""
     from cepkit.insight.funnel import FunnelResult
-    from cepkit.insight.row_pattern_reading import count_row_funnel
+    from cepkit.insight.row_pattern_why_not import count_row_funnel
 
     searched, _ = _searched("funnel", frame, query, params)
     return FunnelResult(searched.bound.query, count_row_funnel(searched))

@@ -25,8 +25,7 @@ from cepkit.events import (
     Column,
     ColumnType,
 )
-from cepkit.explorer.running.data import SearchedFrame
-from cepkit.explorer.running.roles import is_identifier, measures_first
+from cepkit.explorer.running.data import SearchedFrame, is_identifier, measures_first
 from cepkit.explorer.text import applicable, collect_warnings, read_text
 from cepkit.language.cheat_sheet import CHEAT_SHEET, SheetEntry, say_query
 from cepkit.language.expressions.durations import NANOSECONDS

@@ -32,8 +32,7 @@ from cepkit.explorer.reader import (
     explored_part,
     listen,
 )
-from cepkit.explorer.running.data import SearchedFrame
-from cepkit.explorer.running.roles import guess_roles
+from cepkit.explorer.running.data import SearchedFrame, guess_roles
 from cepkit.explorer.taking import (
     Commanded,
     Taker,

@@ -26,8 +26,7 @@ from cepkit.explorer.running.result import (
 from cepkit.insight.funnel import BranchFunnel, FunnelResult, beginnings
 from cepkit.insight.funnels import MOST_WORK, count_funnel, count_regex_funnel, exact_count
 from cepkit.insight.moments import Stepping
-from cepkit.insight.row_pattern_reading import RowReader, count_row_funnel
-from cepkit.insight.row_pattern_why_not import RowExplainer
+from cepkit.insight.row_pattern_why_not import RowExplainer, RowReader, count_row_funnel
 from cepkit.insight.why_not import MOST_ROWS, WhyNot, cell
 from cepkit.insight.why_not_regex import (
     MOST_PARTIALS,

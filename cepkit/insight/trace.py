@@ -29,7 +29,7 @@ from cepkit.engines.shared.python_kernels import plain_module
 from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.events import Events
 from cepkit.insight.partial_matches import Extender, Partial
-from cepkit.insight.row_pattern_reading import RowReader, Way
+from cepkit.insight.row_pattern_why_not import RowReader, Way
 from cepkit.language.expressions import trees as ex
 from cepkit.language.query_parts import END
 from cepkit.language.regex import RegexQuery

@@ -19,7 +19,7 @@ from cepkit.errors import CepError
 from cepkit.frames import row_order
 from cepkit.frames.pandas import PandasSource
 from cepkit.frames.row_order import searched_rows
-from cepkit.insight.row_pattern_reading import count_row_funnel
+from cepkit.insight.row_pattern_why_not import count_row_funnel
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, SortKey
 from cepkit.results import row_pattern_search

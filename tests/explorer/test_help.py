@@ -10,8 +10,7 @@ import pytest
 from cepkit.datasets import load_sample
 from cepkit.events import BOOLEAN, FLOAT, INTEGER, LIST, TEXT, TIME, ColumnType
 from cepkit.explorer.examples import MOST_EXAMPLES, examples_of, head_of, sheet_of
-from cepkit.explorer.running.data import SearchedFrame
-from cepkit.explorer.running.roles import guess_roles, is_identifier
+from cepkit.explorer.running.data import SearchedFrame, guess_roles, is_identifier
 from cepkit.explorer.text import applicable, read_text
 from cepkit.language import cheat_sheet as cs
 from cepkit.language.expressions.parsing import parse_expression

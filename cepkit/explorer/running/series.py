@@ -26,7 +26,7 @@ from cepkit.events import (
     Events,
     Source,
 )
-from cepkit.explorer.running.roles import is_identifier, measures_first
+from cepkit.explorer.running.data import is_identifier, measures_first
 from cepkit.language.sequences.patterns import event_patterns
 from cepkit.language.sequences.printing import type_text
 from cepkit.plots.theme import variables_of

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError
-from cepkit.explorer.running.roles import is_identifier
+from cepkit.explorer.running.data import is_identifier
 from cepkit.insight.why_not import cell
 from cepkit.values import dataclass
 
