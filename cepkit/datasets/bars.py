@@ -326,7 +326,6 @@ STOCKS = {
 LONG_DAY, LONG_DAY_OPENS = 960, 330
 BARS_OF_DAY = 650
 CORRELATION = 0.14  # of the returns of two stocks in a minute
-RANK_CORRELATION = 0.46  # of the volumes of two stocks in a minute
 _VOLUME_OUTSIDE = 0.05  # volume outside the session, relative to the session's mean
 _SESSIONS = 4.0  # time in which a price returns to its mean
 _PERSISTENCE = 0.93  # of volumes, from minute to minute

@@ -302,20 +302,12 @@ class BranchSearch:
 
     def count_by_last(self) -> np.ndarray:
         """Return how many matches end at each position, int64, (n_events,)."""
-        return self._count(_WORK_PER_CALL, None)
-
-    def count_by_last_if_quick(self, most_calls: int) -> np.ndarray | None:
-        """Return the same if ``most_calls`` calls of the kernel suffice, each as long as in a look."""
-        return self._count(self._work_of_a_look(), most_calls)
-
-    def _count(self, look: int, most_calls: int | None) -> np.ndarray | None:
-        places, work = self.places, self._work_per_call(look)
+        places, work = self.places, self._work_per_call(_WORK_PER_CALL)
         count = np.zeros(places.n, np.int64)
         none = np.empty(0, np.int64), np.empty((0, self.n_components), np.int64)
-        is_done = False
-        for report in islice(self.calls(0, places.n, False, count, *none, work=work), most_calls):
-            is_done = bool(report[DONE])
-        return count[places.place_of_position] if is_done else None
+        for _ in self.calls(0, places.n, False, count, *none, work=work):
+            pass  # the kernel adds to `count`
+        return count[places.place_of_position]
 
 
 def find_without_compiling(places: Places, accept: np.ndarray, most_calls: int) -> KnownMatches | None:
