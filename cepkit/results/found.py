@@ -68,6 +68,10 @@ class FoundResult(ABC):
     def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
         """Return the matches as a frame."""
 
+    def unordered(self, rows: str, limit: Limit) -> Frame:
+        """Return the same as `to_frame`, in any order."""
+        return self.to_frame(rows, limit)
+
     @abstractmethod
     def text(self) -> str:
         """Return what was found, and a few rows."""

@@ -314,7 +314,7 @@ class Matches:
 
     @show_progress("building matches")
     @bounded
-    def to_frame(self, rows: str = "one", *, limit: Limit = "auto") -> Frame:
+    def to_frame(self, rows: str = "one", *, limit: Limit = "auto", order: bool = True) -> Frame:
         """Return the matches as a frame of the same kind as the searched frame.
 
         Parameters
@@ -329,6 +329,9 @@ class Matches:
         limit : int, "auto" or None
             The largest number of matches wanted; None for any number. ``"auto"`` is 1,000,000 in memory and
             any number on Spark and for MATCH_RECOGNIZE.
+        order : bool
+            False lets Spark leave out the sort, and the two shuffles before it. Results in memory are in
+            order anyway.
 
         Returns
         -------
@@ -360,7 +363,7 @@ class Matches:
         2      1        y    b   3
         """
         check_rows(rows)
-        return self._found.to_frame(rows, limit)
+        return self._found.to_frame(rows, limit) if order else self._found.unordered(rows, limit)
 
     def write_parquet(self, path: str | os.PathLike, rows: str = "one", *, overwrite: bool = False) -> int:
         """Write all matches into a Parquet file, in constant memory, and return the number of rows written.

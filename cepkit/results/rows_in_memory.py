@@ -407,7 +407,7 @@ class RowWindowSearch:
     """The match of each row in its frame, and the columns of the SELECT."""
 
     def __init__(self, bound: BoundWindow, source: Source):
-        self.bound, self._source = bound, source
+        self.bound, self.source = bound, source
         values = {name: plain_of(source, name) for name in bound.columns}
         keep = kept_rows(bound.query, source, bound.params)
         self.order = order_of_rows(source, bound.partition_by, bound.order_by)
@@ -445,10 +445,10 @@ class RowWindowSearch:
             values += entries
         by_row = np.argsort(np.array(rows, np.int64), kind="stable")
         places = np.array(rows, np.int64)[by_row]
-        columns = _columns_of_table(self._source, places)
+        columns = _columns_of_table(self.source, places)
         hidden = {
             f"{MADE}{i}": column_of_measure(
-                tree, measure.type, [values[row][i] for row in by_row], self._source
+                tree, measure.type, [values[row][i] for row in by_row], self.source
             )
             for i, (tree, measure) in enumerate(zip(bound.over, bound.values, strict=True))
         }

@@ -172,7 +172,9 @@ class SparkFound(FoundResult):
             "matches in a Spark frame are counted exactly; for an estimate, match a part of the events: "
             "df.limit(…) or df.filter(…), then toPandas().cep.match(…)",
         )
-        return sum(int(row[0], 16) for row in run_job(self._run(tasks.counted).collect))
+        rows = run_job(self._run(tasks.counted).collect)
+        tasks.warn_of_key(rows)
+        return sum(int(row[0], 16) for row in rows)
 
     def any(self) -> bool:
         return not run_job(self._run(tasks.found_any).isEmpty)
@@ -211,33 +213,48 @@ class SparkFound(FoundResult):
 
     def to_frame(self, rows: str = "one", limit: Limit = "auto") -> DataFrame:
         most = limit_of(limit, None)
-        return self.in_order(most) if rows == "one" else self.matched_rows(self.source.names, most)
+        return self._matches(most) if rows == "one" else self.matched_rows(self.source.names, most)
+
+    def unordered(self, rows: str, limit: Limit) -> DataFrame:
+        most = limit_of(limit, None)
+        if rows == "one":
+            return self._matches(most, in_order=False)
+        return self.matched_rows(self.source.names, most, in_order=False)
 
     def lineage(self, number: int | None, limit: Limit) -> DataFrame:
         if number is None:
             return self.matched_rows(self.event_names, limit_of(limit, None))
         return self.matched_rows(self.event_names, None, number_of(number, self.count()))
 
-    def in_order(self, limit: int | None) -> DataFrame:
-        """Return a row per match with its measures, in match order."""
-        place = self._place_columns(len(self.names))
-        if limit is None:
-            # Spark samples before it sorts, and would match again for the sample; the exchange keeps rows.
-            return self._result(self.measured.repartition(*place).orderBy(*place))
-        run = self._run(tasks.measured, limit=limit)
-        return self._result(self._with_numbers(run, place, limit).orderBy("number"))
+    def _matches(self, limit: int | None, *, in_order: bool = True) -> DataFrame:
+        """Return a row per match with its measures."""
+        from pyspark.sql import functions as F
 
-    def matched_rows(self, columns: list[str], limit: int | None, number: int | None = None) -> DataFrame:
+        if limit is None and not in_order:
+            return self._result(self.measured)
+        # Spark samples before it sorts, and counts for a limit, and would match again for each of them; the
+        # exchange keeps rows.
+        place = self._place_columns(len(self.names))
+        run = self.measured if limit is None else self._run(tasks.measured, limit=limit)
+        run = run.repartition(*place)
+        if limit is not None:
+            total = run.agg(of_all_columns(F.count(F.lit(1)), run).alias("number"))
+            both = run.crossJoin(F.broadcast(total))
+            run = refuse(both, F.col("number") > limit, ResultTooLargeError, too_many(limit))
+        return self._result(run.orderBy(*place) if in_order else run)
+
+    def matched_rows(
+        self, columns: list[str], limit: int | None, number: int | None = None, *, in_order: bool = True
+    ) -> DataFrame:
         """Return ``match``, ``variable`` and these columns of the matched rows, by match, in stream order."""
         # ``number`` is the only match wanted; None for all matches.
         check_free(("match", "variable"), columns)
-        rows, place = self._with_rows(tasks.matched_rows, columns, limit)
-        joined = self._join(rows, place, "inner", limit)
+        joined = self._numbered_rows(tasks.matched_rows, columns, limit)
         if number is not None:
             joined = joined.where(joined["number"] == number)
         order = [f"r{1 + columns.index(name)}" for name in self.query.order_by]
         shown = [f"r{i}" for i in range(1, len(columns) + 1)]
-        ordered = joined.orderBy("number", *order)
+        ordered = joined.orderBy("number", *order) if in_order else joined
         return ordered.select("number", "r0", *shown).toDF("match", "variable", *columns)
 
     @property
@@ -287,22 +304,17 @@ class SparkFound(FoundResult):
     def _result(self, run: DataFrame) -> DataFrame:
         return run.select(*(f"c{i}" for i in range(len(self.names)))).toDF(*self.names)
 
-    def _with_numbers(self, run: DataFrame, place: list[str], limit: int | None = None) -> DataFrame:
-        """Add the column ``number`` to the matches; a number beyond ``limit`` is an error of the job."""
+    def _with_numbers(self, run: DataFrame, place: list[str]) -> DataFrame:
+        """Add the column ``number`` to the matches."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
         up_to_here = Window.orderBy(*place).rowsBetween(Window.unboundedPreceding, Window.currentRow)
         number: Column = F.count(F.lit(1)).over(up_to_here) - F.lit(1)
-        numbered = run.withColumn("number", number)
-        if limit is None:
-            return numbered
-        return refuse(numbered, F.col("number") >= limit, ResultTooLargeError, too_many(limit))
+        return run.withColumn("number", number)
 
-    def _with_rows(
-        self, tell: tasks.Tell, columns: list[str], limit: int | None = None
-    ) -> tuple[DataFrame, list[str]]:
-        """Return matched rows (variable ``r0``, ``columns``, place of the match) and the place's columns."""
+    def _numbered_rows(self, tell: tasks.Tell, columns: list[str], limit: int | None = None) -> DataFrame:
+        """Return matched rows: variable ``r0``, ``columns``, place of the match, and its ``number``."""
         check_convertible(self.source, columns)
         for name in columns:
             if name in self.source.duplicates:
@@ -312,48 +324,52 @@ class SparkFound(FoundResult):
         first_place = 1 + len(wanted)
         place = self._place_columns(first_place)
         run = run.select("c0", *(f"c{1 + wanted.index(name)}" for name in columns), *place)
-        run = run.toDF(*(f"r{i}" for i in range(1 + len(columns) + len(place))))
-        return run, self._place_columns(1 + len(columns), "r")
-
-    def _join(self, rows: DataFrame, place: list[str], how: str, limit: int | None) -> DataFrame:
-        """Join rows with the numbers of their matches; no two matches have the same place."""
-        from pyspark.sql import functions as F
-
+        rows = run.toDF(*(f"r{i}" for i in range(1 + len(columns) + len(place))))
+        *last, rank = self._place_columns(1 + len(columns), "r")
         event = self._event_columns(0)
-        joined = rows.join(self._numbers(limit), self._same_event(place[: len(event)], event), how)
-        return joined.withColumn("number", F.col("number") + F.col(place[-1]))
+        rows = rows.repartition(*last)
+        joined = rows.join(self._numbers(rows, last, rank, limit), self._same_event(last, event))
+        joined = joined.withColumn("number", joined["number"] + joined[rank])
+        return joined.where("if(number >= 0, r0, null) is not null")  # Spark does not ask this before
 
     def _same_event(self, these: list[str], those: list[str]) -> list[Column]:
         """Return the conditions that two lists of columns, order columns first, identify the same event."""
+        # Spark adds conditions that values are not null to an equality, and then shares no exchange.
+        pairs = zip(self._exact(these), self._exact(those), strict=True)
+        return [this.eqNullSafe(that) for this, that in pairs]
+
+    def _exact(self, event: list[str]) -> list[Column]:
+        """Return the columns that identify an event as tasks compare them."""
         from pyspark.sql import functions as F
 
+        # A collation may take two texts for one, and tasks do not: they compare the bytes.
         types = {field.name: field.dataType for field in self.source.fields}
         names = (*self.query.order_by, *self.query.partition_by)
-        # A collation may take two texts for one, and tasks do not: they compare the bytes.
-        exact = [
-            (lambda name: F.col(name).cast("binary")) if is_collated(types[column]) else F.col
-            for column in names
+        return [
+            F.col(column).cast("binary") if is_collated(types[name]) else F.col(column)
+            for column, name in zip(event, names, strict=True)
         ]
-        pairs = [
-            (convert(this), convert(that)) for convert, this, that in zip(exact, these, those, strict=True)
-        ]
-        n_order = len(self.query.order_by)
-        return [r == n for r, n in pairs[:n_order]] + [r.eqNullSafe(n) for r, n in pairs[n_order:]]
 
     def needed_columns(self) -> DataFrame:
         """Return the frame with only the columns that the query reads."""
         names = self._columns
         return numbered_columns(self.frame, self.source, names).toDF(*names)
 
-    def _numbers(self, limit: int | None) -> DataFrame:
+    def _numbers(self, rows: DataFrame, last: list[str], rank: str, limit: int | None) -> DataFrame:
         """Return the event columns of matches, ``c0``, ``c1``, …, and the ``number`` of the first match."""
+        # The ends of matches and the matched rows have one exchange, so Spark runs the query once.
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
         event = self._event_columns(0)
-        count, total = F.col(f"c{len(event)}"), F.col("total")
+        count, total = F.col("count"), F.col("total")
         up_to_here = Window.orderBy(*event).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-        run = self._run(tasks.numbered_ends, limit=limit).withColumn("total", F.sum(count).over(up_to_here))
+        exact = [column.alias(f"k{i}") for i, column in enumerate(self._exact(last))]
+        ends = rows.groupBy(*exact).agg(
+            *(F.first(this).alias(that) for this, that in zip(last, event, strict=True)),
+            of_all_columns(F.max(rank) + F.lit(1), rows).alias("count"),
+        )
+        run = ends.withColumn("total", F.sum(count).over(up_to_here))
         numbered = run.withColumn("number", total - count)
         if limit is not None:
             numbered = refuse(numbered, total > limit, ResultTooLargeError, too_many(limit))
@@ -362,8 +378,7 @@ class SparkFound(FoundResult):
     def tag(self, overlap: str = "error") -> DataFrame:
         check_free(("match", "variable"), self.source.names)
         names = [*self.query.order_by, *self.query.partition_by]
-        rows, place = self._with_rows(tasks.TaggedRows(overlap), list(dict.fromkeys(names)))
-        joined = self._join(rows, place, "inner", None)
+        joined = self._numbered_rows(tasks.TaggedRows(overlap), list(dict.fromkeys(names)))
         key_of_name = {name: f"r{i}" for i, name in enumerate(dict.fromkeys(names), start=1)}
         tags = joined.select(*key_of_name.values(), "number", "r0")
         if self._slices is not None:
@@ -373,6 +388,14 @@ class SparkFound(FoundResult):
         same = self._same_event([place_of_name[n] for n in names], [key_of_name[n] for n in names])
         tagged = frame.join(tags, same, "left").select(*frame.columns, "number", "r0")
         return tagged.toDF(*self.source.names, "match", "variable")
+
+
+def of_all_columns(number: Column, rows: DataFrame) -> Column:
+    """Return a number of rows, not below 0, in a way that needs all their columns."""
+    # Spark reads only columns that are needed, and shares an exchange only if it has the same columns.
+    from pyspark.sql import functions as F
+
+    return F.greatest(number, F.least(number, *map(F.count, rows.columns)))
 
 
 def _one_per_row(tags: DataFrame, keys: list[str], overlap: str) -> DataFrame:

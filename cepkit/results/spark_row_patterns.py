@@ -57,8 +57,8 @@ from cepkit.results.rows_in_memory import (
     kept_rows,
 )
 from cepkit.results.spark_binding import check_functions
-from cepkit.results.spark_found import REFUSALS, text_of_lazy
-from cepkit.results.spark_tasks import collect, run_job
+from cepkit.results.spark_found import REFUSALS, of_all_columns, text_of_lazy
+from cepkit.results.spark_tasks import collect, largest_key, run_job, warn_of_key
 from cepkit.values import dataclass, replace
 
 if TYPE_CHECKING:
@@ -115,7 +115,9 @@ def check_order(
 
 
 def tell_count(search: RowPatternSearch | RowWindowSearch) -> Told:
-    return [("count", pa.array([search.n_matches], pa.int64()))]
+    count = ("count", pa.array([search.n_matches], pa.int64()))
+    query = search.bound if isinstance(search, RowWindowSearch) else search.bound.query
+    return [count, *largest_key(search.source, query.partition_by)]
 
 
 def tell_result(search: RowPatternSearch | RowWindowSearch) -> Told:
@@ -170,32 +172,29 @@ def _first_rows(search: RowPatternSearch) -> np.ndarray:
     return search.order.rows(search.order.first_place_of_partition[:-1])
 
 
-def tell_partitions(search: RowPatternSearch) -> Told:
-    """Return a text for each partition, the number of its matches, and its columns."""
-    first = _first_rows(search)
-    counts = np.diff(search.found.first_match_of_partition)
-    return [
-        ("partition", pa.array(_keys_as_text(search, first), pa.string())),
-        ("matches", pa.array(counts, pa.int64())),
-        *((name, Picked(name, first)) for name in search.bound.query.partition_by),
-    ]
-
-
 @dataclass(frozen=True, slots=True)
 class TellItems:
     """The matched rows: partition, number of the match in it, variable, place, and columns of the row."""
 
+    # After them, a row for each partition with the number of its matches, and place -1.
+
     columns: tuple[str, ...]
 
     def __call__(self, search: RowPatternSearch) -> Told:
-        matches, rows = search.found, row_of_item(search)
-        match = match_of_item(matches)
-        texts = np.array([*_keys_as_text(search, _first_rows(search)), None], dtype=object)
+        matches, first = search.found, _first_rows(search)
+        match, numbers = match_of_item(matches), np.arange(len(first))
+        texts = np.array([*_keys_as_text(search, first), None], dtype=object)
+        partition = np.concatenate([matches.partition_of_match[match], numbers])
+        of_all = np.diff(matches.first_match_of_partition)
+        labels = np.array([*search.bound.labels, None], dtype=object)
+        states = np.concatenate([matches.states, np.full(len(first), -1)])
+        place = np.concatenate([place_of_item(matches), np.full(len(first), -1)])
+        rows = np.concatenate([row_of_item(search), first])
         return [
-            ("partition", pa.array(texts[matches.partition_of_match[match]], pa.string())),
-            ("number", pa.array(matches.number_of_match[match], pa.int64())),
-            ("variable", pa.array(search.bound.labels[matches.states], pa.string())),
-            ("place", pa.array(place_of_item(matches), pa.int64())),
+            ("partition", pa.array(texts[partition], pa.string())),
+            ("number", pa.array(np.concatenate([matches.number_of_match[match], of_all]), pa.int64())),
+            ("variable", pa.array(labels[states], pa.string())),
+            ("place", pa.array(place, pa.int64())),
             *((name, Picked(name, rows)) for name in self.columns),
         ]
 
@@ -208,18 +207,20 @@ class TellTagged:
     overlap: str
 
     def __call__(self, search: RowPatternSearch) -> Told:
-        """Return one row for each row of the frame, with its first match."""
+        """Return one row for each row of the frame, with its first match, and those of partitions."""
         rows, source = row_of_item(search), search.source
         item = np.full(source.n_rows, -1, np.int64)
         item[rows[::-1]] = np.arange(len(rows))[::-1]
         shared = len(rows) - int(np.count_nonzero(item >= 0))
         if shared and self.overlap == "error":
             raise CepError(f"{shared:,} {SEVERAL_MATCHES}")
+        items, first = TellItems(())(search), _first_rows(search)
+        item = np.concatenate([item, len(rows) + np.arange(len(first))])
         where = pa.array(item, mask=item < 0)
-        items = TellItems(())(search)
+        all_rows = np.concatenate([np.arange(source.n_rows), first])
         return [
             *((name, _array(values, source).take(where)) for name, values in items),
-            *((name, Picked(name, np.arange(source.n_rows))) for name in self.columns),
+            *((name, Picked(name, all_rows)) for name in self.columns),
         ]
 
 
@@ -380,11 +381,18 @@ class RowsOnSpark(FoundResult):
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
         check_exact(method, _EXACTLY)
         rows = run_job(self._run(tell_count).collect)
+        warn_of_key(rows)
         return sum(row[0] for row in rows)
 
     def to_frame(self, rows: str = "one", limit: Limit = "auto") -> DataFrame:
         _refuse_limit(limit)
         return self._shown(self._result) if rows == "one" else self._matched(self.source.names)
+
+    def unordered(self, rows: str, limit: Limit) -> DataFrame:
+        _refuse_limit(limit)
+        return (
+            self._shown(self._result) if rows == "one" else self._matched(self.source.names, in_order=False)
+        )
 
     def _shown(self, run: DataFrame) -> DataFrame:
         """Return the columns of the result in its order, without those that only sort."""
@@ -416,15 +424,15 @@ class RowsOnSpark(FoundResult):
         keys = [*self.bound.query.partition_by, *(key.column for key in self.bound.query.keys)]
         return self._matched([*dict.fromkeys(keys)], number)
 
-    def _matched(self, columns: list[str], number: int | None = None) -> DataFrame:
+    def _matched(self, columns: list[str], number: int | None = None, *, in_order: bool = True) -> DataFrame:
         from pyspark.sql import functions as F
 
         check_free(("match", "variable"), columns)
-        run = self._numbered(self._run(TellItems(tuple(columns)), columns))
+        run = self._numbered(self._run(TellItems(tuple(columns)), columns), columns)
         if number is not None:
             run = run.where(run["match"] == number)
         shown = [F.col(f"c{4 + i}") for i in range(len(columns))]
-        ordered = run.orderBy("match", "c3")
+        ordered = run.orderBy("match", "c3") if in_order else run
         return ordered.select("match", "c2", *shown).toDF("match", "variable", *columns)
 
     def tag(self, overlap: str = "error") -> DataFrame:
@@ -433,27 +441,31 @@ class RowsOnSpark(FoundResult):
 
         names = self.source.names
         check_free(("match", "variable"), names)
-        run = self._numbered(self._run(TellTagged(tuple(names), overlap), names))
+        run = self._numbered(self._run(TellTagged(tuple(names), overlap), names), names)
         shown = [F.col(f"c{4 + i}") for i in range(len(names))]
         return run.select(*shown, "match", "c2").toDF(*names, "match", "variable")
 
-    def _numbered(self, run: DataFrame) -> DataFrame:
+    def _numbered(self, run: DataFrame, columns: list[str]) -> DataFrame:
         """Add the column ``match``: the number of the match among all partitions."""
-        # ``run`` has a text for the partition, ``c0``, and the number of the match in it, ``c1``. One task
-        # sorts the partitions, not the rows.
+        # ``run`` has a text for the partition, ``c0``, the number of the match in it, ``c1``, the place,
+        # ``c3``, and ``columns``. One task sorts the partitions, not the rows. The partitions and the rows
+        # have one exchange, so Spark runs the query once.
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
-        n_keys = len(self.bound.query.partition_by)
-        counted = self._run(tell_partitions)
-        counted = counted.toDF("partition", "matches", *(f"k{i}" for i in range(n_keys)))
-        order = [sort_key(F.col(f"k{i}"), False, True) for i in range(n_keys)] or [F.lit(0)]
-        before = Window.orderBy(*order).rowsBetween(Window.unboundedPreceding, -1)
-        first = counted.select(
-            "partition", F.coalesce(F.sum("matches").over(before), F.lit(0)).alias("before_it")
+        keys = [f"c{4 + columns.index(name)}" for name in self.bound.query.partition_by]
+        rows = run.repartition(*keys) if keys else run.repartition(1)
+        counted = rows.groupBy(F.col("c0").alias("partition")).agg(
+            of_all_columns(F.max(F.when(F.col("c3") < 0, F.col("c1")).otherwise(F.lit(0))), rows).alias("n"),
+            *(F.first(key).alias(f"k{i}") for i, key in enumerate(keys)),
         )
-        joined = run.join(first, run["c0"] == first["partition"], "left")
-        return joined.withColumn("match", F.col("before_it") + F.col("c1") - F.lit(1))
+        order = [sort_key(F.col(f"k{i}"), False, True) for i in range(len(keys))] or [F.lit(0)]
+        before = Window.orderBy(*order).rowsBetween(Window.unboundedPreceding, -1)
+        n = F.when(F.col("partition").isNotNull(), F.col("n"))  # rows without a match have no partition
+        first = counted.select("partition", F.coalesce(F.sum(n).over(before), F.lit(0)).alias("before_it"))
+        joined = rows.join(first, rows["c0"].eqNullSafe(first["partition"]), "left")
+        joined = joined.withColumn("match", F.col("before_it") + F.col("c1") - F.lit(1))
+        return joined.where("if(before_it is null, true, coalesce(c3, 0) >= 0)")
 
     def text(self) -> str:
         text = text_of_lazy(self.bound.query.rows, self._names, self._result)
@@ -501,7 +513,9 @@ class RowWindowOnSpark(FoundTable):
 
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
         check_exact(method, _EXACTLY)
-        return sum(row[0] for row in run_job(self._run(tell_count).collect))
+        rows = run_job(self._run(tell_count).collect)
+        warn_of_key(rows)
+        return sum(row[0] for row in rows)
 
     def to_frame(self, rows: str = "one", limit: Limit = "auto") -> DataFrame:
         self.refuse_matched(rows)

@@ -24,10 +24,10 @@ from cepkit.engines.regex import Run, match_regex
 from cepkit.engines.regex_measures import Picked
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.engines.shared.sequence_set import EMPTY, MATCHES_PER_BLOCK, KnownMatches, MatchBlock, SequenceSet
-from cepkit.errors import CepError, OrderError, ResultTooLargeError
-from cepkit.events import ColumnType, Events
+from cepkit.errors import CepError, OrderError, ResultTooLargeError, warn
+from cepkit.events import ColumnType, Events, Source
 from cepkit.frames.arrow import ArrowSource
-from cepkit.frames.building import build_events, key_column
+from cepkit.frames.building import build_events, key_column, partition_codes
 from cepkit.frames.pandas import series_of_arrow
 from cepkit.frames.spark import PartTask, Results, as_text, check_total_order, in_utc, too_many
 from cepkit.language.regex import RegexQuery
@@ -45,6 +45,7 @@ Search = Callable[[SequenceProgram, Events], SequenceSet]
 
 _MOST_NUMBERED = 2**53  # largest number of matches of a task; a job with more would never end
 _DIGITS = 38  # digits of Spark's widest integer
+MANY_ROWS = 100_000  # from which a key with most of them is worth a warning
 _MATCHES_WITH_ROWS = 1 << 13  # matches per block when each has rows of its own
 
 
@@ -209,8 +210,30 @@ Tell = Callable[[Searched], Iterable[Results]]
 
 
 def counted(searched: Searched) -> Iterator[Results]:
-    """Yield the number of matches in hexadecimal digits, which Python converts at any length."""
-    yield [("count", pa.array([hex(searched.found.count())]))]
+    """Yield the number of matches in hexadecimal digits, as Python converts any length, and `largest_key`."""
+    of_keys = largest_key(searched.source, searched.query.partition_by)
+    yield [("count", pa.array([hex(searched.found.count())])), *of_keys]
+
+
+def largest_key(source: Source, names: tuple[str, ...]) -> Results:
+    """Return the number of rows, and the largest key with the number of its rows."""
+    codes, _ = partition_codes(source, names)
+    sizes = np.bincount(codes, minlength=1)
+    row = np.flatnonzero(codes == sizes.argmax())[:1]
+    shown = ", ".join(f"{name}={value}" for name in names for value in source.arrow(name, row))
+    numbers = [("rows", pa.array([len(codes)])), ("most", pa.array([int(sizes.max()) if names else 0]))]
+    return [*numbers, ("key", pa.array([shown]))]
+
+
+def warn_of_key(rows: Sequence[Any]) -> None:
+    """Warn if most rows have one key; each row ends with what `largest_key` returned for a task."""
+    total = sum(row[-3] for row in rows)
+    most, key = max(((row[-2], row[-1]) for row in rows), default=(0, ""))
+    if total >= MANY_ROWS and 2 * most > total:
+        warn(
+            f"the key {key} has {most:,} of the {total:,} rows, and one Spark task does all of its work; "
+            "add a column to the keys that divides it"
+        )
 
 
 def found_any(searched: Searched) -> Iterator[Results]:
@@ -235,14 +258,6 @@ def ended(searched: Searched) -> Iterator[Results]:
     yield [*searched.places(np.asarray(positions, np.int64)), ("count", numbers)]
 
 
-def numbered_ends(searched: Searched) -> Iterator[Results]:
-    """Yield the same as `ended`, in int64, for matches that are all made."""
-    searched.refuse_endless()
-    positions, counts = searched.found.whole.ends()
-    numbers = pa.array([int(count) for count in counts], pa.int64())
-    yield [*searched.places(np.asarray(positions, np.int64)), ("count", numbers)]
-
-
 def measured(searched: Searched) -> Iterator[Results]:
     """Yield the result columns of every match, then its place."""
     for block, rank in searched.blocks():
@@ -259,19 +274,25 @@ def matched_rows(searched: Searched) -> Iterator[Results]:
 class TaggedRows:
     """Tells the same as `matched_rows`, each row with its first match; another one may be an error."""
 
+    # A match that is the first of no row has a row without a variable, so that all matches have a number.
+
     overlap: str
 
     def __call__(self, searched: Searched) -> Iterator[Results]:
         """Yield the rows of the matches, each row once in a task."""
         is_matched = np.zeros(searched.events.n_events, bool)
         for block, rank in searched.blocks(_MATCHES_WITH_ROWS):
-            events = searched.found.items(block).event_of_item
+            items = searched.found.items(block)
+            events = items.event_of_item
             first = np.unique(events, return_index=True)[1]
             first = np.sort(first[~is_matched[events[first]]])
             if self.overlap == "error" and len(first) < len(events):
                 raise CepError(SHARED_ROW)
             is_matched[events] = True
+            with_rows, first_item = np.unique(items.match_of_item, return_index=True)
+            without = first_item[~np.isin(with_rows, items.match_of_item[first])]
             yield _rows_of(searched, block, rank, first)
+            yield _rows_of(searched, block, rank, without, is_shown=False)
 
 
 SHARED_ROW = (
@@ -281,13 +302,19 @@ SHARED_ROW = (
 
 
 def _rows_of(
-    searched: Searched, block: Any, rank: np.ndarray, chosen: np.ndarray | slice = slice(None)
+    searched: Searched,
+    block: Any,
+    rank: np.ndarray,
+    chosen: np.ndarray | slice = slice(None),
+    *,
+    is_shown: bool = True,
 ) -> Results:
     items = searched.found.items(block)
     match, event = items.match_of_item[chosen], items.event_of_item[chosen]
     rows = searched.events.rows(event.astype(np.int64, copy=False))
+    variables = searched.found.variables(block)[chosen] if is_shown else [None] * len(rows)
     return [
-        ("variable", pa.array(searched.found.variables(block)[chosen], pa.string())),
+        ("variable", pa.array(variables, pa.string())),
         *((name, Picked(name, rows)) for name in searched.columns),
         *searched.places(block.last[match]),
         ("rank", pa.array(rank[match])),

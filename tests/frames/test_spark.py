@@ -21,6 +21,7 @@ from cepkit.errors import (
     ResultTooLargeError,
     UnsupportedQueryError,
 )
+from cepkit.pipelines.spark_session import setting
 from tests.oracle import generate
 from tests.support.sizes import seeds
 from tests.support.spark_cases import check_over_connect, rows_of
@@ -466,6 +467,52 @@ def test_more_matches_than_the_limit_are_an_error(session, walk_on_spark, rows):
         with pytest.raises(Exception, match=ResultTooLargeError.__name__) as caught:
             found.to_frame(rows, limit=limit).count()
         assert f"there are more than limit={limit:,} matches" in str(caught.value)
+
+
+# --- plans ------------------------------------------------------------------------------------------------
+
+
+def of_plan(session, frame) -> tuple[int, int, int]:
+    """Return how often a plan matches, shuffles, and sends all rows to one task."""
+    with setting(session, "spark.sql.adaptive.enabled", "false"):
+        lines = frame._jdf.queryExecution().executedPlan().toString().splitlines()
+    exchanges = [line for line in lines if " Exchange " in line and "ReusedExchange" not in line]
+    n_alone = sum("SinglePartition" in line for line in exchanges)
+    return sum("MapInArrow" in line for line in lines), len(exchanges), n_alone
+
+
+def test_the_plans_match_once(session, walk, walk_on_spark):
+    """A sort is two shuffles, and only the numbers of matches, or a sum, are made in one task."""
+    found = walk_on_spark.cep.match(PEAK, **KEYWORDS)
+    rows_of_sql = walk_on_spark.cep.match(
+        """MATCH_RECOGNIZE (PARTITION BY k ORDER BY n MEASURES LAST(x) AS top PATTERN (S UP+)
+        DEFINE UP AS x > PREV(x))"""
+    )
+    pairs = {"event_type": "s", "partition_by": "k", "order_by": "n", "within": 9}
+    sequence = walk_on_spark.cep.match("PATTERN SEQ(A a, B b)", **pairs)
+    plans = {
+        "ordered": (found.to_frame(), (1, 3, 0)),
+        "not ordered": (found.to_frame(order=False), (1, 1, 0)),
+        "with a limit": (found.to_frame(limit=10**6), (1, 4, 1)),
+        "with a limit, not ordered": (found.to_frame(limit=10**6, order=False), (1, 3, 1)),
+        "rows": (found.to_frame("all"), (1, 4, 1)),
+        "rows, not ordered": (found.to_frame("all", order=False), (1, 3, 1)),
+        "lineage": (found.lineage(), (1, 4, 1)),
+        "tags": (found.tag(), (1, 5, 1)),
+        "sequence": (sequence.to_frame(order=False), (1, 1, 0)),
+        "rows of a sequence": (sequence.to_frame("all"), (1, 4, 1)),
+        "SQL": (rows_of_sql.to_frame(), (1, 1, 0)),
+        "rows of SQL": (rows_of_sql.to_frame("all"), (1, 5, 1)),
+        "rows of SQL, not ordered": (rows_of_sql.to_frame("all", order=False), (1, 4, 1)),
+        "tags of SQL": (rows_of_sql.tag(), (1, 4, 1)),
+    }
+    made = {name: of_plan(session, frame) for name, (frame, _) in plans.items()}
+    assert made == {name: wanted for name, (_, wanted) in plans.items()}
+    names, rows = rows_of(plans["not ordered"][0])
+    assert sorted(rows, key=repr) == sorted(rows_of(plans["ordered"][0])[1], key=repr)
+    names, rows = rows_of(plans["rows, not ordered"][0])
+    assert sorted(rows, key=repr) == sorted(rows_of(plans["rows"][0])[1], key=repr) and names[0] == "match"
+    assert len(rows) == len(cep.match(walk, PEAK, **KEYWORDS).to_frame("all"))
 
 
 # --- Connect ----------------------------------------------------------------------------------------------

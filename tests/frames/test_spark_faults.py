@@ -349,6 +349,10 @@ ROWS = """MATCH_RECOGNIZE (PARTITION BY k ORDER BY n MEASURES FIRST(n) AS begins
     PATTERN (S UP UP) DEFINE UP AS x > PREV(x))"""
 
 
+OF_WINDOW = """PARTITION BY k ORDER BY n MEASURES FIRST(n) AS b ROWS BETWEEN CURRENT ROW AND 2 FOLLOWING
+    PATTERN (S UP) DEFINE UP AS x > PREV(x)"""
+
+
 def check_sizes(session, frame: pd.DataFrame) -> None:
     """Compare three queries, a window and sessions over the same cached rows."""
     there = on_spark(session, frame).cache()
@@ -363,9 +367,18 @@ def check_sizes(session, frame: pd.DataFrame) -> None:
         there.unpersist()
 
 
-def test_one_key_has_nearly_all_rows(session):
+def test_one_key_has_nearly_all_rows(session, monkeypatch):
     rng = np.random.default_rng(1)
-    check_sizes(session, of_keys(np.where(rng.random(20_000) < 0.99, 0, rng.integers(1, 50, 20_000)), 1))
+    frame = of_keys(np.where(rng.random(20_000) < 0.99, 0, rng.integers(1, 50, 20_000)), 1)
+    check_sizes(session, frame)
+    there = on_spark(session, frame)
+    assert there.cep.match(**RISES).count() == len(frame.cep.match(**RISES))  # too few rows for a warning
+    monkeypatch.setattr("cepkit.results.spark_tasks.MANY_ROWS", 20_000)
+    in_a_window = f"SELECT n, b OVER w FROM t WINDOW w AS ({OF_WINDOW})"
+    for given in (RISES, {"query": ROWS}, {"query": in_a_window}):
+        n = f"{(frame['k'] == 0).sum():,}"
+        with pytest.warns(cep.CepWarning, match=f"the key k=0 has {n} of the 20,000 rows"):
+            there.cep.match(**given).count()
 
 
 @pytest.mark.slow

@@ -219,7 +219,7 @@ def test_numbers_of_matches_have_any_size(small):
     found = single(small, enormous)
     exact = found.found.count()
     assert exact > 2**73
-    ((_, count),) = next(tasks.counted(found))
+    (_, count), *_ = next(tasks.counted(found))
     assert int(count[0].as_py(), 16) == exact
     *_, (_, numbers) = next(tasks.ended(found))
     assert sum(numbers.to_pylist()) == exact
@@ -228,12 +228,7 @@ def test_numbers_of_matches_have_any_size(small):
     beyond = replace(found, found=replace(found.found, whole=part))
     with pytest.raises(ResultTooLargeError, match=r"more than 10\^38.*count\(\) is exact"):
         next(tasks.ended(beyond))
-    for tell in (
-        tasks.measured,
-        tasks.matched_rows,
-        tasks.numbered_ends,
-        tasks.TaggedRows("error"),
-    ):
+    for tell in (tasks.measured, tasks.matched_rows, tasks.TaggedRows("error")):
         with pytest.raises(ResultTooLargeError, match="too many to make each"):
             list(tell(found))
     first = dict(next(First(3)(found)))

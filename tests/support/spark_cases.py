@@ -52,16 +52,22 @@ def rows_of(frame):
 # A server on this machine with the settings of the session of the tests, and a session of its client.
 # A line is a script, as Python writes a text.
 _CONNECT = """
-import os, sys, traceback, warnings
+import os, socket, sys, traceback, warnings
 import cepkit as cep, pyarrow as pa
 from tests.support.spark_cases import JAVA, LEAN
 from cepkit.pipelines.spark_session import find_java
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.client import DefaultChannelBuilder
 
+with socket.socket() as free:  # another run of the tests may have the port of Connect
+    free.bind(("", 0))
+    port = free.getsockname()[1]
+DefaultChannelBuilder.default_port = staticmethod(lambda: port)
 os.environ["JAVA_HOME"], os.environ["PYSPARK_PYTHON"] = str(find_java().home), sys.executable
 settings = {
     "spark.driver.memory": "512m", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "3",
-    **LEAN, "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m {JAVA}",
+    **LEAN, "spark.connect.grpc.binding.port": str(port),
+    "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m {JAVA}",
 }
 session = SparkSession.builder.remote("local[2]").config(map=settings).getOrCreate()
 warnings.simplefilter("ignore", cep.CepWarning)
