@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 import cepkit as cep
-from tests.peers import siddhi
+from tests.peers import esper, siddhi
 from tests.support.peers import Case, Peer, class_path
 
-ENGINES = {"siddhi": siddhi}
+ENGINES = {"siddhi": siddhi, "esper": esper}
 AT_ONCE = 40
 
 
@@ -47,13 +48,15 @@ def compare(name: str, seeds: Iterable[int]) -> Iterator[Verdict]:
 def _verdict(engine, seed: int, case: Case, answer: list | str) -> Verdict:
     if isinstance(answer, str):
         return Verdict(seed, "refused", case, answer, "")
-    theirs, error = engine.counted(answer), None
+    theirs, error = engine.counted(case, answer), None
     try:
-        ours = engine.ours(case)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", cep.CepWarning)
+            ours = engine.ours(seed, case)
     except cep.CepError as caught:
         ours, error = str(caught), caught
     if ours == theirs:
         return Verdict(seed, "same", case, theirs, ours)
-    named = engine.rule(case[0], error)
     shown = (theirs - ours, ours - theirs) if error is None else (theirs, ours)
+    named = engine.rule(case[0], error, shown[0])
     return Verdict(seed, f"rule: {named}" if named else "differs", case, *shown)

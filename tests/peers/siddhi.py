@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -220,23 +219,20 @@ def _cell(value: Any) -> Any:
     return 0.0 if number != number or abs(number) < 1e-7 else float(f"{number:.9g}")
 
 
-def ours(case: Case) -> Counter:
+def ours(seed: int, case: Case) -> Counter:
     """Return the rows of `cepkit.siddhi`, with their times."""
     text, (*events, (_, end, _)) = case
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", cep.CepWarning)
-        frames = frames_of(text, events)
-        result = cep.siddhi(text, frames, order_by=["at", "place"], start=0, complete_until=end)
-        table = result.to_frame("Out", time="time of row")
-    return counted(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    result = cep.siddhi(text, frames_of(text, events), order_by=["at", "place"], start=0, complete_until=end)
+    table = result.to_frame("Out", time="time of row")
+    return counted(case, zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-def counted(rows: Iterable[Iterable]) -> Counter:
+def counted(case: Case, rows: Iterable[Iterable]) -> Counter:
     """Return how often each row occurs, with its values in the form of both sides."""
     return Counter(tuple(map(_cell, row)) for row in rows)
 
 
-def rule(text: str, error: cep.CepError | None) -> str | None:
+def rule(text: str, error: cep.CepError | None, missing: Counter) -> str | None:
     """Return the named rule by which the answers may differ."""
     if error is not None:
         return next((of for part, of in RULES_OF_ERRORS.items() if part in str(error)), None)
