@@ -47,9 +47,9 @@ FLOORS = (
 # Sub-rooms by floor, within rooms that have them; a module that lies beside them may import them all.
 SUB_FLOORS = {
     "language": (("expressions",), ("match_recognize", "siddhi"), ("sequences",)),
-    "compile": (("shared",), ("match_recognize",), ("counting",)),
+    "compile": (("shared",), ("match_recognize",)),
     "engines": (("shared",), ("interpreted",), ("match_recognize",), ("counting",)),
-    "shedding": (("tree",), ("strategies",)),
+    "shedding": (("strategies",),),
     "streaming": (("spark",),),
 }
 MOST_ROOMS, MOST_LOOSE, MOST_FILES = 28, 9, 16

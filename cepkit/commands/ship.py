@@ -24,7 +24,7 @@ import pandas as pd
 
 from cepkit.api.matching import match
 from cepkit.commands.demo import m_shape
-from cepkit.compile.counting.ranking import WRITERS, text_of
+from cepkit.compile.counting_ranking import WRITERS, text_of
 from cepkit.compile.shared.images import FOLDER, bitcode_path, write_bitcode
 from cepkit.compile.shared.loading import general_name, image_name, load, load_kernels
 from cepkit.datasets import load_sample

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cepkit.compile.counting.state_graph import AnchoredGraph, StateGraph, state_graph_of
 from cepkit.compile.instructions import regex_code_of
 from cepkit.compile.interpreted_walk import walk_code_of
 from cepkit.compile.match_recognize.compiled import Compiled, constant_of
@@ -14,6 +13,7 @@ from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.row_automaton import ACCEPT as MATCH
 from cepkit.compile.shared.row_automaton import ANY, states
 from cepkit.compile.shared.terms import START, Prepared, Term
+from cepkit.compile.state_graph import AnchoredGraph, StateGraph, state_graph_of
 from cepkit.engines.counting.engine import counting_unsupported, graph_of
 from cepkit.engines.interpreted.counting import absence_tests_of, anchored_tests_of, counting_tests_of
 from cepkit.engines.match_recognize.bound import BoundRowQuery, SearchedRows

@@ -12,8 +12,8 @@ import numpy as np
 
 from cepkit.errors import CepError, nearest
 from cepkit.events import Events
-from cepkit.shedding.tree.machine import TreeMachine
-from cepkit.shedding.tree.program import TreeProgram
+from cepkit.shedding.tree_machine import TreeMachine
+from cepkit.shedding.tree_program import TreeProgram
 from cepkit.values import dataclass, fields
 
 # When events arrive: schedules as values, in seconds of virtual time.

@@ -17,8 +17,8 @@ from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
 if TYPE_CHECKING:
     from cepkit.events import Events
     from cepkit.shedding.live_report import RecallEstimate
-    from cepkit.shedding.tree.machine import EventOutcome, TreeMachine
-    from cepkit.shedding.tree.program import TreeProgram
+    from cepkit.shedding.tree_machine import EventOutcome, TreeMachine
+    from cepkit.shedding.tree_program import TreeProgram
 
 
 _LONGEST = 4  # the warm-up waits for a rare type up to this many times its length

@@ -37,8 +37,8 @@ from cepkit.shedding.replay import losses_text, time_text
 from cepkit.shedding.scene import choose_bins, sort_with
 from cepkit.shedding.server import Lane, ServerClock
 from cepkit.shedding.strategies.strategy import Shedder, Strategy, Training
-from cepkit.shedding.tree.machine import TreeMachine, TreeMatches, join_matches
-from cepkit.shedding.tree.program import TreeProgram
+from cepkit.shedding.tree_machine import TreeMachine, TreeMatches, join_matches
+from cepkit.shedding.tree_program import TreeProgram
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search

@@ -18,12 +18,12 @@ from cepkit.compile.interpreted_columns import ColumnReader, constants_of
 from cepkit.compile.shared.terms import Term
 from cepkit.events import BOOLEAN, FLOAT
 from cepkit.language.expressions.trees import MIRRORED, NEGATED
-from cepkit.shedding.tree.program import LeafCondition, Role, leaves_of_term
+from cepkit.shedding.tree_program import LeafCondition, Role, leaves_of_term
 from cepkit.values import dataclass, replace
 
 if TYPE_CHECKING:
     from cepkit.events import Events
-    from cepkit.shedding.tree.program import TreeProgram
+    from cepkit.shedding.tree_program import TreeProgram
 
 
 # Detect that a stream has changed since its statistics: in the rates of types and in attributes.

@@ -24,7 +24,7 @@ from cepkit.results.explanation import Explanation
 from cepkit.results.matches import Matches
 from cepkit.results.query_found import SequenceFound
 from cepkit.shedding.scene import ReplayRun, ReplaySettings, make_scene
-from cepkit.shedding.tree.program import ALLOWED_IF
+from cepkit.shedding.tree_program import ALLOWED_IF
 from cepkit.values import dataclass
 
 LATE = 1800.0  # seconds: a match that comes later than this does not count as found

@@ -39,8 +39,8 @@ from cepkit.shedding.arrivals import (
 )
 from cepkit.shedding.server import Lane, Server, VirtualClock, WorkOfEvents, feed_many
 from cepkit.shedding.strategies.strategy import NoShedding, Strategy, Training, as_strategy
-from cepkit.shedding.tree.machine import TreeMachine, TreeMatches, join_matches
-from cepkit.shedding.tree.program import KILLS_IF, TreeProgram, check_reading
+from cepkit.shedding.tree_machine import TreeMachine, TreeMatches, join_matches
+from cepkit.shedding.tree_program import KILLS_IF, TreeProgram, check_reading
 from cepkit.values import dataclass, field, replace
 
 # The matches of a run as arrays, with their latencies.
@@ -389,7 +389,7 @@ class ReplaySettings:
     weight_of_type: Mapping[str, float]
     warm_up: int | None
     seed: int
-    negation: str = KILLS_IF  # as for `cepkit.shedding.tree.program.TreeProgram`
+    negation: str = KILLS_IF  # as for `cepkit.shedding.tree_program.TreeProgram`
 
 
 def check_settings(

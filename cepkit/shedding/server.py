@@ -15,7 +15,7 @@ from cepkit.shedding.strategies.strategy import Event, Load, Shedder
 from cepkit.values import dataclass, field
 
 if TYPE_CHECKING:
-    from cepkit.shedding.tree.machine import EventOutcome, TreeMachine, TreeMatches
+    from cepkit.shedding.tree_machine import EventOutcome, TreeMachine, TreeMatches
 
 SMOOTHING = 0.02  # share of the newest value in a moving average: it follows about 50 events
 NEVER = float("nan")

@@ -27,8 +27,8 @@ from cepkit.shedding.model import (
     sampled_columns,
     samples_of_warm_up,
 )
-from cepkit.shedding.tree.machine import TreeMachine
-from cepkit.shedding.tree.program import TreeProgram, tree_unsupported
+from cepkit.shedding.tree_machine import TreeMachine
+from cepkit.shedding.tree_program import TreeProgram, tree_unsupported
 from cepkit.values import dataclass
 
 if TYPE_CHECKING:

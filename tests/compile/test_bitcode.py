@@ -18,7 +18,7 @@ import pytest
 import cepkit as cep
 from cepkit import cache
 from cepkit.commands.ship import INTERPRETING
-from cepkit.compile.counting.ranking import WRITERS, text_of
+from cepkit.compile.counting_ranking import WRITERS, text_of
 from cepkit.compile.shared import images as bitcode
 from cepkit.compile.shared import loading
 from cepkit.compile.shared.images import (
@@ -40,7 +40,7 @@ from cepkit.engines.shared.places import PLACES
 from cepkit.errors import CepWarning
 from cepkit.parallel.agent_run import KERNELS as AGENTS
 from cepkit.parallel.agents import INTERPRETED as JOINS
-from cepkit.shedding.tree.machine import KERNELS as TREE
+from cepkit.shedding.tree_machine import KERNELS as TREE
 from tests.support.sizes import seeds
 
 IS_KNOWN = sys.platform == "linux" and os.uname().machine == "x86_64"

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING
+from cepkit.compile.counting import AT_LEAST, MODULAR, WRAPPING
 from cepkit.engines.counting import anchored, engine, walking
 from cepkit.engines.counting import engine as aggregates
 from cepkit.engines.counting.anchored import AnchoredCounter
@@ -179,8 +179,8 @@ TEXTS = """
 import hashlib
 import pandas as pd
 import cepkit as cep
-from cepkit.compile.counting.anchored import AnchoredCountWriter
-from cepkit.compile.counting.counting import WRAPPING
+from cepkit.compile.counting_anchored import AnchoredCountWriter
+from cepkit.compile.counting import WRAPPING
 
 events = pd.DataFrame({"kind": list("ABC"), "t": [1, 2, 3], **{name: [1.0, 2.0, 3.0] for name in "abcde"}})
 query = "PATTERN SEQ(A x, B+ y[], C z) WHERE skip_till_any_match AND y[i].a > x.a AND "

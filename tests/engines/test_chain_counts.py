@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, write_counting
-from cepkit.compile.counting.state_graph import state_graph_of
+from cepkit.compile.counting import AT_LEAST, MODULAR, WRAPPING, write_counting
+from cepkit.compile.state_graph import state_graph_of
 from cepkit.engines.counting import counts as path_counts
 from cepkit.engines.counting import engine as aggregates
 from cepkit.engines.counting import layout

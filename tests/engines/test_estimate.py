@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.compile.counting.state_graph import relax
+from cepkit.compile.state_graph import relax
 from cepkit.engines.counting import estimate
 from cepkit.engines.counting.estimate import (
     CountEstimate,

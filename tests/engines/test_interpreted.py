@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING
+from cepkit.compile.counting import AT_LEAST, MODULAR, WRAPPING
 from cepkit.compile.instructions import ELEMENTARY, regex_code_of
 from cepkit.compile.regex_program import compile_regex
 from cepkit.compile.shared import loading

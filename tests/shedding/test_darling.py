@@ -25,7 +25,7 @@ from cepkit.shedding.model import (
 from cepkit.shedding.scene import Scene, _warm_up, check_settings, make_scene
 from cepkit.shedding.strategies.darling import TIES, Darling, DarlingShedder
 from cepkit.shedding.strategies.strategy import Event, Load
-from cepkit.shedding.tree.program import TreeProgram
+from cepkit.shedding.tree_program import TreeProgram
 from tests.support.sizes import seeds
 
 SETTINGS = {"event_type": "kind", "order_by": "ts"}

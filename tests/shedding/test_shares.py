@@ -14,7 +14,7 @@ from cepkit.shedding.model import (
     condition_share,
     sampled_columns,
 )
-from cepkit.shedding.tree.program import LeafCondition
+from cepkit.shedding.tree_program import LeafCondition
 from tests.support.sequence_runs import prepared
 
 LEAF = {"a": 0, "b": 1, "c": 2}

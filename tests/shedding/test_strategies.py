@@ -26,7 +26,7 @@ from cepkit.shedding.strategies.strategy import (
     fit_service,
     surplus,
 )
-from cepkit.shedding.tree.machine import NO_MATCHES
+from cepkit.shedding.tree_machine import NO_MATCHES
 from tests.support.sizes import seeds
 
 SEEDS = seeds(50, 200)

@@ -16,8 +16,8 @@ from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.events import TEXT, Events
 from cepkit.kernels.wings import tree_layout as kernel
 from cepkit.language.sequences.construction import sequence_query
-from cepkit.shedding.tree.machine import TreeMachine
-from cepkit.shedding.tree.program import TreeProgram
+from cepkit.shedding.tree_machine import TreeMachine
+from cepkit.shedding.tree_program import TreeProgram
 from tests.support.plain_tree import PlainPart, PlainTree
 from tests.support.sequence_runs import bound, prepared
 from tests.support.sizes import JIT, seeds

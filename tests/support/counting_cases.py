@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.compile.counting.state_graph import anchored_graph_of, state_graph_of
+from cepkit.compile.state_graph import anchored_graph_of, state_graph_of
 from cepkit.engines.counting import layout, ranking, walking
 from cepkit.engines.counting.anchored import AnchoredCounter, AnchoredLayout, AnchoredWalk
 from cepkit.engines.counting.engine import counter_of

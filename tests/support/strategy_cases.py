@@ -14,8 +14,8 @@ from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.shedding.arrivals import Prices
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
-from cepkit.shedding.tree.machine import TreeMachine
-from cepkit.shedding.tree.program import TreeProgram
+from cepkit.shedding.tree_machine import TreeMachine
+from cepkit.shedding.tree_program import TreeProgram
 from tests.support.sequence_runs import prepared
 
 ABC = "PATTERN SEQ(A a, B b, C c) WHERE skip_till_any_match AND b.x > a.x AND c.x > b.x WITHIN 20 seconds"

@@ -7,7 +7,7 @@ from random import Random
 
 from cepkit.language.expressions.trees import with_parts
 from cepkit.language.sequences import patterns as sq
-from cepkit.shedding.tree.program import tree_unsupported
+from cepkit.shedding.tree_program import tree_unsupported
 from tests.oracle import generate_sequences as gs
 from tests.support.sequence_runs import bound
 

@@ -8,7 +8,8 @@ from itertools import groupby
 
 import numpy as np
 
-from cepkit.compile.counting.anchored import (
+from cepkit.compile.counting import AT_LEAST, MODULAR, WRAPPING, CountingKernel
+from cepkit.compile.counting_anchored import (
     AT_ANCHOR,
     AT_ENTRY,
     AnchoredCountWriter,
@@ -17,10 +18,9 @@ from cepkit.compile.counting.anchored import (
     write_anchored_count,
     write_reach,
 )
-from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, CountingKernel
-from cepkit.compile.counting.paths import DEPTH, END
-from cepkit.compile.counting.state_graph import AnchoredGraph
+from cepkit.compile.counting_paths import DEPTH, END
 from cepkit.compile.shared.loading import compile_if_it_pays, is_ready, load_kernels, reason_to_compile
+from cepkit.compile.state_graph import AnchoredGraph
 from cepkit.engines.counting.counts import WORD, PathCounter, moduli, number_of
 from cepkit.engines.counting.layout import WORK_PER_CALL, Layout, n_below
 from cepkit.engines.counting.ranking import Numbering

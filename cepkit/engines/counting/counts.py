@@ -9,7 +9,7 @@ from math import gcd
 
 import numpy as np
 
-from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, CountingKernel, write_counting
+from cepkit.compile.counting import AT_LEAST, MODULAR, WRAPPING, CountingKernel, write_counting
 from cepkit.compile.shared.loading import interpreting, is_ready, load_kernels
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.interpreted.counting import count_interpreted

@@ -10,11 +10,11 @@ from itertools import chain
 
 import numpy as np
 
-from cepkit.compile.counting.counting import MODULAR, WRAPPING
-from cepkit.compile.counting.state_graph import AnchoredGraph, StateGraph, anchored_graph_of, state_graph_of
+from cepkit.compile.counting import MODULAR, WRAPPING
 from cepkit.compile.sequence_program import BoundBranch, SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.loading import interpreting, reason_to_compile
+from cepkit.compile.state_graph import AnchoredGraph, StateGraph, anchored_graph_of, state_graph_of
 from cepkit.engines.counting.anchored import AnchoredCounter, AnchoredLayout, AnchoredWalk
 from cepkit.engines.counting.counts import WORD, PathCounter, moduli, number_of, total_of
 from cepkit.engines.counting.layout import Entries, Layout

@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from cepkit.compile.counting.state_graph import Dropped, relax
 from cepkit.compile.sequence_program import BoundBranch, SequenceProgram
+from cepkit.compile.state_graph import Dropped, relax
 from cepkit.engines.counting.engine import CountedMatches, counting_unsupported
 from cepkit.engines.shared.places import Places, accepted
 from cepkit.engines.shared.python_kernels import holding

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.counting.counting import ConditionWriter, CountingKernel, Key, write_absence
-from cepkit.compile.counting.paths import (
+from cepkit.compile.counting import ConditionWriter, CountingKernel, Key, write_absence
+from cepkit.compile.counting_paths import (
     GraphPathWriter,
     PathModuleWriter,
     write_line_walk,
@@ -18,8 +18,7 @@ from cepkit.compile.counting.paths import (
     write_starts,
     write_walk,
 )
-from cepkit.compile.counting.ranking import text_of
-from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph
+from cepkit.compile.counting_ranking import text_of
 from cepkit.compile.interpreted_columns import PairTest
 from cepkit.compile.shared.loading import (
     interpreting,
@@ -30,6 +29,7 @@ from cepkit.compile.shared.loading import (
     reason_not_to_interpret,
     reason_to_compile,
 )
+from cepkit.compile.state_graph import LinkAbsence, StateGraph
 from cepkit.engines.interpreted.counting import (
     absence_tests_of,
     counting_tests_of,
@@ -287,7 +287,7 @@ def n_below(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Events that the states of a graph accept; see `cepkit.compile.counting.paths`."""
+    """Events that the states of a graph accept; see `cepkit.compile.counting_paths`."""
 
     layout: Layout  # the events
     # place, position: int64, (n_entries,): place and stream position of the event; places ascend within a

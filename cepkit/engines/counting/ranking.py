@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from cepkit.compile.counting.ranking import (
+from cepkit.compile.counting_ranking import (
     COUNTED,
     DIGIT,
     ENTRY,

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cepkit.compile.counting.paths import (
+from cepkit.compile.counting_paths import (
     DEEPER,
     DEPTH,
     DONE,

@@ -7,8 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from cepkit.compile.counting.ranking import values_of
-from cepkit.compile.counting.state_graph import AnchoredGraph, GraphEdge, LinkAbsence, StateGraph
+from cepkit.compile.counting_ranking import values_of
 from cepkit.compile.interpreted_columns import (
     ColumnReader,
     PairTest,
@@ -20,6 +19,7 @@ from cepkit.compile.interpreted_columns import (
 )
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.compile.shared.terms import Term
+from cepkit.compile.state_graph import AnchoredGraph, GraphEdge, LinkAbsence, StateGraph
 from cepkit.engines.shared.places import COUNTING
 from cepkit.events import sums_before
 from cepkit.kernels.records import EntryGraph, EntryLists, PoolGraph

@@ -16,8 +16,8 @@ from cepkit.shedding.strategies.strategy import Training
 from cepkit.values import dataclass
 
 if TYPE_CHECKING:
-    from cepkit.shedding.tree.machine import Ancestry, TreeMachine, TreeMatches
-    from cepkit.shedding.tree.program import TreeProgram
+    from cepkit.shedding.tree_machine import Ancestry, TreeMachine, TreeMatches
+    from cepkit.shedding.tree_program import TreeProgram
 
 
 # What a warm-up says: sizes of windows, the parents of partial matches, and the matches they led to.

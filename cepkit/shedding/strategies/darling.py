@@ -43,7 +43,7 @@ from cepkit.values import dataclass
 
 if TYPE_CHECKING:
     from cepkit.events import Events
-    from cepkit.shedding.tree.machine import TreeMachine
+    from cepkit.shedding.tree_machine import TreeMachine
 
 POSITION, AUTHORS = "position", "authors"
 TIES = (RANDOM, POSITION, AUTHORS)

@@ -30,7 +30,7 @@ from cepkit.shedding.strategies.strategy import (
 from cepkit.values import dataclass
 
 if TYPE_CHECKING:
-    from cepkit.shedding.tree.machine import Ancestry, EventOutcome, PartialMatches, TreeMachine
+    from cepkit.shedding.tree_machine import Ancestry, EventOutcome, PartialMatches, TreeMachine
 
 
 # What eSPICE and hSPICE share: a table of pairs that the tree skips while too many events wait.

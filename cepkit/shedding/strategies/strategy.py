@@ -16,8 +16,8 @@ from cepkit.values import asdict, dataclass, field, is_dataclass
 
 if TYPE_CHECKING:
     from cepkit.events import Events
-    from cepkit.shedding.tree.machine import EventOutcome, TreeMachine
-    from cepkit.shedding.tree.program import TreeProgram
+    from cepkit.shedding.tree_machine import EventOutcome, TreeMachine
+    from cepkit.shedding.tree_program import TreeProgram
 
 
 # What a shedding strategy is: settings that begin a shedder, and the shedder that decides event by event.

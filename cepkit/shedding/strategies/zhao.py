@@ -13,7 +13,7 @@ from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
 from cepkit.values import dataclass
 
 if TYPE_CHECKING:
-    from cepkit.shedding.tree.machine import EventOutcome, TreeMachine
+    from cepkit.shedding.tree_machine import EventOutcome, TreeMachine
 
 
 # Choose the classes of partial matches to shed: the least contribution for enough consumption.

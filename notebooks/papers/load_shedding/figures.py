@@ -29,7 +29,7 @@ from cepkit.shedding.strategies.strategy import (
     as_strategy,
     class_of_strategy,
 )
-from cepkit.shedding.tree.machine import TreeMachine
+from cepkit.shedding.tree_machine import TreeMachine
 from papers.load_shedding.queries import find_query, generated_stream, recorded_stream
 from papers.tables import sweep as run_sweep
 

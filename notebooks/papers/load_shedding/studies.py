@@ -24,7 +24,7 @@ from cepkit.shedding.strategies.strategy import (
     as_strategy,
     queue_room,
 )
-from cepkit.shedding.tree.program import READINGS, TreeProgram
+from cepkit.shedding.tree_program import READINGS, TreeProgram
 from papers.load_shedding.figures import (
     AXES,
     LATENCY_BOUND,

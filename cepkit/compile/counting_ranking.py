@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from cepkit.compile.counting.paths import (
+from cepkit.compile.counting_paths import (
     INT1,
     INT2,
     INT3,
@@ -21,7 +21,7 @@ from cepkit.compile.counting.paths import (
     write_starts,
     write_walk,
 )
-from cepkit.compile.counting.state_graph import StateGraph
+from cepkit.compile.state_graph import StateGraph
 
 DIGIT = 31  # bits of a digit of a large number
 # Indices in the report of counting, then in the report of the descent.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cepkit.compile.counting.counting import ConditionWriter
-from cepkit.compile.counting.state_graph import Link, StateGraph
+from cepkit.compile.counting import ConditionWriter
 from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.term_writing import decorator, module_header
+from cepkit.compile.state_graph import Link, StateGraph
 from cepkit.events import LIST
 
 # State graph → the parts that kernels along its paths share, and which events can be part of a match.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
-from cepkit.compile.counting.counting import (
+from cepkit.compile.counting import (
     AT_LEAST,
     MODULAR,
     ConditionWriter,
@@ -13,10 +13,10 @@ from cepkit.compile.counting.counting import (
     indented,
     over,
 )
-from cepkit.compile.counting.paths import DEEPER, DEPTH, DONE, END, FULL, LONGER, N_ITEMS, N_MATCHES, REASON
-from cepkit.compile.counting.state_graph import AnchoredGraph, elements_of
+from cepkit.compile.counting_paths import DEEPER, DEPTH, DONE, END, FULL, LONGER, N_ITEMS, N_MATCHES, REASON
 from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.terms import Term
+from cepkit.compile.state_graph import AnchoredGraph, elements_of
 
 # Anchored graph → Python source of the kernels that count matches, anchor by anchor.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph, elements_of
 from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.term_writing import VECTOR, TermWriter, decorator, module_header
 from cepkit.compile.shared.terms import Term
+from cepkit.compile.state_graph import LinkAbsence, StateGraph, elements_of
 from cepkit.events import LIST
 from cepkit.values import dataclass
 

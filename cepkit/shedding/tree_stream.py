@@ -11,7 +11,7 @@ from cepkit.compile.interpreted_columns import ColumnReader, constants_of
 from cepkit.engines.interpreted.walk import read_value
 from cepkit.errors import CepError
 from cepkit.events import NULL_CODE, TEXT, Column, Events, shared_categories
-from cepkit.shedding.tree.program import TreeProgram
+from cepkit.shedding.tree_program import TreeProgram
 
 _CHUNK = 1 << 16
 _FEWEST = 1 << 10

@@ -19,8 +19,8 @@ from cepkit.kernels.records import Conditions
 from cepkit.kernels.wings import tree_layout as kernel
 from cepkit.kernels.wings.tree_layout import Learned, TreeEvents, Trees, TreeState
 from cepkit.progress import checkpoint
-from cepkit.shedding.tree.program import TreeProgram
-from cepkit.shedding.tree.stream import TreeStream
+from cepkit.shedding.tree_program import TreeProgram
+from cepkit.shedding.tree_stream import TreeStream
 from cepkit.values import dataclass, field
 
 KERNELS = "cepkit.kernels.wings.tree"

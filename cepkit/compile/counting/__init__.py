@@ -1,1 +1,0 @@
-"""Compilation for the counting engine: the branches that it can run, and the source of its kernels."""
