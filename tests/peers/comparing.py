@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 import cepkit as cep
-from tests.peers import esper, siddhi
+from tests.peers import esper, letters, siddhi
 from tests.support.peers import Case, Peer, class_path
 
-ENGINES = {"siddhi": siddhi, "esper": esper}
+ENGINES = {"siddhi": siddhi, "esper": esper, "letters": letters}
 AT_ONCE = 40
 
 
@@ -35,14 +35,16 @@ class Verdict:
 
 def compare(name: str, seeds: Iterable[int]) -> Iterator[Verdict]:
     """Yield the verdict of each seed."""
-    engine, left, peer = ENGINES[name], iter(seeds), Peer(class_path(name), ENGINES[name].PROGRAM)
+    engine, left = ENGINES[name], iter(seeds)
+    peer = engine if engine.PROGRAM is None else Peer(class_path(name), engine.PROGRAM)
     try:
         while some := list(islice(left, AT_ONCE)):
             cases = [engine.random_case(seed) for seed in some]
             for seed, case, answer in zip(some, cases, peer.answers(cases), strict=True):
                 yield _verdict(engine, seed, case, answer)
     finally:
-        peer.close()
+        if peer is not engine:
+            peer.close()
 
 
 def _verdict(engine, seed: int, case: Case, answer: list | str) -> Verdict:

@@ -14,7 +14,7 @@ SIZE = 140
 @pytest.mark.parametrize("turn", seeds(1, 40))
 @pytest.mark.parametrize("name", ENGINES)
 def test_answers_are_those_of_the_engine(name, turn):
-    if class_path(name) is None:
+    if ENGINES[name].PROGRAM is not None and class_path(name) is None:
         pytest.skip(f"{name} needs Java and Maven, and Maven a way to its jars")
     verdicts = list(compare(name, range(SIZE * turn, SIZE * (turn + 1))))
     assert not [str(verdict) for verdict in verdicts if verdict.kind == "differs"]
