@@ -283,9 +283,9 @@ def shared_categories(columns: list[Column], ordered: bool) -> list[Column]:
     list of Column
         The same values with codes of one sorted (or common) ``categories``; missing values stay -1.
     """
-    own = {column.type.ordered for column in columns}
-    if ordered and len(own) == 1 and None not in own:
-        every = np.array(next(iter(own)), dtype=object)
+    orders = {column.type.ordered for column in columns}
+    if ordered and len(orders) == 1 and None not in orders:
+        every = np.array(next(iter(orders)), dtype=object)
     elif len(columns) == 1 and not ordered:
         return columns
     else:

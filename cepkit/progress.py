@@ -281,8 +281,11 @@ class Progress:
         if self._bar is None:
             self._bar = self._make_bar(now - self._began)
         self._bar.n = round(self._done) if self._has_unit else self._done
-        said = self._step if self._has_unit else ", ".join(filter(None, (self._what, self._step)))
-        self._bar.set_description_str(f"{said}: " if said and self._has_unit else said, refresh=False)
+        if self._has_unit:  # which names the work
+            description = f"{self._step}: " if self._step else ""
+        else:
+            description = ", ".join(filter(None, (self._what, self._step)))
+        self._bar.set_description_str(description, refresh=False)
         self._bar.refresh()
 
     def _make_bar(self, elapsed_s: float) -> Any:

@@ -266,7 +266,8 @@ def _files_of(name: str) -> list[str]:
         path = sample(name.removeprefix(SAMPLE))
         if name not in _SAMPLES:
             raise UnreadableFileError(
-                f"{name!r} is in an original format; `cepkit ingest` reads it. Tables: {', '.join(_SAMPLES)}"
+                f"{name!r} is a raw file and no table; make a table of it with `cepkit ingest`. "
+                f"Samples that are tables: {', '.join(_SAMPLES)}"
             )
         return [str(path)]
     if _ADDRESS.match(name):

@@ -297,7 +297,7 @@ class PandasSource:
         return frame
 
     def _taken(self, picked: list[Picked]) -> Iterator[Any]:
-        """Yield the values of each, many on threads: numpy and Arrow let other threads run."""
+        """Yield the picked values of each column; threads take many rows, since numpy and Arrow let them."""
         arrays = [self._series(values.column).array for values in picked]
         take = lambda i: arrays[i].take(picked[i].rows)  # noqa: E731
         threads = usable_threads() if picked and len(picked[0].rows) >= _MANY_ROWS else 1

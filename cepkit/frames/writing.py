@@ -122,23 +122,24 @@ def write_blocks(target: Path, empty: pa.Table, tables: Iterable[pa.Table]) -> i
     # file that is not complete.
     import pyarrow.parquet as pq
 
-    schema, writer, fitting, n = None, None, None, 0
+    schema, writer, n = None, None, 0
+    last_tried = empty  # for the message of an error
     with replace_file(target) as part:
         try:
             for table in tables:
-                fitting = table
+                last_tried = table
                 if schema is None:
                     schema = _known_types(empty.schema, table.schema)
                     writer = pq.ParquetWriter(part, schema)
                 check_texts_of_table(table, n)
-                fitting = _with_types(table, schema)
-                writer.write_table(fitting, row_group_size=max(1, table.num_rows))
+                last_tried = _with_types(table, schema)
+                writer.write_table(last_tried, row_group_size=max(1, table.num_rows))
                 n += table.num_rows
             if writer is None:
                 writer = pq.ParquetWriter(part, empty.schema)
                 writer.write_table(empty)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            message = _unwritable_column(empty if fitting is None else fitting)
+            message = _unwritable_column(last_tried)
             if message is None:
                 raise
             raise CepError(message) from error

@@ -206,7 +206,7 @@ def answer(frame: Frame, grouping: Grouping, rows: str) -> Frame:
     is_member = None if grouping.takes_all else mask_of(match_regex(program, events))
     groups = group_rows(grouping, program.query, source, events, is_member, of_events=rows == ALL)
     if rows == ALL:
-        number = _numbers(groups, events)
+        number = _group_of_row(groups, events)
         is_none = number == 0
         numbers = pd.arrays.IntegerArray(number, is_none) if is_none.any() else number
         return native(source.tagged({grouping.noun: numbers}))
@@ -221,15 +221,15 @@ def _timed(grouping: Grouping) -> RegexQuery:
     return remembered(_queries, key_or_none(Same(query), gap), partial(replace, query, within=gap))
 
 
-def _numbers(groups: Groups, events: Events) -> np.ndarray:
-    """Return the number of the group of each row of the frame; 0 for rows without one."""
-    numbers = groups.number_of_event
-    assert numbers is not None, "numbers of rows that nobody asked for"
+def _group_of_row(groups: Groups, events: Events) -> np.ndarray:
+    """Return the group number of each row of the frame; 0 for rows in no group."""
+    group_of_event = groups.number_of_event
+    assert group_of_event is not None, "numbers of rows that nobody asked for"
     if events.row_of_event is None:
-        return numbers
-    number = np.empty(events.n_events, np.int64)
-    number[events.row_of_event] = numbers
-    return number
+        return group_of_event
+    group_of_row = np.empty(events.n_events, np.int64)  # every row is that of an event
+    group_of_row[events.row_of_event] = group_of_event
+    return group_of_row
 
 
 def _columns(
@@ -274,7 +274,7 @@ class AnswerOfTask:
         is_member = None if self.grouping.takes_all else mask_of(searched.found.whole)
         groups = group_rows(self.grouping, query, source, events, is_member, of_events=self.rows == ALL)
         if self.rows == ALL:
-            number = _numbers(groups, events)
+            number = _group_of_row(groups, events)
             columns = [(name, Picked(name, np.arange(source.n_rows))) for name in searched.columns]
             yield [*columns, (self.grouping.noun, pa.array(number, mask=number == 0))]
         else:

@@ -28,7 +28,7 @@ class Query(ABC):
 
     @abstractmethod
     def trees(self) -> Iterator[tuple[str, ex.Expression]]:
-        """Yield (role, tree) of every expression."""
+        """Yield every expression as (role, tree); the role names it in errors, as in "predicate 'up'"."""
 
     def parameters(self) -> tuple[str, ...]:
         """Return the names of the parameters that the expressions use, in reading order."""

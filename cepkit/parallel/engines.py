@@ -324,7 +324,7 @@ class Hybrid(ParallelEngine):
             object.__setattr__(self, "fuse", _pairs(self.fuse))
 
     def check_agents(self, program: SequenceProgram) -> None:
-        """Raise CepError when there are too few threads, or a pair is not of neighbours."""
+        """Raise CepError if agents need more threads, or a pair of ``fuse`` is unknown or not adjacent."""
         self._named_pairs(Agents(program, _NO_EVENTS))
 
     def settings(self) -> RunSettings:

@@ -351,8 +351,8 @@ def read_events(target: str | PathLike, *, spark: SparkSession | None = None) ->
 
 
 def read_quarantine(target: str | PathLike, *, spark: SparkSession | None = None) -> DataFrame:
-    """Return the quarantined rows of a result: source_file, source_line, text, reason."""
-    read_report(target)
+    """Return the rows that `ingest` could not read: source_file, source_line, text, reason."""
+    read_report(target)  # raises unless `ingest` wrote the folder
     return _read(spark, Path(target) / QUARANTINE, QUARANTINE_COLUMNS)
 
 

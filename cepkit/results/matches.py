@@ -239,9 +239,9 @@ class Matches:
 
         Notes
         -----
-        Time O(count + n x events in a window), memory O(events x digits of their numbers of matches + n).
-        Where a search would take long, matches of the query without some of its conditions are drawn, until
-        ``n`` of them fulfil these, too.
+        Time O(count + n x events in a window), memory O(events x digits of their match counts + n). Where
+        the exact search would take long, cepkit leaves out some conditions, draws matches of this easier
+        query, and keeps those that also fulfil the conditions left out, until there are ``n``.
 
         Examples
         --------
@@ -501,8 +501,8 @@ class Matches:
         Parameters
         ----------
         overlap : str
-            What a row in several matches has: ``"first"``, the match of the lowest number, so that
-            ``match.notna()`` says whether a row is in any match; or ``"error"``.
+            What to do with a row in several matches: ``"error"`` raises, and ``"first"`` gives it the lowest
+            number of a match. Then ``match.notna()`` says whether a row is in any match.
 
         Raises
         ------
@@ -528,9 +528,10 @@ class Matches:
     def undecided(self) -> Frame:
         """Return the matches that later events may still forbid, with the columns of ``to_frame()``.
 
-        Their last absence ends after ``complete_until``, by default after the last time in the data; see
-        `cepkit.match`. They are no matches. An ``after_match`` holds among them. For MATCH_RECOGNIZE they are
-        the partial matches that have not timed out.
+        These candidates are not in ``to_frame()``. Each ends with an absence, such as ``!payment p``, whose
+        time is not over at ``complete_until``, by default the last time in the data; see `cepkit.match`. An
+        ``after_match`` is applied to the candidates alone. For MATCH_RECOGNIZE they are the partial matches
+        that have not timed out.
 
         Examples
         --------

@@ -49,7 +49,7 @@ class ConstantArrivals:
         return np.arange(1, n + 1) * (service / self.load)
 
     def peaks(self, n: int) -> tuple[tuple[int, int], ...]:
-        """Return the peaks: the whole run above a load of 1."""
+        """Return the whole run as the only peak if the load is above 1, otherwise no peak."""
         return ((0, n),) if self.load > 1 and n else ()
 
 

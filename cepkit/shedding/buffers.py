@@ -51,7 +51,8 @@ def buffer_limits(
     weights = weights or {}
     if unknown := sorted(map(str, set(weights) - set(rate_hz))):
         raise CepError(
-            f"weights has no such type {', '.join(unknown)}; there are {', '.join(map(str, rate_hz))}"
+            f"weights: no rate is given for type {', '.join(unknown)}; the types are "
+            f"{', '.join(map(str, rate_hz))}"
         )
     shares = {}
     for name, rate in rate_hz.items():

@@ -238,12 +238,13 @@ def condition_selectivity(
 
 
 def sampled_columns(columns: Columns, size: int, seed: int) -> Columns:
-    """Return columns of ``size`` events that stand for the events that were seen."""
+    """Return a random sample of ``size`` events; where fewer were seen, each comes equally often."""
     n = _size(columns)
     if n == 0:
         return columns
-    order = np.random.default_rng(seed)
-    rows = order.permutation(size) % n if size > n else order.permutation(n)[:size]
+    rng = np.random.default_rng(seed)
+    # The numbers from 0 to ``size``, modulo ``n``, have each row equally often, give or take one.
+    rows = rng.permutation(size) % n if size > n else rng.permutation(n)[:size]
     return {name: values[rows] for name, values in columns.items()}
 
 

@@ -286,14 +286,14 @@ class CountState(WaitingState):
         partial.time = taken[-1][0]
         if len(taken) < self.low:
             return
-        if self.is_sequence:
+        if self.is_sequence:  # it waits in the next state from now on, and here for more events
             if self.next is not None:
                 self.next.add(partial)
             if len(taken) != self.high:
                 self.add(partial)
-        elif len(taken) == self.low:
+        elif len(taken) == self.low:  # in a pattern it stays here, and enters the next state once
             self._reach_low(partial)
-        if len(taken) == self.high:
+        if len(taken) == self.high:  # it no longer waits here
             self.is_changed = True
 
     def _reach_low(self, partial: PartialState) -> None:

@@ -124,7 +124,7 @@ class SequenceSearch(Search):
         return self.release()
 
     def _settle(self) -> None:
-        """Search the events that wait, which end no match."""
+        """Search the events that wait, so that the state has them; none of them ends a match."""
         if self._new:
             self._advance_table(self.schema.arrow.empty_table(), self._n_events)
 

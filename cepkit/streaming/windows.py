@@ -241,6 +241,7 @@ class JoinSearch:
         return table, np.ones(table.num_rows, np.int64)
 
     def _run(self, wholes: list[pa.Table], n_known: int) -> tuple[pa.Table, JoinRows]:
+        """Join the rows, and return the pairs that a row after the first ``n_known`` completes."""
         sources = tuple(
             source_of_table(table, schema) for table, schema in zip(wholes, self.schemas, strict=True)
         )

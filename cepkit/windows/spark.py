@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Boundaries = tuple[int | float, ...] | None
 _BY_KEY, _IN_SLICES, _IN_ONE_TASK = "by key", "in slices of time", "in one task"
 _SAID = {
-    _BY_KEY: "on Spark; the tasks share the {0} of {1}",
+    _BY_KEY: "on Spark; the tasks share the {noun} of {columns}",
     _IN_SLICES: "on Spark in slices of time; each task also reads the rows of one window before its slice",
     _IN_ONE_TASK: "on Spark in one task, which holds all rows; windows of time share the work among tasks",
 }
@@ -103,13 +103,13 @@ def _way_of_window(window: Window, source: EmptySource) -> str:
 
 def how_window_runs(window: Window, source: EmptySource) -> str:
     """Return in words how a checked window runs on a finite Spark frame."""
-    return _SAID[_way_of_window(window, source)].format("groups", ", ".join(window.group_by))
+    return _SAID[_way_of_window(window, source)].format(noun="groups", columns=", ".join(window.group_by))
 
 
 def how_join_runs(join: Join, sources: tuple[EmptySource, EmptySource]) -> str:
     """Return in words how a join runs on finite Spark frames."""
     keys = ", ".join(left_key for left_key, _ in join.on)
-    return _SAID[_way_of_join(plan_join(join, sources), sources)].format("keys", keys)
+    return _SAID[_way_of_join(plan_join(join, sources), sources)].format(noun="keys", columns=keys)
 
 
 def _check_frame(frame: DataFrame) -> None:

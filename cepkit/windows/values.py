@@ -180,12 +180,14 @@ class Window(_Operator):
 
     def __post_init__(self) -> None:
         self._read_size()
-        sources: dict[str, str] = {}
-        aggregates = self.aggregates if self.aggregates is not None else ()
+        sources: dict[str, str] = {}  # by the role of a text; reading the texts fills it
+        texts = self.aggregates if self.aggregates is not None else ()
+        aggregates = self._parse_all("aggregates", "aggregate", texts, sources, references=False)
+        where = self._condition(sources, references=False)
         self._complete(
             sources,
-            aggregates=self._parse_all("aggregates", "aggregate", aggregates, sources, references=False),
-            where=self._condition(sources, references=False),
+            aggregates=aggregates,
+            where=where,
             group_by=as_columns("group_by", self.group_by),
             order_by=as_columns("order_by", self.order_by),
         )

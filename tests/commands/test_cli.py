@@ -327,7 +327,7 @@ def test_samples_that_are_tables_are_read_and_others_refused(name):
     try:
         wanted = load_sample(name)
     except SampleNotFoundError:
-        with pytest.raises(files.UnreadableFileError, match="original format"):
+        with pytest.raises(files.UnreadableFileError, match="is a raw file and no table"):
             files.table_files([f"sample:{name}"])
     else:
         frame, _ = files.read_pandas(files.table_files([f"sample:{name}"]))

@@ -169,6 +169,18 @@ def test_measures_equal_exact_numbers(seed):
     )
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_divisions_that_round_down_keep_all_digits(seed):
+    """Python divides decimals with 28 digits, and columns have up to 38."""
+    random = Random(seed)
+    x, y = random.randrange(-(10**38) + 1, 10**38), random.randrange(1, 10 ** random.randint(1, 37))
+    decimals = pd.ArrowDtype(pa.decimal128(38, 0))
+    frame = pd.DataFrame({"x": pd.array([D(x)], decimals), "y": pd.array([D(y)], decimals)})
+    measures = {"rest": "first(x) % first(y)", "quotient": "first(x) // first(y)"}
+    found = cep.match(frame, ".", measures=measures).to_frame()
+    assert [*map(int, found["rest"])] == [x % y] and [*map(int, found["quotient"])] == [x // y]
+
+
 @pytest.mark.parametrize("seed", seeds(2, 100))
 def test_streams_equal_frames(seed):
     random = Random(seed)

@@ -243,7 +243,7 @@ def test_weights_move_the_limits():
         ({"safety": 0}, "safety=0: expected a share above 0"),
         ({"split": "even"}, "split='even': expected one of 'darling', 'rate'"),
         ({"rate_hz": {"A": 1.0}}, "only one of them has B"),
-        ({"weights": {"C": 1.0}}, "no such type C; there are A, B"),
+        ({"weights": {"C": 1.0}}, "no rate is given for type C; the types are A, B"),
         ({"weights": {"A": -1.0}}, "weight -1.0 of type 'A'"),
         ({"event_cost_s": {"A": -1.0, "B": 1.0}}, "cost -1.0 of type 'A'"),
         ({"rate_hz": {"A": 0.0, "B": 0.0}}, "nothing can be divided"),

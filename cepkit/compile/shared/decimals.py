@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
@@ -362,16 +362,18 @@ def divided(operator: str, left: Any, right: Any) -> Any:
     rows = [
         None
         if None in (dividend, divisor) or not divisor
-        else _floor(Fraction(dividend), Fraction(divisor), operator)
+        else _floor_divided(Fraction(dividend), Fraction(divisor), operator)
         for dividend, divisor in zip(*columns, strict=True)
     ]
     results = pa.array(rows, pa.decimal256(left.type.precision, left.type.scale if operator == "%" else 0))
     return results if n is not None else results[0]
 
 
-def _floor(dividend: Fraction, divisor: Fraction, operator: str) -> Decimal:
+def _floor_divided(dividend: Fraction, divisor: Fraction, operator: str) -> Decimal:
+    """Return the quotient or the remainder of a division that rounds down, with all digits."""
     exact = dividend % divisor if operator == "%" else Fraction(dividend // divisor)
-    return Decimal(exact.numerator) / Decimal(exact.denominator)
+    with localcontext(prec=2 * DIGITS):  # 28 by default
+        return Decimal(exact.numerator) / Decimal(exact.denominator)
 
 
 def whole_numbers(values: pa.Array, scale: int) -> np.ndarray | None:

@@ -160,13 +160,13 @@ def _joined_by_key(bound: BoundBranch) -> tuple[dict[int, Term], bool, set[int]]
 
 
 def _grow(key_of_part: dict[int, Term], parts: range, links: Sequence[tuple]) -> None:
-    """Add the parts that are equal to one that has a key."""
+    """Give a key to each of ``parts`` that a link joins to the key of another part."""
     n_before = -1
     while n_before < len(key_of_part):
         n_before = len(key_of_part)
         for left, right in links:
-            for (part, term), (source, value) in ((left, right), (right, left)):
-                if part in parts and part not in key_of_part and key_of_part.get(source) == value:
+            for (part, term), (other, other_term) in ((left, right), (right, left)):
+                if part in parts and part not in key_of_part and key_of_part.get(other) == other_term:
                     key_of_part[part] = term
 
 
