@@ -65,7 +65,7 @@ if _TYPE_CHECKING:
     from cepkit.shedding.strategies.darling import Darling
     from cepkit.siddhiql.running import siddhi
     from cepkit.streaming.opening import stream
-    from cepkit.streaming.spark.results import SparkStream
+    from cepkit.streaming.spark_results import SparkStream
     from cepkit.streaming.stream import Stream
     from cepkit.translation.translating import translate
     from cepkit.windows.values import Join, Window
@@ -112,7 +112,7 @@ _NAMES_OF_MODULE = {
     "shedding.strategies.darling": "Darling",
     "siddhiql.running": "siddhi",
     "streaming.opening": "stream",
-    "streaming.spark.results": "SparkStream",
+    "streaming.spark_results": "SparkStream",
     "streaming.stream": "Stream",
     "translation.translating": "translate",
     "windows.values": "Join Window",
@@ -172,7 +172,7 @@ _name_door("explore", "cepkit.explorer.explorer:Explorer")
 _name_door("view", "cepkit.results.views:view")
 _name_door("stream with a latency bound", "cepkit.shedding.live_stream:open_live_stream")
 _name_door("load shedding of a Spark stream", "cepkit.shedding.live_stream:bucket_shedding")
-_name_door("chain in a Spark stream", "cepkit.streaming.spark.binding:chain_stream")
-_name_door("stream of a Spark frame", "cepkit.streaming.spark.binding:match_stream")
+_name_door("chain in a Spark stream", "cepkit.streaming.spark_binding:chain_stream")
+_name_door("stream of a Spark frame", "cepkit.streaming.spark_binding:match_stream")
 _name_door("saved stream after a buffer", "cepkit.scaleout.k_slack:open_saved_stream")
 _name_door("saved stream with a latency bound", "cepkit.shedding.live_stream:open_saved_stream")

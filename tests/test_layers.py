@@ -48,9 +48,8 @@ FLOORS = (
 SUB_FLOORS = {
     "language": (("expressions",), ("match_recognize", "siddhi"), ("sequences",)),
     "compile": (("shared",), ("match_recognize",)),
-    "engines": (("shared",), ("interpreted",), ("match_recognize",), ("counting",)),
+    "engines": (("shared",), ("match_recognize",), ("counting",)),
     "shedding": (("strategies",),),
-    "streaming": (("spark",),),
 }
 MOST_ROOMS, MOST_LOOSE, MOST_FILES = 28, 9, 16
 MOST_LINES_OF_PAPERS = 9_000

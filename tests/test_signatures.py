@@ -14,7 +14,7 @@ from cepkit.results.query_found import RegexFound, SequenceFound
 from cepkit.results.rows_in_memory import RowsInMemory, RowWindowInMemory
 from cepkit.results.spark_found import SparkFound
 from cepkit.results.spark_row_patterns import RowsOnSpark
-from cepkit.streaming.regex_stream import RegexSearch
+from cepkit.streaming.chains import RegexSearch
 from cepkit.streaming.search import Search
 from cepkit.streaming.sequence_stream import SequenceSearch
 from cepkit.streaming.stream import Stream

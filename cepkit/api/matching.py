@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cepkit.planning.planner import EngineValue
     from cepkit.planning.queries import Query
     from cepkit.results.matches import Matches, SparkMatches
-    from cepkit.streaming.spark.results import SparkStream
+    from cepkit.streaming.spark_results import SparkStream
 
 
 @overload
@@ -174,7 +174,7 @@ def _match_chain(
 ) -> SparkStream:
     """Return the results of a chain of windows and queries in a streaming Spark frame."""
     from cepkit.pipelines.spark_session import worker_python
-    from cepkit.streaming.spark.binding import chain_stream
+    from cepkit.streaming.spark_binding import chain_stream
     from cepkit.windows.running import as_value
 
     if engine != "auto":
@@ -207,7 +207,7 @@ def _match_rows(
     if spark_module(frame) is not None:
         refuse_limit_on_spark(memory_limit)
         if frame.isStreaming:
-            from cepkit.streaming.spark.binding import row_patterns_of_stream
+            from cepkit.streaming.spark_binding import row_patterns_of_stream
 
             return row_patterns_of_stream(frame, query, arguments.params, arguments.complete_until)
     return match_rows(frame, value, arguments.params, memory_limit, arguments.complete_until)

@@ -457,7 +457,7 @@ def explain_stream(
     frame: Frame, query: Any, other: Frame | None, engine: str | EngineValue, given: Arguments
 ) -> Explanation | OperatorExplanation:
     """Return how a streaming Spark frame answers; results of streams explain themselves."""
-    from cepkit.streaming.spark import binding
+    from cepkit.streaming import spark_binding as binding
     from cepkit.windows.running import Chain, as_value
     from cepkit.windows.values import Join, Window
 

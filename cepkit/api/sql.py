@@ -16,7 +16,7 @@ from cepkit.limits import MemoryLimit, bound_memory, memory_limit_of, refuse_lim
 if TYPE_CHECKING:
     from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
     from cepkit.results.matches import Matches, SparkMatches
-    from cepkit.streaming.spark.results import SparkStream
+    from cepkit.streaming.spark_results import SparkStream
 
 
 def sql(
@@ -127,7 +127,7 @@ def sql(
     if spark_module(frame):
         refuse_limit_on_spark(memory_limit)
         if frame.isStreaming:
-            from cepkit.streaming.spark.binding import row_patterns_of_stream
+            from cepkit.streaming.spark_binding import row_patterns_of_stream
 
             return row_patterns_of_stream(frame, query, params, complete_until)
     try:

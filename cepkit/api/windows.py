@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cepkit.language.expressions.trees import Expression
     from cepkit.language.query_parts import Duration
     from cepkit.scaleout.scatter_gather import ScatterGather
-    from cepkit.streaming.spark.results import SparkStream
+    from cepkit.streaming.spark_results import SparkStream
     from cepkit.windows.values import Join, Window
 
 
@@ -134,7 +134,7 @@ def window(
 
 def _window_stream(frame: Frame, value: Window, engine: EngineValue | None) -> SparkStream:
     from cepkit.pipelines.spark_session import worker_python
-    from cepkit.streaming.spark.binding import window_stream
+    from cepkit.streaming.spark_binding import window_stream
 
     _refuse_engine_of_stream(engine)
     rows = window_stream(frame, value)
@@ -144,7 +144,7 @@ def _window_stream(frame: Frame, value: Window, engine: EngineValue | None) -> S
 
 def _join_stream(frame: Frame, other: Frame, value: Join, engine: EngineValue | None) -> SparkStream:
     from cepkit.pipelines.spark_session import worker_python
-    from cepkit.streaming.spark.binding import join_stream
+    from cepkit.streaming.spark_binding import join_stream
 
     _refuse_engine_of_stream(engine)
     if not (frame.isStreaming and other.isStreaming):

@@ -16,7 +16,7 @@ from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.sequence_source import NO_LIMIT
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.interpreted.walk import read_value
+from cepkit.engines.interpreted_walk import read_value
 from cepkit.engines.next_places import NextPlaces
 from cepkit.engines.shared.places import even_cuts, in_slices, per_call
 from cepkit.engines.shared.sequence_set import (

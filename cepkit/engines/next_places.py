@@ -14,7 +14,7 @@ from cepkit.compile.interpreted_next import FIRST_TO_PASS, NEAREST, SAME, Jump, 
 from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.interpreted.walk import read_value
+from cepkit.engines.interpreted_walk import read_value
 from cepkit.engines.shared.places import (
     PER_SLICE,
     InStreamOrder,

@@ -11,8 +11,8 @@ from cepkit.compile.sequence_program import BoundBranch, SequenceProgram, unorde
 from cepkit.compile.sequence_source import test_of
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.interpreted.walk import ORDERED_KERNELS as KERNELS
-from cepkit.engines.interpreted.walk import OrderedTables, OrderedTests, ordered_tests_of
+from cepkit.engines.interpreted_walk import ORDERED_KERNELS as KERNELS
+from cepkit.engines.interpreted_walk import OrderedTables, OrderedTests, ordered_tests_of
 from cepkit.engines.search import (
     MOST_KNOWN,
     BranchSearch,

@@ -22,8 +22,8 @@ from cepkit.compile.shared.loading import (
     reason_not_to_interpret,
     reason_to_compile,
 )
-from cepkit.engines.interpreted.walk import REGEX_KERNELS, Interpreter
-from cepkit.engines.interpreted.walk import REGEX_KERNELS as KERNELS
+from cepkit.engines.interpreted_walk import REGEX_KERNELS, Interpreter
+from cepkit.engines.interpreted_walk import REGEX_KERNELS as KERNELS
 from cepkit.engines.shared.match_set import MATCHES, MatchSet, joined_spans
 from cepkit.engines.shared.places import usable_threads
 from cepkit.errors import CepError

@@ -23,7 +23,7 @@ from cepkit.compile.sequence_source import (
     write_search,
 )
 from cepkit.compile.shared.loading import compile_if_it_pays, is_ready, reason_to_compile
-from cepkit.engines.interpreted.walk import KERNELS, interpreted_walk
+from cepkit.engines.interpreted_walk import KERNELS, interpreted_walk
 from cepkit.engines.shared.places import Loader, Places, accepted, dtypes_of, kernel, per_call
 from cepkit.engines.shared.sequence_set import (
     EMPTY,

@@ -15,7 +15,7 @@ from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.sequence_source import test_of
 from cepkit.compile.shared.images import address_of
 from cepkit.compile.shared.loading import compile_if_it_pays, is_ready, load, load_kernels, reason_to_compile
-from cepkit.engines.interpreted.walk import data_of
+from cepkit.engines.interpreted_walk import data_of
 from cepkit.engines.shared.places import Places, accepted, dtypes_of
 from cepkit.errors import CepError, UnsupportedQueryError, is_number
 from cepkit.events import Events

@@ -15,7 +15,7 @@ from cepkit.compile.shared.row_automaton import ANY, states
 from cepkit.compile.shared.terms import START, Prepared, Term
 from cepkit.compile.state_graph import AnchoredGraph, StateGraph, state_graph_of
 from cepkit.engines.counting.engine import counting_unsupported, graph_of
-from cepkit.engines.interpreted.counting import absence_tests_of, anchored_tests_of, counting_tests_of
+from cepkit.engines.interpreted_counting import absence_tests_of, anchored_tests_of, counting_tests_of
 from cepkit.engines.match_recognize.bound import BoundRowQuery, SearchedRows
 from cepkit.engines.match_recognize.finding import MOST_WORK, reason_for_python
 from cepkit.engines.match_recognize.matching import BUDGET, BUDGET_WITH_LABELS, LABELS, find_row_matches

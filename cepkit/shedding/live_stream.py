@@ -26,7 +26,7 @@ from cepkit.shedding.strategies.darling import POSITION, Darling
 from cepkit.shedding.strategies.strategy import Strategy, as_strategy, class_of_strategy, strategy_names
 from cepkit.streaming.batches import Kind, StreamSchema
 from cepkit.streaming.search import Options, Ready, StreamStatus
-from cepkit.streaming.spark.tasks import MOST_LATENCY
+from cepkit.streaming.spark_tasks import MOST_LATENCY
 from cepkit.streaming.stream import SHED, Stream
 from cepkit.values import asdict, dataclass, fields, is_dataclass, replace
 

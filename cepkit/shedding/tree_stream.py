@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from cepkit.compile.interpreted_columns import ColumnReader, constants_of
-from cepkit.engines.interpreted.walk import read_value
+from cepkit.engines.interpreted_walk import read_value
 from cepkit.errors import CepError
 from cepkit.events import NULL_CODE, TEXT, Column, Events, shared_categories
 from cepkit.shedding.tree_program import TreeProgram

@@ -24,8 +24,8 @@ from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, OrderError
 from cepkit.events import Column, Events
 from cepkit.frames.arrow import ArrowSource
-from cepkit.streaming.rows import table_of_rows
 from cepkit.streaming.saved import Saved
+from cepkit.streaming.search import table_of_rows
 from cepkit.values import dataclass, field, replace
 
 # The state of a regex kernel: rows of single partitions, and the whole state as arrays for a file.

@@ -1,22 +1,31 @@
-"""The base class of the search in an open stream, for every kind of query, and the status of a stream."""
+"""The base class of the search in an open stream, its status, and single events as plain values."""
 
 from __future__ import annotations
 
+import datetime as dt
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from cepkit import limits
+from cepkit.compile.regex_program import Program
+from cepkit.compile.sequence_program import SequenceProgram
+from cepkit.engines.shared.by_key import keyed_program
 from cepkit.errors import CepError, UnsupportedQueryError, whole_number
+from cepkit.events import BOOLEAN, FLOAT, INTEGER, NULL_CODE, NULL_INTEGER, TEXT, TIME, ColumnType
 from cepkit.language.expressions.durations import counted
 from cepkit.language.query_parts import Duration
 from cepkit.limits import size_text
 from cepkit.results.found import paragraphs
+from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.saved import Saved
+from cepkit.streaming.values import fitting_time
 from cepkit.values import dataclass
 
 Ready = tuple[pa.Table, np.ndarray]  # results of complete matches, and the number of rows per match
@@ -190,3 +199,221 @@ class StreamStatus:
 
     def _repr_html_(self) -> str:
         return paragraphs(repr(self))
+
+
+UNUSUAL = object()  # stands for a value that only the checks of a batch can judge
+_EXACT_FLOAT = 1 << 53
+
+
+class RowValues:
+    """Reads single events of a schema."""
+
+    def __init__(self, schema: StreamSchema, order_by: Sequence[str] = ()):
+        self.schema = schema
+        self._readers = [
+            (item.name, _unusual if item.name in schema.ordered else _reader_of(item.type), item.nullable)
+            for item in schema.arrow
+        ]
+        names = schema.arrow.names
+        self._order = [(names.index(name), schema.arrow.field(name)) for name in order_by]
+        self._columns: pd.Index | None = None  # the columns of the last frame, and where the schema's are
+        self._places: list[int] = []
+
+    def as_dict(self, row: Any) -> Mapping[str, Any]:
+        """Return an event as a mapping; raise for what is none."""
+        if isinstance(row, Mapping):
+            return row
+        names = self.schema.arrow.names
+        if not isinstance(row, tuple | list) or len(row) != len(names):
+            given = f"{len(row)} values" if isinstance(row, tuple | list) else type(row).__name__
+            raise CepError(f"an event is a dict, or a tuple with a value per column {names}, got {given}")
+        return dict(zip(names, row, strict=True))
+
+    def read(self, row: Mapping[str, Any]) -> list | None:
+        """Return the values of the columns, times as ticks; None if an event needs the checks of a batch."""
+        values = []
+        for name, read, nullable in self._readers:
+            value = row.get(name, UNUSUAL)
+            is_missing = value is None or (type(value) is float and value != value)
+            value = read(value) if not is_missing else None if nullable else UNUSUAL
+            if value is UNUSUAL:
+                return None
+            values.append(value)
+        return values
+
+    def read_frame(self, frame: pd.DataFrame) -> list | None:
+        """Return the values of a pandas DataFrame with one row, as `read` does."""
+        columns = frame.columns
+        if columns is not self._columns:
+            if not columns.is_unique or not set(self.schema.arrow.names) <= set(columns):
+                return None
+            self._columns, self._places = columns, [columns.get_loc(name) for name in self.schema.arrow.names]
+        row = {}
+        for name, place in zip(self.schema.arrow.names, self._places, strict=True):
+            value = frame.iat[0, place]
+            row[name] = value.item() if type(value) in _NUMPY else value
+        return self.read(row)
+
+    def order_of(self, values: Sequence) -> tuple | None:
+        """Return the values of the order columns; None if one is missing."""
+        at = tuple(values[place] for place, _ in self._order)
+        return None if None in at else at
+
+    def order_of_table(self, newest: pa.Table | None) -> tuple | None:
+        """Return the values of the order columns in a table with one row; None without a table."""
+        if newest is None:
+            return None
+        at = []
+        for _, item in self._order:
+            value = newest.column(item.name)[0]
+            at.append(value.value if pa.types.is_timestamp(item.type) else value.as_py())
+        return tuple(at)
+
+    def table_of_order(self, at: tuple) -> pa.Table:
+        """Return the order columns of an event as a table."""
+        pairs = zip(self._order, at, strict=True)
+        return pa.table({item.name: pa.array([value], item.type) for (_, item), value in pairs})
+
+
+_NUMPY = frozenset((np.int64, np.float64, np.bool_, np.int32, np.float32))
+
+
+def table_of_rows(rows: Sequence[Sequence], schema: pa.Schema) -> pa.Table:
+    """Return events that `RowValues` has read as a table."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    arrays = [pa.array(values, item.type) for values, item in zip(columns, schema, strict=True)]
+    return pa.table(arrays, schema=schema)
+
+
+def _reader_of(of: pa.DataType) -> Callable[[Any], Any]:
+    """Return what reads a value of a type that is not missing, or says that it is `UNUSUAL`."""
+    if pa.types.is_integer(of):
+        info = np.iinfo(of.to_pandas_dtype())
+        least, greatest = max(info.min, NULL_INTEGER + 1), info.max
+        return lambda value: value if type(value) is int and least <= value <= greatest else UNUSUAL
+    if pa.types.is_float64(of):
+        return _read_float
+    if pa.types.is_string(of) or pa.types.is_large_string(of):
+        return lambda value: value if type(value) is str and value.isascii() else UNUSUAL
+    if pa.types.is_boolean(of):
+        return lambda value: value if type(value) is bool else UNUSUAL
+    if pa.types.is_timestamp(of):
+        fits = fitting_time(of)
+
+        def read_time(value: Any) -> Any:
+            if type(value) not in (dt.datetime, pd.Timestamp) or not fits(value):
+                return UNUSUAL
+            return pa.scalar(value, of).value
+
+        return read_time
+    return _unusual
+
+
+def _unusual(value: Any) -> Any:
+    return UNUSUAL
+
+
+def _read_float(value: Any) -> Any:
+    if type(value) is float:
+        return value
+    return float(value) if type(value) is int and abs(value) < _EXACT_FLOAT else UNUSUAL
+
+
+class Openings:
+    """The newest begin of each part of a match by key, which says whether an event can end a match."""
+
+    # Conditions may forbid the match. They are not looked at, apart from equal keys.
+
+    _FEWEST = 1 << 10  # keys that are remembered at least
+    _MOST = 64  # events of all branches together; each is looked at for every event of the stream
+
+    def __init__(self, program: SequenceProgram, names: Sequence[str]):
+        assert program.window.within is not None and program.clock is not None
+        self.window = math.ceil(program.window.within)
+        keyed = keyed_program(program)
+        columns = {*program.query.partition_by}
+        if keyed is not None and len(keyed.keys) == 1 and keyed.keys[0].term.op == "element":
+            columns.add(keyed.keys[0].term.data[-1])
+        self._keys = [names.index(name) for name in sorted(columns & {*names})]
+        self._type, self._clock = names.index(program.query.event_type or ""), names.index(program.clock)
+        # The types that a match needs, from its last event to the first one, with the places of their begins.
+        self._steps: list[list[tuple[Any, int]]] = []
+        self._n_places = 0
+        for bound in program.branches:
+            *before, last = bound.branch.components
+            needed = [c.event_type for c in reversed(before) if c.low > 0 and c.event_type is not None]
+            types = [last.event_type, *needed]
+            self._steps.append([(name, self._n_places + i) for i, name in enumerate(types)])
+            self._n_places += len(types)
+        self._begins: dict[tuple, list[float]] = {}
+        self._most = self._FEWEST
+        self.unknown_until = -math.inf  # up to this time, there may be events that were not noted
+
+    @classmethod
+    def of(cls, program: SequenceProgram, names: Sequence[str]) -> Openings | None:
+        """Return the openings of a query; None without a window of time, or with very many events."""
+        n_events = sum(len(bound.branch.components) for bound in program.branches)
+        has_times = program.window.within is not None and program.clock in names
+        return cls(program, names) if has_times and n_events <= cls._MOST else None
+
+    def note(self, values: Sequence) -> bool:
+        """Remember an event, and return whether it can end a match."""
+        now, event_type = values[self._clock], values[self._type]
+        key = tuple([values[place] for place in self._keys])
+        if (begins := self._begins.get(key)) is None:
+            self._forget(now - self.window)
+            begins = self._begins[key] = [-math.inf] * self._n_places
+        can_end = False
+        for steps in self._steps:
+            first = steps[-1][1]
+            for name, place in steps:
+                if name == event_type:
+                    begins[place] = now if place == first else begins[place + 1]
+            if steps[0][0] == event_type:
+                can_end |= begins[steps[0][1]] >= now - self.window
+        return can_end or now <= self.unknown_until
+
+    def _forget(self, oldest: float) -> None:
+        """Forget the keys without a newer begin, from time to time."""
+        if len(self._begins) > self._most:
+            self._begins = {key: begins for key, begins in self._begins.items() if max(begins) >= oldest}
+            self._most = max(self._FEWEST, 2 * len(self._begins))
+
+
+class KernelRow:
+    """The arguments of a kernel for one event: arrays of one value, which change in place."""
+
+    # ``None`` from `of` says that the columns of the program are not all plain columns of the stream.
+
+    def __init__(self, program: Program, dtypes: Mapping[str, np.dtype], codes: Mapping, schema: pa.Schema):
+        self.columns = [np.zeros(1, dtypes[name]) for name in program.columns]
+        self._places = [schema.names.index(name) for name in program.columns]
+        self._codes = [codes.get(name) for name in program.columns]
+        self._missing = [_missing(program.type_of(name)) for name in program.columns]
+
+    @classmethod
+    def of(
+        cls, program: Program, dtypes: Mapping[str, np.dtype], codes: Mapping, schema: pa.Schema
+    ) -> KernelRow | None:
+        """Return the arguments; None if the columns of the program are not all plain columns."""
+        kinds = {program.type_of(name).kind for name in program.columns}
+        if not program.compiled or program.derived or not kinds <= {INTEGER, FLOAT, TEXT, BOOLEAN, TIME}:
+            return None
+        return cls(program, dtypes, codes, schema) if set(program.columns) <= set(schema.names) else None
+
+    def write(self, values: Sequence) -> bool:
+        """Take the values of an event; return False for a text without a code."""
+        for column, place, codes, missing in zip(
+            self.columns, self._places, self._codes, self._missing, strict=True
+        ):
+            value = values[place]
+            if value is None:
+                value = missing
+            elif codes is not None and (value := codes.code_of_text.get(value)) is None:
+                return False
+            column[0] = value
+        return True
+
+
+def _missing(of: ColumnType) -> float | int:
+    return np.nan if of.kind == FLOAT else NULL_CODE if of.kind in (TEXT, BOOLEAN) else NULL_INTEGER

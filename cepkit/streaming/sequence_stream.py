@@ -27,9 +27,8 @@ from cepkit.planning.planner import choose_engine
 from cepkit.planning.plans import compile_checked
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.coding import keys_of_batch
-from cepkit.streaming.rows import Openings, table_of_rows
 from cepkit.streaming.saved import Saved
-from cepkit.streaming.search import Options, Ready, Search
+from cepkit.streaming.search import Openings, Options, Ready, Search, table_of_rows
 
 _FEW = 1 << 10  # up to this many events, a search takes no longer than the preparation of keys
 _FEWEST_OF_POLICY = 1 << 12  # matches and partitions that an after-match policy remembers at least

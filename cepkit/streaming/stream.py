@@ -28,7 +28,6 @@ from cepkit.streaming.batches import (
     table_of_batch,
 )
 from cepkit.streaming.chains import ChainSearch, joined, open_search
-from cepkit.streaming.rows import RowValues
 from cepkit.streaming.saved import (
     Saved,
     duration_as_json,
@@ -39,7 +38,7 @@ from cepkit.streaming.saved import (
     said_as_damage,
     save_file,
 )
-from cepkit.streaming.search import Options, Ready, Search, StreamStatus
+from cepkit.streaming.search import Options, Ready, RowValues, Search, StreamStatus
 from cepkit.streaming.windows import JoinSearch
 from cepkit.windows.running import Chain, said
 from cepkit.windows.values import SIDES, Join, Window

@@ -29,7 +29,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StreamingQueryListener
 
 from cepkit.pipelines.spark_session import spark_session
-from cepkit.streaming.spark import tasks
+from cepkit.streaming import spark_tasks as tasks
 
 N_KEYS = 200
 SCHEMA = "ts timestamp, n bigint, kind string, k bigint, x bigint"

@@ -33,7 +33,7 @@ from cepkit.compile.shared.images import (
 )
 from cepkit.compile.shared.loading import are_kernels_ready, general_name, image_name
 from cepkit.engines.counting import layout
-from cepkit.engines.interpreted.walk import REGEX_KERNELS as REGEX
+from cepkit.engines.interpreted_walk import REGEX_KERNELS as REGEX
 from cepkit.engines.shared import places
 from cepkit.engines.shared.match_set import MATCHES
 from cepkit.engines.shared.places import PLACES

@@ -20,7 +20,7 @@ from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines import regex, search
 from cepkit.engines.counting import anchored
 from cepkit.engines.counting.anchored import AnchoredCounter
-from cepkit.engines.interpreted.counting import anchored_tests_of
+from cepkit.engines.interpreted_counting import anchored_tests_of
 from cepkit.engines.regex import Run, match_regex
 from cepkit.engines.shared import places as kernels
 from cepkit.errors import CepError

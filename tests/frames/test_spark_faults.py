@@ -214,7 +214,7 @@ def test_a_part_of_a_frame_with_hostile_names(session, monkeypatch):
 
 def test_a_dealer_reads_columns_by_their_place():
     """The number of the bucket comes last, and a column of the stream may have its name, or none."""
-    from cepkit.streaming.spark.tasks import Dealer, of_stream
+    from cepkit.streaming.spark_tasks import Dealer, of_stream
 
     batch = pa.record_batch(
         [pa.array([7, 8, 9]), pa.array([1, 2, 3]), pa.array([1, 0, 1])], ["e0", "e1", "b"]

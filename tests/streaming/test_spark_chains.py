@@ -16,7 +16,7 @@ from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryErro
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.pipelines.spark_session import setting
 from cepkit.streaming.batches import schema_of
-from cepkit.streaming.spark.bucket import Bucket, BucketPlan, keys_of_buckets
+from cepkit.streaming.spark_bucket import Bucket, BucketPlan, keys_of_buckets
 from cepkit.streaming.windows import SIDE, Sides
 from cepkit.windows.running import Chain
 from tests.support.sizes import seeds

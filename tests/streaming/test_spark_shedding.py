@@ -14,7 +14,7 @@ import cepkit as cep
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.shedding.live_stream import BucketShedding, bucket_shedding
 from cepkit.streaming.batches import schema_of
-from cepkit.streaming.spark.bucket import Bucket, BucketPlan
+from cepkit.streaming.spark_bucket import Bucket, BucketPlan
 from tests.oracle import generate_sequences as gs
 from tests.support.sizes import seeds
 from tests.support.spark_cases import plain, rows_of

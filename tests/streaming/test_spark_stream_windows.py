@@ -12,7 +12,7 @@ import pytest
 import cepkit as cep
 from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryError
 from cepkit.streaming.batches import schema_of
-from cepkit.streaming.spark.bucket import Bucket, BucketPlan
+from cepkit.streaming.spark_bucket import Bucket, BucketPlan
 from tests.support.sizes import seeds
 from tests.support.spark_cases import plain, rows_of
 from tests.support.stream_cases import (

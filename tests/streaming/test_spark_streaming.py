@@ -21,8 +21,8 @@ import cepkit as cep
 from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryError
 from cepkit.streaming import saved as saved_files
 from cepkit.streaming.batches import schema_of
-from cepkit.streaming.spark.bucket import Bucket, BucketPlan
-from cepkit.streaming.spark.tasks import draw_progress, progress_frame
+from cepkit.streaming.spark_bucket import Bucket, BucketPlan
+from cepkit.streaming.spark_tasks import draw_progress, progress_frame
 from tests.support.killed_streams import DAMAGES
 from tests.support.killing import WORKER, kill_one
 from tests.support.sizes import seeds
@@ -227,7 +227,7 @@ def test_the_progress_over_connect_lacks_what_is_null(monkeypatch):
 
 def test_spark_spreads_buckets_evenly():
     pytest.importorskip("pyspark")
-    from cepkit.streaming.spark.tasks import _spark_hash, labels_of_buckets
+    from cepkit.streaming.spark_tasks import _spark_hash, labels_of_buckets
 
     assert [_spark_hash(value) for value in (0, 1, 42)] == [933211791, -559580957, 29417773]
     labels = labels_of_buckets(8, 4)
@@ -238,14 +238,14 @@ def test_spark_spreads_buckets_evenly():
 def operator(of_plan):
     """Return Spark's operator on buckets with state and timers in memory."""
     tester = pytest.importorskip("pyspark.sql.streaming.tws_tester")
-    from cepkit.streaming.spark.tasks import BucketProcessor, Sending
+    from cepkit.streaming.spark_tasks import BucketProcessor, Sending
 
     processor = BucketProcessor(of_plan, Sending(of_plan.open_search().empty.schema))
     return tester.TwsTester(processor, timeMode="EventTime", eventTimeExtractor=lambda row: 2**62)
 
 
 def as_rows(table: pa.Table | None) -> pd.DataFrame:
-    from cepkit.streaming.spark.tasks import as_stream
+    from cepkit.streaming.spark_tasks import as_stream
 
     return pd.DataFrame({"rows": [None if table is None else as_stream(table)]}, dtype=object)
 

@@ -9,12 +9,12 @@ from pyspark.daemon import manager
 MODULES = (
     "pyspark.worker",
     "cepkit.engines.after_match",
-    "cepkit.engines.interpreted.walk",
+    "cepkit.engines.interpreted_walk",
     "cepkit.engines.regex_measures",
     "cepkit.frames.spark",
     "cepkit.results.spark_row_patterns",
     "cepkit.results.spark_tasks",
-    "cepkit.streaming.spark.tasks",
+    "cepkit.streaming.spark_tasks",
     "cepkit.windows.spark",
 )
 

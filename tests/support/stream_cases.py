@@ -19,7 +19,7 @@ from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.streaming.batches import schema_of
 from cepkit.streaming.saved import query_as_json
-from cepkit.streaming.spark.bucket import Bucket, BucketPlan
+from cepkit.streaming.spark_bucket import Bucket, BucketPlan
 from cepkit.windows.values import Window
 from tests.oracle import generate
 from tests.oracle import generate_sequences as gs

@@ -25,7 +25,7 @@ from cepkit.engines.counting.counts import WORD, PathCounter, moduli, number_of
 from cepkit.engines.counting.layout import WORK_PER_CALL, Layout, n_below
 from cepkit.engines.counting.ranking import Numbering
 from cepkit.engines.counting.walking import MOST_PER_BLOCK, MatchWalk
-from cepkit.engines.interpreted.counting import AnchoredTables, AnchoredTests, anchored_tests_of
+from cepkit.engines.interpreted_counting import AnchoredTables, AnchoredTests, anchored_tests_of
 from cepkit.engines.shared.places import accepted_places
 from cepkit.engines.shared.sequence_set import MatchBlock, joined
 from cepkit.events import sums_before

@@ -12,7 +12,7 @@ import numpy as np
 from cepkit.compile.counting import AT_LEAST, MODULAR, WRAPPING, CountingKernel, write_counting
 from cepkit.compile.shared.loading import interpreting, is_ready, load_kernels
 from cepkit.engines.counting.layout import Layout
-from cepkit.engines.interpreted.counting import count_interpreted
+from cepkit.engines.interpreted_counting import count_interpreted
 from cepkit.engines.shared.places import PLACES, in_slices
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint

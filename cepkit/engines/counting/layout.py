@@ -30,7 +30,7 @@ from cepkit.compile.shared.loading import (
     reason_to_compile,
 )
 from cepkit.compile.state_graph import LinkAbsence, StateGraph
-from cepkit.engines.interpreted.counting import (
+from cepkit.engines.interpreted_counting import (
     absence_tests_of,
     counting_tests_of,
     nearest_interpreted,

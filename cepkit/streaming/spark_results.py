@@ -36,7 +36,7 @@ from cepkit.results.spark_binding import bind_any, n_tasks
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.row_patterns import kept_columns
 from cepkit.streaming.saved import query_as_json
-from cepkit.streaming.spark.bucket import (
+from cepkit.streaming.spark_bucket import (
     BucketPlan,
     BucketQuery,
     keys_of_buckets,
@@ -44,7 +44,7 @@ from cepkit.streaming.spark.bucket import (
     steps_of,
     why_one_bucket,
 )
-from cepkit.streaming.spark.tasks import (
+from cepkit.streaming.spark_tasks import (
     MOST_LATENCY,
     STATISTICS,
     ParquetByBatch,
@@ -302,7 +302,7 @@ class SparkStream:
                 refuse_unbounded(step)
         from pyspark.sql import functions as F
 
-        from cepkit.streaming.spark import tasks as work
+        from cepkit.streaming import spark_tasks as work
 
         _use_rocks(self._frames[0])
         types, output = self._result_types

@@ -25,7 +25,7 @@ from cepkit.compile.sequence_source import test_of
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.compile.shared.terms import Term, conjuncts_of
-from cepkit.engines.interpreted.counting import Buffer, PickedColumns
+from cepkit.engines.interpreted_counting import Buffer, PickedColumns
 from cepkit.engines.shared.match_set import joined_spans
 from cepkit.engines.shared.places import chunk_readers
 from cepkit.events import FLOAT

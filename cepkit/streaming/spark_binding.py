@@ -19,8 +19,8 @@ from cepkit.planning.planner import EngineValue, choose_engine, engines
 from cepkit.results.spark_binding import bind_any, check_functions, refuse_strict
 from cepkit.streaming.row_patterns import rows_of_stream
 from cepkit.streaming.sequence_stream import SequenceSearch
-from cepkit.streaming.spark.bucket import why_one_bucket
-from cepkit.streaming.spark.results import RESULT, SparkStream
+from cepkit.streaming.spark_bucket import why_one_bucket
+from cepkit.streaming.spark_results import RESULT, SparkStream
 from cepkit.streaming.windows import column_in_order
 from cepkit.windows.joining import plan_join
 from cepkit.windows.running import Chain, check_window

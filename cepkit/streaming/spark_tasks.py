@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from cepkit.errors import CepError
 from cepkit.frames.spark import clear_error, received_table, use_kernel_cache
 from cepkit.results.spark_tasks import error_of_task
-from cepkit.streaming.spark.bucket import Bucket, BucketPlan, Received
+from cepkit.streaming.spark_bucket import Bucket, BucketPlan, Received
 from cepkit.values import dataclass
 
 if TYPE_CHECKING:

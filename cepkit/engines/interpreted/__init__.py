@@ -1,1 +1,0 @@
-"""Engines that interpret a query, so that a new query needs no compilation."""

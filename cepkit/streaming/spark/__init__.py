@@ -1,1 +1,0 @@
-"""Queries on streaming Spark frames: buckets of keys with saved state, and their results."""
