@@ -224,7 +224,7 @@ def compile_regex(query: RegexQuery, schema: Mapping[str, ColumnType]) -> Progra
     clock = _clock(query, schema)
     window = _window(query, schema, binder, clock)
     plan = plan_matching(automaton, [(name, _with_ages(t, clock)) for name, t in truths], window, clock)
-    _no_start_terms_in_front(plan)
+    _refuse_match_in_first_predicate(plan)
     used = {t.data for root in (*plan.terms(), *plan.slots) for t in root.walk() if t.op == "column"}
     return Program(
         query=query,
@@ -294,7 +294,8 @@ def _with_ages(term: Term, clock: Term | None) -> Term:
     return replace(term, args=tuple(_with_ages(arg, clock) for arg in term.args))
 
 
-def _no_start_terms_in_front(plan: Plan) -> None:
+def _refuse_match_in_first_predicate(plan: Plan) -> None:
+    """Raise if the predicate of a first row reads the match, which is still empty; the window may."""
     for conjunct in plan.start_conjuncts:
         if conjunct.mask & plan.automaton.first and conjunct.mask != (1 << len(plan.automaton.names)) - 1:
             raise PredicateError(

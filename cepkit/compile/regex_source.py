@@ -185,6 +185,9 @@ class _MatchingWriter:
         lines.add(3, "w += np.uint64(f != 0)")
 
     def _end_of_event(self, lines: _Lines) -> None:
+        """Write what follows the starts that wait: report the best match, or let the row begin one."""
+        # In the kernel, ``e`` has the positions that the row fits, ``f`` those that a match beginning with it
+        # reaches, ``best`` the first row of the match that ends here, and ``w`` the place of the next start.
         plan, automaton, slots = self.plan, self.automaton, self.plan.slots
         tested = automaton.first & sum(1 << p for p in range(self.n_positions) if self._is_tested(p))
         lines.add(2, f"f = {automaton.first} & e" if tested else f"f = {automaton.first}")

@@ -263,14 +263,15 @@ class EventBuffers:
             return []
         return [event for name in self._waiting for event in self._drop_surplus(name)]
 
-    def _drop_surplus(self, event_type: Any, new: Hashable = None) -> list[Hashable]:
+    def _drop_surplus(self, event_type: Any, arriving: Hashable = None) -> list[Hashable]:
         """Drop the events of a type above its limit, those of least utility first."""
+        # ``arriving`` is the event whose arrival made the surplus; some rules for ties spare it.
         surplus = len(self._waiting[event_type]) - self.rule.limit_of_type[event_type]
-        return [self._drop(event_type, new) for _ in range(surplus)]
+        return [self._drop(event_type, arriving) for _ in range(surplus)]
 
-    def _drop(self, event_type: Any, new: Hashable = None) -> Hashable:
+    def _drop(self, event_type: Any, arriving: Hashable = None) -> Hashable:
         arrays = self._arrays.get(event_type) or self._build(event_type)
-        event = arrays.drop_lowest(new)
+        event = arrays.drop_lowest(arriving)
         del self._waiting[event_type][event]
         self._n_waiting -= 1
         return event

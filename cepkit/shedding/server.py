@@ -231,7 +231,8 @@ class Server:
         return not (others or self._sizes or self._asks_admit or lane.asks_before or lane.asks_after)
 
     def serve_many(self, positions: np.ndarray, work: WorkOfEvents, waiting: np.ndarray) -> None:
-        """Take note of events that the tree has processed, of an own pattern that decides nothing."""
+        """Update the counters after the tree has processed many events in one call."""
+        # ``waiting``: how many other events waited when each was served.
         if not len(positions):
             return
         (lane,) = self.lanes

@@ -320,9 +320,10 @@ def _read_float(value: Any) -> Any:
 
 
 class Openings:
-    """The newest begin of each part of a match by key, which says whether an event can end a match."""
+    """For each key and beginning of a pattern, when the newest chain of its event types began."""
 
-    # Conditions may forbid the match. They are not looked at, apart from equal keys.
+    # An event can end a match only if the chain before it began within the window. Conditions may forbid the
+    # match. They are not looked at, apart from equal keys.
 
     _FEWEST = 1 << 10  # keys that are remembered at least
     _MOST = 64  # events of all branches together; each is looked at for every event of the stream
