@@ -200,7 +200,7 @@ def result_types(
                 values.type, prefer_timestamp_ntz=True
             )  # a time without a zone has none
         fields.append(StructField(f"c{i}", spark_type))
-        types.append(pa.field(f"c{i}", _arrow_type(spark_type)))
+        types.append(pa.field(f"c{i}", _in_utc(_arrow_type(spark_type))))
     return StructType(fields), pa.schema(types)
 
 
@@ -333,13 +333,15 @@ def in_utc(table: pa.Table) -> pa.Table:
 
 
 def _in_utc(of: Any) -> pa.DataType:
+    # Spark calls fields not nullable that are null where their struct is; Arrow refuses to cast these.
     if pa.types.is_timestamp(of) and of.tz is not None:
         return pa.timestamp(of.unit, "UTC")
-    fields = [field.with_type(_in_utc(field.type)) for field in map(of.field, range(of.num_fields))]
+    fields = [of.field(i) for i in range(of.num_fields)]
+    fields = [field.with_type(_in_utc(field.type)).with_nullable(True) for field in fields]
     if pa.types.is_struct(of):
         return pa.struct(fields)
     if pa.types.is_map(of):
-        return pa.map_(_in_utc(of.key_type), of.item_field.with_type(_in_utc(of.item_type)))
+        return pa.map_(_in_utc(of.key_type), _in_utc(of.item_type))
     return pa.list_(fields[0]) if pa.types.is_list(of) else of
 
 

@@ -123,8 +123,8 @@ def test_missing_fields():
 @pytest.mark.filterwarnings("ignore::cepkit.CepWarning")
 def test_on_spark(spark):
     frame = spark.sql(
-        "SELECT id AS i, CASE WHEN id < 4 THEN named_struct('id', id % 2, 'name', concat('n', id)) END "
-        "AS user FROM range(6)"
+        "SELECT id AS i, CASE WHEN id < 4 THEN named_struct('id', id % 2, 'name', concat('n', id), "
+        "'at', timestamp_seconds(id)) END AS user FROM range(6)"
     )
     define, measures = {"a": "user.id = 0", "b": "user.name != 'n1'"}, {"name": "last(b.user.name)"}
     found = cep.match(
@@ -133,6 +133,8 @@ def test_on_spark(spark):
     assert [(row["user.id"], row["name"]) for row in found.collect()] == [(0, "n2")]
     sequence = cep.match(frame, "PATTERN SEQ(_ a, _ b) WHERE a.user.id = b.user.id", order_by="i")
     assert sequence.count() == 2
+    rows = cep.match(frame, "p", define={"p": "i >= 3"}, order_by="i").to_frame("all").collect()
+    assert [row["user"] and row["user"]["name"] for row in rows] == ["n3", None, None]
 
 
 def streamed(query, table: pa.Table, **call) -> list[dict]:
