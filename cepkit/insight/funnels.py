@@ -37,7 +37,7 @@ from cepkit.language.row_patterns import AnyEvent, Pattern, Repeat, Variable, va
 from cepkit.language.sequences.branches import Condition
 from cepkit.progress import checkpoint
 
-MOST_TALLIED = 20_000  # events tested
+MOST_TALLIED = 50_000  # events tested
 
 
 def outputs_of(places: Places, bound: BoundBranch) -> list[np.ndarray]:
