@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from cepkit.errors import CepError, column_not_found, require_columns, whole_number
+from cepkit.errors import CepError, column_not_found, whole_number
 from cepkit.events import BOOLEAN, NUMBERS, Events, Source
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import count_text, counted, plural
@@ -19,6 +19,7 @@ from cepkit.plots.automata import shown_name
 from cepkit.plots.theme import cut, escaped
 from cepkit.plots.timeline_axes import (
     Heights,
+    Marks,
     Panel,
     Selection,
     TimeAxis,
@@ -29,7 +30,7 @@ from cepkit.plots.timeline_axes import (
     time_axis,
     totals_of,
 )
-from cepkit.values import dataclass
+from cepkit.values import dataclass, replace
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -51,18 +52,19 @@ def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> tuple[list[Trac
     # to 1. Where more than `MOST_SEEN` bars overlap, they have no outlines and no numbers, and a strip at the
     # top shows how many overlap. ``extent`` is the drawn time, in the unit of `TimeAxis.lengths`. The second
     # result is the number of bars without an outline.
-    if panel.marks.empty:
+    if not len(panel.marks):
         # Without a trace below it, the axis of the events would take the whole height of the figure.
         return [dict(type="scatter", x=clock.coordinates[panel.events][:1], y=[None], hoverinfo="skip")], 0
-    ends = pd.DataFrame({"match": panel.marks["match"], "at": clock.coordinates[panel.marks["row"]]})
-    bands = ends.groupby("match", sort=False)["at"].agg(["min", "max", "size"])
-    starts, stops = bands["min"].to_numpy(), bands["max"].to_numpy()
+    number, matches = pd.factorize(panel.marks.match)
+    order, sizes = np.argsort(number, kind="stable"), np.bincount(number)
+    at, begin_of_match = clock.coordinates[panel.marks.row[order]], np.cumsum(sizes) - sizes
+    starts, stops = (extreme.reduceat(at, begin_of_match) for extreme in (np.minimum, np.maximum))
     lengths = clock.lengths(starts, stops)
     hints = [
         f"<b>match {match}</b><br>{clock.text(start)} – {clock.text(stop)}"
         f"<br>{clock.length_text(length)}, {counted(size, 'event')}"
         for match, start, stop, length, size in zip(
-            bands.index, starts, stops, lengths, bands["size"], strict=True
+            matches, starts, stops, lengths, sizes.tolist(), strict=True
         )
     ]
     widths = np.maximum(lengths, NARROWEST_BAND * extent or 1.0)
@@ -78,7 +80,7 @@ def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> tuple[list[Trac
             marker={"color": fill, "line": edge}, legendgroup="match", **more,
         )  # fmt: skip
 
-    every = np.arange(len(bands))
+    every = np.arange(len(matches))
     edge = {"color": theme.edge_colour(min(overlaps.most, MOST_SEEN)), "width": 1}
     is_dense = not seen.all()
     parts.append(
@@ -88,12 +90,12 @@ def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> tuple[list[Trac
     if is_dense and seen.any():
         parts.append(bars(np.flatnonzero(seen), edge, hoverinfo="skip"))
     middles = clock.move(starts, lengths / 2)
-    n_digits = 2 + max(len(str(match)) for match in bands.index)
+    n_digits = 2 + max(len(str(match)) for match in matches)
     apart = _keep_apart(clock.lengths(middles.min(), middles), n_digits * DIGIT_WIDTH * extent)
     apart = [k for k in apart if seen[k]]
     labels = dict(
         type="scatter", x=middles[apart], y=np.full(len(apart), 0.98 - STRIP * is_dense), mode="text",
-        text=[str(bands.index[k]) for k in apart], textposition="bottom center",
+        text=[str(matches[k]) for k in apart], textposition="bottom center",
         textfont={"size": 10, "color": theme.INK}, hoverinfo="skip", showlegend=False,
         legendgroup="match",
     )  # fmt: skip
@@ -151,7 +153,7 @@ def event_traces(panel: Panel, clock: TimeAxis, heights: Heights) -> list[Trace]
     """Return a line through the values, or through each match, and the unmatched events as points."""
     # When many events have no value there is no line, and the legend names the points after the value.
     # Matched events have marks; a grey point under a mark would catch the pointer.
-    unmatched = panel.events[~np.isin(panel.events, panel.marks["row"])]
+    unmatched = panel.events[~np.isin(panel.events, panel.marks.row)]
     if heights.y_of_event is None:
         y = np.full(len(unmatched), len(heights.lanes) - 1.0)
     else:
@@ -174,32 +176,32 @@ def mark_traces(panel: Panel, clock: TimeAxis, heights: Heights, variables: Sequ
     """Return a trace of marks for each variable that occurs, in the order and style of ``variables``."""
     traces = []
     for variable, style in theme.style_of_variables(variables).items():
-        marks = panel.marks[panel.marks["variable"] == variable]
-        if marks.empty:
+        marks = panel.marks.take(panel.marks.variable == variable)
+        if not len(marks):
             continue
         y = heights.of_marks(marks)
         has_value = ~np.isnan(y)
         if has_value.any():
             hint = _hint(heights, "row %{customdata[1]}")
-            traces.append(_marks(marks[has_value], clock, y[has_value], style, hint))
+            traces.append(_marks(marks.take(has_value), clock, y[has_value], style, hint))
         if not has_value.all():
-            blank = marks[~has_value]
+            blank = marks.take(~has_value)
             y = np.full(len(blank), heights.of_blank(variable))
             hint = f"%{{x}}<br>{escaped(heights.value)} null<br>row %{{customdata[1]}}<extra></extra>"
             traces.append(_marks(blank, clock, y, style, hint))
     return traces
 
 
-def _marks(marks: pd.DataFrame, clock: TimeAxis, y: np.ndarray, style: theme.Style, hint: str) -> Trace:
-    variable = marks["variable"].iloc[0]
+def _marks(marks: Marks, clock: TimeAxis, y: np.ndarray, style: theme.Style, hint: str) -> Trace:
+    variable = marks.variable[0]
     name = escaped(shown_name(variable))
     return dict(
-        type="scatter", x=clock.coordinates[marks["row"]], y=y, mode="markers",
+        type="scatter", x=clock.coordinates[marks.row], y=y, mode="markers",
         marker={
             "color": style.colour, "symbol": style.symbol, "size": 8,
             "line": {"width": 1.5 if style.symbol.endswith("open") else 0.5, "color": theme.INK},
         },
-        name=name, legendgroup=f"variable {variable}", customdata=marks[["match", "row"]].to_numpy(),
+        name=name, legendgroup=f"variable {variable}", customdata=np.column_stack([marks.match, marks.row]),
         hovertemplate=f"<b>{name}</b>, match %{{customdata[0]}}<br>" + hint,
     )  # fmt: skip
 
@@ -212,11 +214,11 @@ def _value_line(panel: Panel, clock: TimeAxis, heights: Heights) -> Trace:
 
 def _threads(panel: Panel, clock: TimeAxis, heights: Heights) -> Trace:
     """Return a line from lane to lane through the rows of each match."""
-    number, _ = pd.factorize(panel.marks["match"])
-    order = np.lexsort((clock.ticks[panel.marks["row"]], number))
-    marks = panel.marks.iloc[order]
+    number, _ = pd.factorize(panel.marks.match)
+    order = np.lexsort((clock.ticks[panel.marks.row], number))
+    marks = panel.marks.take(order)
     breaks = np.flatnonzero(np.diff(number[order])) + 1
-    return _line(clock.coordinates[marks["row"]], heights.of_marks(marks), breaks, legendgroup="match")
+    return _line(clock.coordinates[marks.row], heights.of_marks(marks), breaks, legendgroup="match")
 
 
 def _line(x: np.ndarray, y: np.ndarray, breaks: np.ndarray, **names: str) -> Trace:
@@ -252,7 +254,7 @@ FEW_AT_ONCE = 8
 
 
 def timeline(
-    events: pd.DataFrame, rows: pd.DataFrame, *, time: str | None, value: str | None = None,
+    events: pd.DataFrame, marks: Marks, *, time: str | None, value: str | None = None,
     partition: str | None = None, title: str | None = None, max_events: int = 5000,
     totals: Totals | None = None, variables: Sequence[str] = (),
 ) -> go.Figure:  # fmt: skip
@@ -264,25 +266,23 @@ def timeline(
     # small part of the time, or a panel has many, it first shows that part, or the first of them.
     from cepkit.plots.lean import LeanFigure
 
-    _check(events, rows, time, value, partition, max_events)
-    kinds = {"match": np.int64, "variable": object, "row": np.int64}
-    rows = pd.DataFrame({name: rows[name].to_numpy(kind) for name, kind in kinds.items()})
+    _check(events, marks, time, value, partition, max_events)
     clock = row_axis(len(events)) if time is None else time_axis(events[time], time)
     partitions = None if partition is None else events[partition]
     is_line = value is not None and pd.api.types.is_numeric_dtype(events[value])
     values = events[value].to_numpy(np.float64, na_value=np.nan) if is_line else None
     chosen = select(
-        clock.ticks, partitions, rows, max_events=max_events, max_panels=MAX_PANELS, values=values
+        clock.ticks, partitions, marks, max_events=max_events, max_panels=MAX_PANELS, values=values
     )
-    totals = totals or totals_of(chosen, partitions, rows)
-    heights, views = heights_of(events, rows, value, chosen), _views(clock, chosen.panels)
+    totals = totals or totals_of(chosen, partitions, marks)
+    heights, views = heights_of(events, marks, value, chosen), _views(clock, chosen.panels)
     n_panels = max(1, len(chosen.panels))
     is_zoomed = any(view.range for view in views)
     gap = PANEL_GAP + TICKS_GAP * is_zoomed
     plot_height = n_panels * heights.panel_pixels(n_panels) + (n_panels - 1) * gap
     stack = _Stack(n_panels, gap / plot_height)
     layout: dict[str, Any] = {"barmode": "overlay", "hovermode": "closest", "legend": {"tracegroupgap": 0}}
-    variables = list(dict.fromkeys([*variables, *rows["variable"]]))
+    variables = list(dict.fromkeys([*variables, *marks.variable]))
     in_legend: set[str] = set()
     traces: list[Trace] = []
     n_unseen = 0
@@ -323,20 +323,19 @@ def timeline(
 
 
 def _check(
-    events: pd.DataFrame, rows: pd.DataFrame, time: str | None, value: str | None, partition: str | None,
+    events: pd.DataFrame, marks: Marks, time: str | None, value: str | None, partition: str | None,
     max_events: int,
 ) -> None:  # fmt: skip
     for role, name in (("time", time), ("value", value), ("partition", partition)):
         if name is not None and name not in events.columns:
             raise column_not_found(f"timeline: {role}", name, events.columns)
-    require_columns("timeline: rows", ("match", "variable", "row"), rows.columns)
     if max_events < 1:
         raise CepError(f"timeline: max_events is {max_events}; at least 1 event can be drawn")
-    outside = rows["row"][(rows["row"] < 0) | (rows["row"] >= len(events))]
+    outside = marks.row[(marks.row < 0) | (marks.row >= len(events))]
     if len(outside):
         raise CepError(
-            f"timeline: {len(outside)} of {len(rows)} rows refer to no event, the first to row "
-            f"{outside.iloc[0]}; there are {len(events)} events, numbered from 0"
+            f"timeline: {len(outside)} of {len(marks)} rows refer to no event, the first to row "
+            f"{outside[0]}; there are {len(events)} events, numbered from 0"
         )
 
 
@@ -382,11 +381,11 @@ def _length(clock: TimeAxis, events: Sequence[np.ndarray]) -> float:
 
 
 def _zoom_to_matches(clock: TimeAxis, panel: Panel, whole: float) -> _View | None:
-    if panel.marks.empty:
+    if not len(panel.marks):
         return None
-    match_of_row, _ = pd.factorize(panel.marks["match"])
+    match_of_row, _ = pd.factorize(panel.marks.match)
     is_crowded = match_of_row.max() >= MOST_AT_ONCE
-    rows = panel.marks["row"][match_of_row < FEW_AT_ONCE] if is_crowded else panel.marks["row"]
+    rows = panel.marks.row[match_of_row < FEW_AT_ONCE] if is_crowded else panel.marks.row
     matched = clock.coordinates[rows]
     length = float(clock.lengths(matched.min(), matched.max()))
     if not 0 < 3 * length <= (1.0 if is_crowded else ZOOM_SHARE) * whole:  # no zoom to events at one moment
@@ -411,7 +410,7 @@ def _headline(chosen: Selection, totals: Totals) -> str:
         return f"{n_matches} {plural('match', drawn)}, {marked:,} of {n_events} matched"
     parts = [f"{drawn:,} of {n_matches} {plural('match', totals.n_matches)} shown"]
     if _leaves_out_matched(chosen, totals):
-        n_panels = sum(not panel.marks.empty for panel in chosen.panels)
+        n_panels = sum(len(panel.marks) > 0 for panel in chosen.panels)
         parts.append(f"{n_panels:,} of {totals.n_partitions_matched:,} partitions with matches")
     if totals.n_events_matched is None:
         parts.append(f"{counted(marked, 'event')} in them")
@@ -423,7 +422,7 @@ def _headline(chosen: Selection, totals: Totals) -> str:
 
 
 def _leaves_out_matched(chosen: Selection, totals: Totals) -> bool:
-    n_panels = sum(not panel.marks.empty for panel in chosen.panels)
+    n_panels = sum(len(panel.marks) > 0 for panel in chosen.panels)
     return totals.n_partitions_matched is not None and n_panels < totals.n_partitions_matched
 
 
@@ -511,7 +510,7 @@ def _panel_title(partition: str, panel: Panel) -> str:
 
 def plot_matches(
     query: Any, source: Source, events: Events, columns: Sequence[str], partition_of_match: np.ndarray,
-    marks: Callable[[np.ndarray], pd.DataFrame], totals: Callable[[int], Totals], *, value: str | None,
+    marks: Callable[[np.ndarray], Marks], totals: Callable[[int], Totals], *, value: str | None,
     partitions: int, max_events: int,
 ) -> go.Figure:  # fmt: skip
     """Draw the first matches over the events of their partitions."""
@@ -535,13 +534,13 @@ def plot_matches(
         key = ", ".join(query.partition_by)
         parts = [source.arrow(name, rows).to_pandas().astype(str) for name in query.partition_by]
         drawn[key] = parts[0] if len(parts) == 1 else parts[0].str.cat(parts[1:], sep=", ")
-    tidy = marks(np.flatnonzero(np.isin(partition_of_match, shown)))
-    tidy = tidy.assign(row=np.searchsorted(positions, tidy["position"].to_numpy(np.int64)))
+    drawn_marks = marks(np.flatnonzero(np.isin(partition_of_match, shown)))
+    drawn_marks = replace(drawn_marks, row=np.searchsorted(positions, drawn_marks.row))
     # A category without rows has a code, but it is no partition.
     n_partitions = int(np.count_nonzero(np.bincount(events.partition_of_event)))
     return timeline(
         pd.DataFrame(drawn) if drawn else pd.DataFrame(index=range(len(rows))),
-        tidy, time=time, value=value, partition=key, title=str(query.pattern), max_events=max_events,
+        drawn_marks, time=time, value=value, partition=key, title=str(query.pattern), max_events=max_events,
         totals=totals(n_partitions), variables=theme.variables_of(query),
     )  # fmt: skip
 

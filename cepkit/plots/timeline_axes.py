@@ -21,12 +21,28 @@ MOST_COLUMNS = 600  # of pixels in a panel; each shows its first, last, least an
 
 
 @dataclass(frozen=True, slots=True)
+class Marks:
+    """Rows of matches."""
+
+    match: np.ndarray  # int64, (n_marks,): the number of the match
+    variable: np.ndarray  # objects, (n_marks,)
+    row: np.ndarray  # int64, (n_marks,): the number of the event
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def take(self, which: np.ndarray) -> Marks:
+        """Return the marks of a mask or of indices."""
+        return Marks(self.match[which], self.variable[which], self.row[which])
+
+
+@dataclass(frozen=True, slots=True)
 class Panel:
     """The drawn part of one partition. Arrays of events are in time order."""
 
     name: object  # the partition's value; None when the stream has no partitions
     events: np.ndarray  # int64, (n_drawn,): row numbers of the events
-    marks: pd.DataFrame  # match, variable, row: the drawn rows of `rows`
+    marks: Marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +62,7 @@ class Selection:
 
     def marked_rows(self) -> np.ndarray:
         """Return the row numbers of all marks; a row in two matches occurs twice."""
-        marked = [panel.marks["row"].to_numpy() for panel in self.panels]
+        marked = [panel.marks.row for panel in self.panels]
         return np.concatenate(marked or [np.zeros(0, np.int64)])
 
 
@@ -62,9 +78,9 @@ class Totals:
     n_events_matched: int | None
 
 
-def totals_of(chosen: Selection, partition_of_event: pd.Series | None, rows: pd.DataFrame) -> Totals:
+def totals_of(chosen: Selection, partition_of_event: pd.Series | None, marks: Marks) -> Totals:
     """Return the totals of a picture that has the whole result."""
-    matched = rows["row"].unique()
+    matched = pd.unique(marks.row)
     n_partitions_matched = min(1, len(matched))
     if partition_of_event is not None:
         n_partitions_matched = partition_of_event.iloc[matched].nunique(dropna=False)
@@ -73,7 +89,7 @@ def totals_of(chosen: Selection, partition_of_event: pd.Series | None, rows: pd.
 
 
 def select(
-    ticks: np.ndarray, partition_of_event: pd.Series | None, rows: pd.DataFrame, *, max_events: int,
+    ticks: np.ndarray, partition_of_event: pd.Series | None, marks: Marks, *, max_events: int,
     max_panels: int, values: np.ndarray | None = None,
 ) -> Selection:  # fmt: skip
     """Choose what is drawn: whole matches in their order, the course of the values, the nearest events."""
@@ -85,16 +101,16 @@ def select(
     else:
         codes, uniques = pd.factorize(partition_of_event, use_na_sentinel=False)
         names = list(uniques)
-    code_of_row = codes[rows["row"].to_numpy(np.int64)]
-    shown = list(dict.fromkeys([*code_of_row.tolist(), *range(len(names))]))[:max_panels]
-    kept = rows[np.isin(code_of_row, shown)]
-    kept = kept[_whole_matches(kept["match"].to_numpy(), max_events)]
-    kept_code = codes[kept["row"].to_numpy(np.int64)]
+    code_of_mark = codes[marks.row]
+    shown = list(dict.fromkeys([*code_of_mark.tolist(), *range(len(names))]))[:max_panels]
+    kept = marks.take(np.isin(code_of_mark, shown))
+    kept = kept.take(_whole_matches(kept.match, max_events))
+    kept_code = codes[kept.row]
 
     order = np.lexsort((ticks, codes))  # stable: ties keep the order of the rows
     order = order[np.isin(codes[order], shown)]
     matched = np.zeros(n_events, bool)
-    matched[kept["row"].to_numpy(np.int64)] = True
+    matched[kept.row] = True
     chosen = np.arange(len(order))
     if len(order) > max_events:
         n_columns = max(1, min(MOST_COLUMNS, (max_events - int(matched.sum())) // (4 * len(shown))))
@@ -104,10 +120,9 @@ def select(
         chosen = np.sort(np.lexsort((distances, rank))[:max_events])
     drawn, drawn_code = order[chosen], codes[order[chosen]]
 
-    panels = [Panel(names[code], drawn[drawn_code == code], kept[kept_code == code]) for code in shown]
-    return Selection(
-        tuple(panels), len(names), n_events, len(drawn), rows["match"].nunique(), kept["match"].nunique()
-    )
+    panels = [Panel(names[code], drawn[drawn_code == code], kept.take(kept_code == code)) for code in shown]
+    n_matches, n_kept = (len(pd.unique(part.match)) for part in (marks, kept))
+    return Selection(tuple(panels), len(names), n_events, len(drawn), n_matches, n_kept)
 
 
 def _whole_matches(match_of_row: np.ndarray, max_rows: int) -> np.ndarray:
@@ -322,11 +337,11 @@ class Heights:
         """Whether the events have a numeric value."""
         return not self.lanes
 
-    def of_marks(self, marks: pd.DataFrame) -> np.ndarray:
+    def of_marks(self, marks: Marks) -> np.ndarray:
         """Return y of the marked rows; NaN where a value is missing."""
         if self.y_of_event is not None:
-            return self.y_of_event[marks["row"].to_numpy()]
-        return np.array([self.lanes.index(variable) for variable in marks["variable"]], float)
+            return self.y_of_event[marks.row]
+        return np.array([self.lanes.index(variable) for variable in marks.variable], float)
 
     def of_blank(self, variable: str) -> float:
         """Return y of a variable's events without a value."""
@@ -387,20 +402,19 @@ def _tick_of_lane(name: str) -> str:
     return escaped(cut(shown_name(name)))
 
 
-def heights_of(events: pd.DataFrame, rows: pd.DataFrame, value: str | None, chosen: Selection) -> Heights:
+def heights_of(events: pd.DataFrame, marks: Marks, value: str | None, chosen: Selection) -> Heights:
+    variables = dict.fromkeys(marks.variable)
     if value is None:
-        drawn = {variable for panel in chosen.panels for variable in panel.marks["variable"]}
-        variables = [variable for variable in dict.fromkeys(rows["variable"]) if variable in drawn]
-        return Heights(None, (*variables, "no match"), None)
+        drawn = {variable for panel in chosen.panels for variable in panel.marks.variable}
+        return Heights(None, (*(variable for variable in variables if variable in drawn), "no match"), None)
     y_of_event = numbers(events[value])
     if y_of_event is None:
         return Heights(*_lanes_of_types(events[value], chosen), value)
     is_blank = np.isnan(y_of_event)
-    marks = pd.concat([panel.marks for panel in chosen.panels]) if chosen.panels else rows[:0]
-    without = set(marks["variable"][is_blank[marks["row"].to_numpy(np.int64)]])
+    without = {v for panel in chosen.panels for v in panel.marks.variable[is_blank[panel.marks.row]]}
     drawn = chosen.drawn_rows()
     has_line = not len(drawn) or bool(is_blank[drawn].mean() < SPARSE)
-    blank_lanes = tuple(variable for variable in dict.fromkeys(rows["variable"]) if variable in without)
+    blank_lanes = tuple(variable for variable in variables if variable in without)
     return Heights(y_of_event, (), value, blank_lanes, has_line)
 
 

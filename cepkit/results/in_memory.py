@@ -384,20 +384,14 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         return self
 
     def plot(self, value: str | None, partitions: int, max_events: int) -> go.Figure:
-        from cepkit.plots.timeline import plot_matches
+        from cepkit.plots.timeline import Marks, plot_matches
 
         part: Any = self.for_picture()
 
-        def marks(numbers: np.ndarray) -> pd.DataFrame:
+        def marks(numbers: np.ndarray) -> Marks:
             chosen = part.take(numbers)
             items = self.items(chosen)
-            return pd.DataFrame(
-                {
-                    "match": numbers[items.match_of_item],
-                    "variable": self.variables(chosen),
-                    "position": items.event_of_item,
-                }
-            )
+            return Marks(numbers[items.match_of_item], self.variables(chosen), items.event_of_item)
 
         return plot_matches(
             self.query, self.source, self.events, self.program.columns,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections import defaultdict
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -21,11 +22,11 @@ from cepkit.errors import CepError, ColumnNotFoundError, OrderError
 from cepkit.language.row_patterns import Pattern, any_of_patterns, seq, var
 from cepkit.plots import graphs, theme
 from cepkit.plots import layered as places
+from cepkit.plots import timeline as plots
 from cepkit.plots.automata import edges
 from cepkit.plots.graphs import automaton_graph, new_graph, tree_graph
 from cepkit.plots.layered import automaton_svg
-from cepkit.plots.timeline import timeline
-from cepkit.plots.timeline_axes import Totals, nice_ticks, select
+from cepkit.plots.timeline_axes import Marks, Totals, nice_ticks, select
 from tests.support.contrast import contrast
 from tests.support.sizes import seeds
 
@@ -324,6 +325,15 @@ def matched(*spans: tuple[int, int]) -> pd.DataFrame:
         for row in range(first, last + 1)
     ]
     return pd.DataFrame(rows, columns=["match", "variable", "row"])
+
+
+def marks_of(rows: pd.DataFrame) -> Marks:
+    match, row = (rows[name].to_numpy(np.int64) for name in ("match", "row"))
+    return Marks(match, rows["variable"].to_numpy(object), row)
+
+
+def timeline(events: pd.DataFrame, rows: pd.DataFrame, **more: object):
+    return plots.timeline(events, marks_of(rows), **more)
 
 
 def named(figure, name: str) -> list:
@@ -681,7 +691,8 @@ def test_selection_agrees_with_its_definition(seed):
     )
     values = np.where(rng.random(n_events) < 0.2, np.nan, rng.integers(0, 9, n_events).astype(float))
     limits = {"max_events": max_events, "max_panels": 2}
-    chosen = select(ticks, pd.Series(partition), rows, values=values, **limits)
+    marks = replace(marks_of(rows), variable=rows.index.to_numpy(object))  # it names the row
+    chosen = select(ticks, pd.Series(partition), marks, values=values, **limits)
 
     shown = list(dict.fromkeys([*partition[rows["row"].astype(int)], *partition]))[:2]
     assert [panel.name for panel in chosen.panels] == shown
@@ -694,8 +705,7 @@ def test_selection_agrees_with_its_definition(seed):
             kept += mine[:max_events]
         else:
             break
-    marks = pd.concat([panel.marks for panel in chosen.panels])
-    assert sorted(marks.index) == sorted(kept)
+    assert sorted(row for panel in chosen.panels for row in panel.marks.variable) == sorted(kept)
 
     in_time = {name: sorted(np.flatnonzero(partition == name), key=lambda e: (ticks[e], e)) for name in shown}
     marked = set(rows["row"].loc[kept])
@@ -943,8 +953,6 @@ def test_error_of_rows_that_are_not_there():
         CepError, match="2 of 4 rows refer to no event, the first to row 5; there are 5 events"
     ):
         timeline(stream(5), matched((3, 6)), time="ts")
-    with pytest.raises(ColumnNotFoundError, match="timeline: rows: column 'row' not found"):
-        timeline(stream(5), matched((3, 4)).drop(columns="row"), time="ts")
 
 
 @pytest.mark.parametrize("null", [pd.NaT, None])
