@@ -284,8 +284,13 @@ class PatternRun:
         else:
             for state in states:
                 state.update()
+        # siddhi-core drops a match that an optional last state completed without an event of its stream, if
+        # the stream has several states and the last of them is not the last of the pattern.
+        is_reported = len(states) < 2 or states[-1].is_last
         for state in reversed(states):
-            yield from state.take(event)
+            complete = state.take(event)
+            if is_reported:
+                yield from complete
         n_waiting = sum(state.n_waiting for state in self._states)
         refuse_beyond(
             PARTIAL_MATCHES, n_waiting, "partial matches that wait at the same time",

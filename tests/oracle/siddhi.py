@@ -7,7 +7,9 @@ cards. This is what the documentation and the tests of Siddhi say, word by word:
 * When an event comes, cards that are too old for ``within`` leave. Then the new cards of the places that read
   the event's stream go to the tables. In a sequence all tables are cleared before that, so an event that
   continues nothing ends everything.
-* The last place that reads the stream sees the event first. Each waiting card tries the event.
+* The last place that reads the stream sees the event first. Each waiting card tries the event. If several
+  places read it, and the last of them is not the last of the pattern, a match that it completes is lost: that
+  of an optional last place.
 * A card that finishes the last place is a match. ``every`` puts a copy without the later events into the tray
   of the place where its body begins. Without ``every`` only one card ever starts.
 * A place for ``low`` to ``high`` events puts the card into the next tray at the ``low``-th event, and keeps
@@ -276,11 +278,12 @@ class Definition:
         else:
             for place in readers:
                 self.lay(place)
+        is_heard = len(readers) == 1 or readers[-1].is_end
         for place in reversed(readers):
-            self.offer(place, event)
+            self.offer(place, event, is_heard=is_heard)
 
-    def offer(self, place: Place, event: Given) -> None:
-        """Let all cards of a table try an event."""
+    def offer(self, place: Place, event: Given, *, is_heard: bool) -> None:
+        """Let all cards of a table try an event; a match that is not heard is lost."""
         if place.asleep:
             return
         stay, complete, number = [], [], place.number
@@ -333,7 +336,7 @@ class Definition:
             if self.is_sequence and place.wakes is not None and place.kind in ("event", "absent"):
                 place.wakes.begin_soon = True
         place.table = stay
-        for card in complete:
+        for card in complete if is_heard else []:
             self.match(card)
 
     def accept(self, place: Place, card: Card, time: int) -> bool:
