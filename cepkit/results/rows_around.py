@@ -22,7 +22,7 @@ from cepkit.language.expressions.parsing import check_depth
 from cepkit.language.match_recognize.building import column_name
 from cepkit.language.match_recognize.clauses import (
     TOO_LARGE,
-    TextPart,
+    LexedText,
     check_brackets,
     first_clause,
     with_parameters,
@@ -39,7 +39,7 @@ def run_around(
 ) -> SelectedTable:  # fmt: skip
     """Return the result of a query whose MATCH_RECOGNIZE cepkit runs, and another engine all around it."""
     # ``error`` says why cepkit alone cannot. It is raised where the other engine cannot either.
-    check_brackets(query)
+    check_brackets(LexedText(query))
     check_depth(query)  # DuckDB would take gigabytes to read such a text
     try:
         query.encode()
@@ -125,8 +125,8 @@ _WITHOUT_DUCKDB = (
 
 def _names_in(text: str) -> set[str]:
     """Return the names in a text, in lower case."""
-    tokens = TextPart(text, 0, len(text)).tokens()
-    return {column_name(token[0]).lower() for token, _ in tokens if token.lastgroup in ("word", "quoted")}
+    names = [token[0] for token in LexedText(text).tokens if token.lastgroup in ("word", "quoted")]
+    return {column_name(name).lower() for name in names}
 
 
 def _as_table(name: str, frame: Frame) -> pa.Table:
@@ -200,8 +200,7 @@ class _OnSpark:
 
 def _check_spark_text(text: str) -> None:
     """Raise for what is no SELECT, and for what starts programs."""
-    tokens = [token for token, _ in TextPart(text, 0, len(text)).tokens()]
-    words = [token[0].upper() for token in tokens]
+    words = [token[0].upper() for token in LexedText(text).tokens]
     refused = re.search(r"[\\$]", text)  # in them, the quotes of Spark are others than here
     refused = refused and refused[0]
     if words[:1] not in (["SELECT"], ["WITH"], ["("]):

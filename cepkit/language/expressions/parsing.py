@@ -409,39 +409,34 @@ _ITEM = re.compile(
     r"""(?P<integer>[0-9]{1,18}))(?![\w.]))\s*(?P<comma>,\s*)?"""
 )
 _CLOSING = {"[": "]", "(": ")"}
+_UNNAMED = re.sub(r"\?P<\w+>", "?:", _ITEM.pattern.removesuffix(r"(?P<comma>,\s*)?"))
+_LONG_LIST = re.compile(rf"{_UNNAMED}(?:,\s*{_UNNAMED}){{{_FEWEST_ITEMS - 1},}}(?:,\s*)?")
 
 Items = tuple[ex.Expression, ...]
 
 
-def shortened(text: str) -> tuple[str, dict[int, Items]]:
+def shortened(text: str, start: int = 0) -> tuple[str, dict[int, Items]]:
     """Return the text with only the first item of each long list of constants, and all their items."""
-    # The key of the items is the place where the first item begins.
+    # The key of the items is the place where the first item begins. Blanks are before ``start``.
     items_at: dict[int, Items] = {}
-    parts, done, place = [], 0, 0
-    while (beginning := _BEGINNING.search(text, place)) is not None:
-        place = beginning.end()
-        if beginning["bracket"] is None:
-            continue
-        items, end = _read(text, place, _CLOSING[beginning["bracket"]])
-        if len(items) >= _FEWEST_ITEMS:
-            first = items[0].span
-            items_at[first[0]] = items
-            parts += [text[done : first[1]], " " * (end - first[1])]
-            done = place = end
+    parts, done = [], 0
+    for place, end in _long_lists(text, start):
+        items = tuple(map(_constant, _ITEM.finditer(text, place, end)))
+        first = items[0].span
+        items_at[first[0]] = items
+        parts += [text[done : first[1]], " " * (end - first[1])]
+        done = end
     return "".join([*parts, text[done:]]) if items_at else text, items_at
 
 
-def _read(text: str, place: int, closing: str) -> tuple[Items, int]:
-    """Return the constants from ``place`` to a closing bracket, and its place; none for anything else."""
-    items: list[ex.Expression] = []
-    for item in _ITEM.finditer(text, place):
-        if item.start() != place:
-            break
-        items.append(_constant(item))
-        place = item.end()
-        if item.lastgroup != "comma":
-            break
-    return (tuple(items) if text.startswith(closing, place) else ()), place
+def _long_lists(text: str, place: int) -> Iterator[tuple[int, int]]:
+    """Yield the place of the first item of each long list of constants, and of its closing bracket."""
+    while (beginning := _BEGINNING.search(text, place)) is not None:
+        place = beginning.end()
+        items = _LONG_LIST.match(text, place) if beginning["bracket"] else None
+        if items is not None and text.startswith(_CLOSING[beginning["bracket"]], items.end()):
+            yield place, items.end()
+            place = items.end()
 
 
 def _constant(item: re.Match) -> ex.Expression:
@@ -565,14 +560,20 @@ def _refuse_references(tree: ex.Expression, text: str, role: str) -> None:
 
 
 def parse(
-    text: str, parser: Callable[[], Lark], words: Vocabulary, role: str | None, whole: str | None = None
+    text: str,
+    parser: Callable[[], Lark],
+    words: Vocabulary,
+    role: str | None,
+    whole: str | None = None,
+    start: int = 0,
 ) -> Any:
     """Return the tree that ``parser()`` makes from ``text``; errors use ``words`` and show ``whole``."""
+    # Blanks are before ``start``.
     from lark.exceptions import UnexpectedInput
 
     if not isinstance(text, str):
         raise WrongTypeError(f"{role or 'pattern'}: expected text, got {type(text).__name__}")
-    check_text(text, role)
+    check_text(text, role, start)
     try:
         return parser().parse(text)
     except UnexpectedInput as error:
@@ -584,23 +585,25 @@ def parse(
     raise mistake from None
 
 
-def check_text(text: str, role: str | None = None) -> None:
+def check_text(text: str, role: str | None = None, start: int = 0) -> None:
     """Raise if a text is too long to parse, has too many conditions, or nests too many brackets."""
-    # Blanks and the items of long lists of constants do not count.
-    if len(text) > TEXT:
-        n = len(shortened(text)[0].replace(" ", ""))
+    # Blanks, such as those before ``start``, and the items of long lists of constants do not count.
+    if len(text) - start > TEXT:
+        n = len(text) - text.count(" ")
+        for place, end in _long_lists(text, start):
+            n -= len(text[_constant(_ITEM.match(text, place)).span[1] : end].replace(" ", ""))
         refuse_beyond(TEXT, n, "characters of the query", _CURE)
     if len(text) > 2 * CONDITIONS:
-        words = Counter(kind.lower() for kind in _JOINTS.findall(_QUOTED.sub("", text)))
+        words = Counter(kind.lower() for kind in _JOINTS.findall(_QUOTED.sub("", text[start:])))
         n_parts = 1 + sum(words.pop(word, 0) for word in ("and", "or"))
         refuse_beyond(CONDITIONS, max(n_parts, sum(words.values())), "conditions of the query", _CURE)
-    check_depth(text, role)
+    check_depth(text, role, start)
 
 
-def check_depth(text: str, role: str | None = None) -> None:
+def check_depth(text: str, role: str | None = None, start: int = 0) -> None:
     """Raise if a text nests too many brackets."""
     depth = 0
-    for bracket in BRACKETS.finditer(text):
+    for bracket in BRACKETS.finditer(text, start):
         depth += 1 if bracket[0] in CLOSING else -1 if bracket[0] in CLOSING.values() else 0
         if depth > DEPTH:
             raise located(_TOO_DEEP, text, (bracket.start(), bracket.end()), role)

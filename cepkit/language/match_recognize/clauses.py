@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -25,51 +26,89 @@ _TOKEN = re.compile(
 )
 
 
+class LexedText:
+    """A text with its tokens, which are read once; comments are no tokens."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.tokens: list[re.Match[str]] = []
+        self.comments: list[re.Match[str]] = []
+        self.depths: list[int] = []  # how many brackets are around each token, a bracket itself excluded
+        depth = 0
+        for token in _TOKEN.finditer(text):
+            kind = token.lastgroup
+            if kind == "comment":
+                self.comments.append(token)
+                continue
+            depth -= kind == "close"
+            self.tokens.append(token)
+            self.depths.append(depth)
+            depth += kind == "open"
+        self.starts = [token.start() for token in self.tokens]
+
+    def part(self, start: int = 0, stop: int | None = None) -> TextPart:
+        """Return the part from ``start`` to ``stop``, or to the end. Neither place is inside a token."""
+        return TextPart(self, start, len(self.text) if stop is None else stop)
+
+
 @dataclass(frozen=True, slots=True)
 class TextPart:
     """A part of a text, from ``start`` to ``stop``."""
 
-    whole: str
+    lexed: LexedText
     start: int
     stop: int
+
+    @property
+    def whole(self) -> str:
+        return self.lexed.text
 
     @property
     def text(self) -> str:
         return self.whole[self.start : self.stop]
 
+    def between(self, start: int, stop: int) -> TextPart:
+        """Return another part of the same text."""
+        return TextPart(self.lexed, start, stop)
+
+    def at(self, token: re.Match[str]) -> TextPart:
+        """Return a token as a part."""
+        return TextPart(self.lexed, token.start(), token.end())
+
     def error(self, message: str) -> PatternSyntaxError:
         start = self.start + len(self.text) - len(self.text.lstrip())
         return PatternSyntaxError(message, self.whole, start, len(self.text.strip()))
 
-    def tokens(self) -> Iterator[tuple[re.Match[str], int]]:
-        """Yield the tokens with the depth of brackets around them, without comments."""
-        depth = 0
-        for token in _TOKEN.finditer(self.whole, self.start, self.stop):
-            if token.lastgroup == "close":
-                depth -= 1
-            if token.lastgroup != "comment":
-                yield token, depth
-            if token.lastgroup == "open":
-                depth += 1
+    def _places(self) -> slice:
+        """Return where the tokens of the part are in the list of all tokens."""
+        starts = self.lexed.starts
+        return slice(bisect_left(starts, self.start), bisect_left(starts, self.stop))
+
+    def tokens(self) -> list[re.Match[str]]:
+        return self.lexed.tokens[self._places()]
 
     def outer(self) -> list[re.Match[str]]:
         """Return the tokens outside brackets; an opening bracket and its closing one are outside."""
-        return [token for token, depth in self.tokens() if depth == 0]
+        tokens, depths = self.tokens(), self.lexed.depths[self._places()]
+        if not tokens:
+            return []
+        outside = depths[0] + (tokens[0].lastgroup == "close")
+        return [token for token, depth in zip(tokens, depths, strict=True) if depth == outside]
 
     def split(self, what: str = "entries of a list") -> list[TextPart]:
         """Return the parts between the commas outside brackets; raise if they are too many."""
         cuts = [token.start() for token in self.outer() if token[0] == ","]
         refuse_beyond(ENTRIES, len(cuts) + 1, what, "Leave out some, or compute them in several queries")
         starts, stops = [self.start, *(cut + 1 for cut in cuts)], [*cuts, self.stop]
-        return [TextPart(self.whole, start, stop) for start, stop in zip(starts, stops, strict=True)]
+        return [self.between(start, stop) for start, stop in zip(starts, stops, strict=True)]
 
     def is_blank(self) -> bool:
         """Return whether nothing but comments is in the part."""
-        return next(self.tokens(), None) is None
+        return not self.tokens()
 
     def without_comments(self) -> str:
         """Return the part with single blanks in place of white space and comments."""
-        return " ".join(token[0] for token, _ in self.tokens())
+        return " ".join(token[0] for token in self.tokens())
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +160,12 @@ OF_SELECT = (
     Keyword("ORDER BY", r"ORDER BY\b", 1),
     *_rows_kept(2),
 )
-
+# The first words of all clauses; most tokens begin none, and need no look at the clauses one by one.
+_FIRST_WORD = re.compile(
+    "PARTITION|ORDER|MEASURES|ONE|ALL|AFTER|PATTERN|WITHIN|SUBSET|DEFINE|ROWS|RANGE|GROUPS|INITIAL|SEEK|FROM|"
+    "WHERE|WINDOW|LIMIT|OFFSET|FETCH",
+    re.IGNORECASE,
+)
 
 # Words that cannot end an expression, and words that end one and name nothing.
 _NO_ENDS = frozenset(
@@ -147,6 +191,8 @@ def split_clauses(part: TextPart, keywords: tuple[Keyword, ...]) -> tuple[TextPa
             continue
         if i and tokens[i - 1][0].upper() in ("AS", "DISTINCT"):  # IS DISTINCT FROM
             continue
+        if not _FIRST_WORD.fullmatch(token[0]):
+            continue
         for keyword in keywords:
             n_words = _fits(keyword, tokens[i : i + 5])
             if n_words is not None:
@@ -160,10 +206,10 @@ def split_clauses(part: TextPart, keywords: tuple[Keyword, ...]) -> tuple[TextPa
             if keyword.name == before.name or keyword.place == before.place:
                 message = f"{keyword.name} occurs twice"
             raise PatternSyntaxError(message, part.whole, start, len(keyword.name))
-    head = TextPart(part.whole, part.start, keyword_spans[0][1] if keyword_spans else part.stop)
+    head = part.between(part.start, keyword_spans[0][1] if keyword_spans else part.stop)
     ends = [*(start for _, start, _ in keyword_spans[1:]), part.stop][: len(keyword_spans)]
     return head, {
-        keyword.name: TextPart(part.whole, stop, end)
+        keyword.name: part.between(stop, end)
         for (keyword, _, stop), end in zip(keyword_spans, ends, strict=True)
     }
 
@@ -174,29 +220,40 @@ def _fits(keyword: Keyword, tokens: list[re.Match[str]]) -> int | None:
     return None if fits is None else len(fits[0].split())
 
 
-def check_brackets(text: str) -> None:
-    """Raise if a bracket has no partner, or a quote is not closed."""
-    for token in _TOKEN.finditer(text):
+def check_brackets(lexed: LexedText) -> None:
+    """Raise if a bracket has no partner, or a quote or comment is not closed."""
+    text = lexed.text
+    for token in lexed.tokens:
+        if token.lastgroup != "other":
+            continue
         if token[0] in ("'", '"', "`"):
             raise PatternSyntaxError("this quote is never closed", text, token.start())
-        if text.startswith("/*", token.start()) and token.lastgroup == "other":
+        if text.startswith("/*", token.start()):
             raise PatternSyntaxError(
                 "this comment is never closed; write */ at its end", text, token.start(), 2
             )
-    blanked = _TOKEN.sub(lambda token: _blank(token) if token.lastgroup == "comment" else token[0], text)
-    fault = bracket_fault(blanked, len(text), at_end=True)
+    fault = bracket_fault(_blank_comments(lexed), len(text), at_end=True)
     if fault is not None:
-        message, start, length = _inner_fault(text, fault[1]) or fault
+        message, start, length = _inner_fault(lexed, fault[1]) or fault
         raise PatternSyntaxError(message, text, start, length)
 
 
-def _inner_fault(text: str, at: int) -> tuple[str, int, int] | None:
+def _blank_comments(lexed: LexedText) -> str:
+    """Return a text of the same length with blanks in place of its comments."""
+    parts, end = [], 0
+    for comment in lexed.comments:
+        parts += [lexed.text[end : comment.start()], re.sub(r"\S", " ", comment[0])]
+        end = comment.end()
+    return "".join([*parts, lexed.text[end:]])
+
+
+def _inner_fault(lexed: LexedText, at: int) -> tuple[str, int, int] | None:
     """Return message, position and length for the bracket that is open where the next clause begins."""
     # ``at`` is the place of a bracket without a partner. The ``)`` of MATCH_RECOGNIZE ( … ) closes a bracket
     # inside it if one is missing there, so ``at`` is that of MATCH_RECOGNIZE.
-    if text[at] != "(":
+    if lexed.text[at] != "(":
         return None
-    tokens = [token for token, _ in TextPart(text, at, len(text)).tokens()]
+    tokens = lexed.part(at).tokens()
     opened: list[re.Match[str]] = []
     closed, end = tokens[0], 0
     for i, token in enumerate(tokens):
@@ -215,7 +272,7 @@ def _inner_fault(text: str, at: int) -> tuple[str, int, int] | None:
 
 def _begun(tokens: list[re.Match[str]]) -> str:
     """Return the name of the clause from MEASURES on that begins with these tokens; empty for none."""
-    if tokens[0].lastgroup != "word":
+    if not _FIRST_WORD.fullmatch(tokens[0][0]):
         return ""
     return next(
         (keyword.name for keyword in OF_MATCH_RECOGNIZE[2:] if _fits(keyword, tokens) is not None), ""
@@ -228,10 +285,6 @@ def number_of_rows(part: TextPart, digits: str, clause: str) -> int:
     if len(digits) > len(str(ROWS)) or int(digits) > ROWS:
         raise part.error(f"{clause}: the number does not fit into 64 bits. The largest is {ROWS}")
     return int(digits)
-
-
-def _blank(token: re.Match[str]) -> str:
-    return re.sub(r"\S", " ", token[0])
 
 
 # --- names of the entries of lists
@@ -249,7 +302,7 @@ def split_name(entry: TextPart) -> tuple[TextPart, TextPart] | None:
     if not with_as and (name[0].upper() in _NO_NAMES or not _ends_expression(tokens[:-1], name)):
         return None
     stop = before.start() if with_as else name.start()
-    return TextPart(entry.whole, entry.start, stop), TextPart(entry.whole, name.start(), name.end())
+    return entry.between(entry.start, stop), entry.at(name)
 
 
 def _is_name(token: re.Match[str]) -> bool:
@@ -278,7 +331,7 @@ def entries(
         at = [i for i, token in enumerate(tokens) if token[0].upper() == "AS" and token.lastgroup == "word"]
         form = "A AS price > 5" if names_first else "price AS name"
         if entry.is_blank():
-            raise TextPart(part.whole, max(entry.start - 1, 0), entry.stop).error(
+            raise part.between(max(entry.start - 1, 0), entry.stop).error(
                 f"{clause}: an entry of the list is empty; write one as in {form}"
             )
         if names_first:
@@ -301,22 +354,21 @@ def _defined(
     """Return name and expression of an entry of DEFINE; ``cut`` is its AS."""
     if cut is None:
         raise _nameless(entry, clause, form, clauses)
-    name = TextPart(entry.whole, entry.start, cut.start())
+    name = entry.between(entry.start, cut.start())
     words = name.outer()
     if len(words) != 1 or not _is_name(words[0]):
         raise name.error(f"{clause}: expected one name; write an entry as in {form}")
-    expression = TextPart(entry.whole, cut.end(), entry.stop)
-    return TextPart(entry.whole, words[0].start(), words[0].end()), expression
+    return entry.at(words[0]), entry.between(cut.end(), entry.stop)
 
 
 def _check_after_name(entry: TextPart, clause: str, after: list[re.Match[str]]) -> None:
     """Raise unless one name follows AS in an entry."""
     if not after or not _is_name(after[0]):
         form = "expected one name; write an entry as in price AS name"
-        at = TextPart(entry.whole, after[0].start(), after[0].end()) if after else entry
+        at = entry.at(after[0]) if after else entry
         raise at.error(f"{clause}: {form}")
     if len(after) > 1:
-        more = TextPart(entry.whole, after[1].start(), entry.stop)
+        more = entry.between(after[1].start(), entry.stop)
         hint = nearest(more.without_comments(), _CLAUSES) or nearest(after[1][0], _CLAUSES)
         message = f"expected a comma or the next clause after the name {after[0][0]}"
         raise more.error(f"{clause}: {message}{hint and '.' + hint}")
@@ -453,8 +505,7 @@ def refuse_larger(part: TextPart, words: Sequence[re.Match[str]]) -> None:
     for word in words:
         clause = _LARGER.get(word[0].upper())
         if clause is not None:
-            place = TextPart(part.whole, word.start(), word.end())
-            raise place.error(f"{clause} does not run here{TOO_LARGE}")
+            raise part.at(word).error(f"{clause} does not run here{TOO_LARGE}")
 
 
 def check_qualifier(entry: TextPart, clause: str, name: str, qualifiers: Collection[str]) -> None:
@@ -501,23 +552,21 @@ class InnerClause(NamedTuple):
 
 def first_clause(text: str) -> InnerClause | None:
     """Return the first MATCH_RECOGNIZE of a text, whose table can hold no other; None if there is none."""
-    tokens = TextPart(text, 0, len(text)).tokens()
-    word = next((token for token, _ in tokens if token[0].upper() == "MATCH_RECOGNIZE"), None)
+    lexed = LexedText(text)
+    word = next((token for token in lexed.tokens if token[0].upper() == "MATCH_RECOGNIZE"), None)
     if word is None:
         return None
-    levels = list(_levels(text, word.start()))
+    levels = list(_levels(lexed, word.start()))
     words = levels[-1].outer()
     at = next(i for i, token in enumerate(words) if token.start() == word.start())
     begins = [i for i, token in enumerate(words[:at]) if token[0].upper() in ("FROM", "JOIN", ",")]
     if not begins or begins[-1] + 1 == at or words[at + 1 : at + 2] == [] or words[at + 1][0] != "(":
-        raise TextPart(text, word.start(), word.end()).error(
-            "expected a table and a clause: FROM t MATCH_RECOGNIZE ( … )"
-        )
+        raise levels[-1].at(word).error("expected a table and a clause: FROM t MATCH_RECOGNIZE ( … )")
     of_table = words[begins[-1] + 1 : at]
-    table = TextPart(text, of_table[0].start(), of_table[-1].end())
+    table = lexed.part(of_table[0].start(), of_table[-1].end())
     if any(token[0].upper() in ("ON", "USING") for token in of_table):
         raise table.error("put the join into brackets: FROM (SELECT … JOIN …) MATCH_RECOGNIZE")
-    body = TextPart(text, word.start(), words[at + 2].end())
+    body = lexed.part(word.start(), words[at + 2].end())
     named = TABLE.fullmatch(table.without_comments())
     name, alias = (
         (None, "") if named is None else (column_name(named["table"]), named["alias"] or named["table"])
@@ -528,17 +577,18 @@ def first_clause(text: str) -> InnerClause | None:
     return InnerClause(table, body, tuple(_entries(levels, word.start())), name, alias)
 
 
-def _levels(text: str, place: int) -> Iterator[TextPart]:
+def _levels(lexed: LexedText, place: int) -> Iterator[TextPart]:
     """Yield the text and the insides of the brackets around a place, from the outside to the inside."""
     starts = [0]
-    for token, _ in TextPart(text, 0, place).tokens():
+    for token in lexed.part(0, place).tokens():
         if token.lastgroup == "open":
             starts.append(token.end())
         elif token.lastgroup == "close":
             starts.pop()
-    for start in starts:
-        rest = TextPart(text, start, len(text)).tokens()
-        yield TextPart(text, start, next((token.start() for token, depth in rest if depth < 0), len(text)))
+    i = bisect_left(lexed.starts, place)
+    for depth, start in enumerate(starts):
+        after = zip(lexed.tokens[i:], lexed.depths[i:], strict=True)
+        yield lexed.part(start, next((token.start() for token, outside in after if outside < depth), None))
 
 
 def _entries(levels: list[TextPart], place: int) -> Iterator[TextPart]:
@@ -551,7 +601,7 @@ def _entries(levels: list[TextPart], place: int) -> Iterator[TextPart]:
             stop = upper.index(")", upper.index("AS", first))
             if words[stop].end() > place:
                 break
-            yield TextPart(level.whole, words[first].start(), words[stop].end())
+            yield level.between(words[first].start(), words[stop].end())
             first = stop + 2 if upper[stop + 1 : stop + 2] == [","] else 0
 
 
@@ -561,7 +611,7 @@ def with_parameters(
     """Return a text with ``write(name)`` for each parameter ``:name``, and the values of these parameters."""
     used: dict[str, Any] = {}
     parts, end = [], 0
-    tokens = [token for token, _ in TextPart(text, 0, len(text)).tokens()]
+    tokens = LexedText(text).tokens
     for i, (colon, name) in enumerate(pairwise(tokens)):
         is_cast = i > 0 and tokens[i - 1][0] == ":"
         if colon[0] == ":" and not is_cast and colon.end() == name.start() and name[0] in params:

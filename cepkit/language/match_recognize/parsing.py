@@ -17,6 +17,7 @@ from cepkit.language.match_recognize.clauses import (
     OF_WINDOW,
     OF_WINDOW_SELECT,
     TOO_LARGE,
+    LexedText,
     TextPart,
     check_brackets,
     number_of_rows,
@@ -194,7 +195,7 @@ def read_window_select(whole: TextPart) -> WindowedRows:
     _check_pattern(query)
     alias = next((name for name in sorted(qualifiers) if name != variable_name(table)), None)
     first = whole.outer()[0]
-    columns = read_columns(TextPart(whole.whole, first.end(), head.stop), qualifiers, name)
+    columns = read_columns(whole.between(first.end(), head.stop), qualifiers, name)
     _check_measures(whole, columns, query)
     return WindowedRows(
         table,
@@ -213,20 +214,20 @@ def _window(part: TextPart) -> tuple[str, TextPart]:
     if len(words) < 4 or words[2][0] != "(":
         raise part.error("WINDOW: write w AS ( … PATTERN (A B+) … )")
     if len(words) > 4:
-        more = TextPart(part.whole, words[4].start(), part.stop)
+        more = part.between(words[4].start(), part.stop)
         if words[4][0] == ",":
             raise more.error(f"one query has one WINDOW{TOO_LARGE}")
         refuse_larger(part, words[4:])
         clause_names = ["ORDER BY", "LIMIT"]
         hint = nearest(words[4][0], clause_names)
         raise more.error(f"expected ORDER BY or LIMIT after the WINDOW{hint and '.' + hint}{TOO_LARGE}")
-    return variable_name(words[0][0]), TextPart(part.whole, words[2].end(), words[3].start())
+    return variable_name(words[0][0]), part.between(words[2].end(), words[3].start())
 
 
 def _frame_end(part: TextPart | None, inside: TextPart) -> int | str | None:
     if part is None:
         message = "the frame is missing; write ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING"
-        raise TextPart(inside.whole, inside.start - 1, inside.start).error(message)
+        raise inside.between(inside.start - 1, inside.start).error(message)
     match = _FRAME.fullmatch(part.without_comments())
     if match is None:
         raise part.error(
@@ -285,10 +286,10 @@ def _parse_once(
 ) -> RowPatternQuery | SelectedRows | WindowedRows:
     """Return the tree of a text; ``functions`` are part of the key, since a call holds its function."""
     check_text(text)
-    check_brackets(text)
-    tokens = [token for token, _ in TextPart(text, 0, len(text)).tokens()]
-    is_ended = bool(tokens) and tokens[-1][0] == ";"  # comments may follow it
-    whole = TextPart(text, 0, tokens[-1].start() if is_ended else len(text.rstrip()))
+    lexed = LexedText(text)
+    check_brackets(lexed)
+    is_ended = bool(lexed.tokens) and lexed.tokens[-1][0] == ";"  # comments may follow it
+    whole = lexed.part(0, lexed.tokens[-1].start() if is_ended else len(text.rstrip()))
     if is_window_select(whole):
         return read_window_select(whole)
     before, inside, after = _around_clause(whole)
@@ -306,24 +307,21 @@ def _around_clause(whole: TextPart) -> tuple[TextPart | None, TextPart, TextPart
     tokens = whole.outer()
     at = [i for i, token in enumerate(tokens) if token[0].upper() == "MATCH_RECOGNIZE"]
     if not at:
-        inner = [token for token, _ in whole.tokens() if token[0].upper() == "MATCH_RECOGNIZE"]
+        inner = [token for token in whole.tokens() if token[0].upper() == "MATCH_RECOGNIZE"]
         if inner:
-            place = TextPart(whole.whole, inner[0].start(), inner[0].end())
-            raise place.error(f"MATCH_RECOGNIZE in a sub-query does not run{TOO_LARGE}")
+            raise whole.at(inner[0]).error(f"MATCH_RECOGNIZE in a sub-query does not run{TOO_LARGE}")
         _check_spelling(whole)
         if tokens and tokens[0][0].upper() == "SELECT":
             raise whole.error("a SELECT without MATCH_RECOGNIZE has no row pattern")
         return None, whole, None
     if len(at) > 1:
-        second = tokens[at[1]]
-        place = TextPart(whole.whole, second.start(), second.end())
-        raise place.error(f"one query has one MATCH_RECOGNIZE{TOO_LARGE}")
+        raise whole.at(tokens[at[1]]).error(f"one query has one MATCH_RECOGNIZE{TOO_LARGE}")
     word, *rest = tokens[at[0] :]
     if not rest or rest[0][0] != "(":
-        raise TextPart(whole.whole, word.start(), word.end()).error("expected '(' after MATCH_RECOGNIZE")
-    before = TextPart(whole.whole, whole.start, word.start())
-    inside = TextPart(whole.whole, rest[0].end(), rest[1].start())
-    after = TextPart(whole.whole, rest[1].end(), whole.stop)
+        raise whole.at(word).error("expected '(' after MATCH_RECOGNIZE")
+    before = whole.between(whole.start, word.start())
+    inside = whole.between(rest[0].end(), rest[1].start())
+    after = whole.between(rest[1].end(), whole.stop)
     return _or_none(before), inside, _or_none(after)
 
 
@@ -337,7 +335,7 @@ def _check_spelling(whole: TextPart) -> None:
         first = tokens[i - 1] if i and tokens[i - 1][0].upper() == "MATCH" else word
         text = word[0] if first is word else f"{first[0]}_{word[0]}"
         if hint := nearest(text, ["MATCH_RECOGNIZE"]):
-            place = TextPart(whole.whole, first.start(), word.end())
+            place = whole.between(first.start(), word.end())
             raise place.error(f"{place.text} is no clause of SQL.{hint}")
 
 

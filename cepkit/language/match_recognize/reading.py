@@ -112,10 +112,12 @@ def _check_rows_per_match(inside: TextPart) -> None:
     """Raise for words that are nearly those of ROWS PER MATCH, before they are read as names."""
     tokens = inside.outer()
     for i, token in enumerate(tokens):
+        if token[0].upper() not in ("ONE", "ALL"):
+            continue
         words = [word[0].upper() for word in tokens[i : i + 4]]
-        is_near = words[0] in ("ONE", "ALL") and len(words) == 4 and words[1] in ("ROW", "ROWS")
+        is_near = len(words) == 4 and words[1] in ("ROW", "ROWS")
         if is_near and (words[2] == "PER" or words[3] == "MATCH") and " ".join(words) not in _ROWS:
-            place = TextPart(inside.whole, token.start(), tokens[i + 3].end())
+            place = inside.between(token.start(), tokens[i + 3].end())
             hint = nearest(" ".join(words), _ROWS)
             raise place.error(f"expected ONE ROW PER MATCH or ALL ROWS PER MATCH{hint and '.' + hint}")
 
@@ -129,8 +131,7 @@ def _missing(name: str, inside: TextPart, clauses: dict[str, TextPart]) -> Patte
         is_free = token.lastgroup == "word" and token[0].upper() not in clause_words
         hint = nearest(token[0], [name]) if is_free else ""
         if hint:
-            place = TextPart(inside.whole, token.start(), token.end())
-            return place.error(f"{name} is missing.{hint}")
+            return inside.at(token).error(f"{name} is missing.{hint}")
     written = "PATTERN (A B+)" if name == "PATTERN" else "DEFINE B AS B.price > 5, after PATTERN"
     return PatternSyntaxError(f"{name} is missing; write {written}", inside.whole, inside.stop)
 
@@ -146,18 +147,19 @@ def _without_brackets(inside: TextPart) -> PatternSyntaxError | None:
     )
     stop = max([tokens[at].end(), *(token.end() for token in after)])
     written = " ".join(inside.whole[tokens[at].end() : stop].split()) or "A B+"
-    place = TextPart(inside.whole, tokens[at].start(), stop)
-    return place.error(f"PATTERN: the brackets are missing; write PATTERN ({written})")
+    return inside.between(tokens[at].start(), stop).error(
+        f"PATTERN: the brackets are missing; write PATTERN ({written})"
+    )
 
 
 def _pattern(part: TextPart) -> Pattern:
     tokens = part.outer()
     if len(tokens) > 2:
-        more = TextPart(part.whole, tokens[2].start(), part.stop)
+        more = part.between(tokens[2].start(), part.stop)
         clause_names = [keyword.name for keyword in OF_MATCH_RECOGNIZE[5:]]
         hint = nearest(tokens[2][0], clause_names)
         raise more.error(f"expected WITHIN, SUBSET or DEFINE after the pattern{hint and '.' + hint}")
-    inside = TextPart(part.whole, tokens[0].end(), tokens[1].start())
+    inside = part.between(tokens[0].end(), tokens[1].start())
     tree = _parsed(inside, _row_pattern_parser, ROW_PATTERN_WORDS, "PATTERN")
     check_tree(tree, Pattern.children, part.whole, "PATTERN")
     return tree
@@ -185,18 +187,20 @@ def _with_clock(tree: ex.Expression, order_by: tuple[SortKey, ...]) -> ex.Expres
             return replace(node, operand=ex.Attribute(order_by[0].column, span=node.span))
         return node
 
-    return rebuilt(tree, ex.Expression, with_column)
+    asks_time = any(isinstance(node, rp.MatchRowtime) for node in tree.walk(literals=False))
+    return rebuilt(tree, ex.Expression, with_column) if asks_time else tree
 
 
 def sql_expression(part: TextPart, role: str) -> ex.Expression:
     """Return the tree of an expression; ``role`` says in errors what it is."""
     padded = _padded(part)
-    short, items_at = shortened(padded)
+    short, items_at = shortened(padded, part.start)
     if not all(_is_sql(padded, items) for items in items_at.values()):
         short, items_at = padded, {}
-    tokens = [token for token, _ in TextPart(short, part.start, part.stop).tokens()]
-    for token, after in itertools.pairwise(tokens):
-        place, words = TextPart(part.whole, token.start(), after.end()), (token[0] + after[0]).upper()
+    for token, after in itertools.pairwise(part.tokens()):
+        if "(" not in (token[0], after[0]):
+            continue
+        place, words = part.between(token.start(), after.end()), (token[0] + after[0]).upper()
         if words in ("(SELECT", "EXISTS("):
             raise place.error(f"{role}: a sub-query does not run here; compute its value first")
         if words == "OVER(":
@@ -209,7 +213,7 @@ def sql_expression(part: TextPart, role: str) -> ex.Expression:
 
 
 def _parsed(part: TextPart, parser: Any, words: Vocabulary, role: str) -> Any:
-    return parse(_padded(part), parser, words, role, part.whole)
+    return parse(_padded(part), parser, words, role, part.whole, part.start)
 
 
 def _is_sql(text: str, items: Sequence[ex.Expression]) -> bool:
@@ -341,11 +345,9 @@ def check_begin(before: TextPart) -> None:
     if words[0][0].upper() != "SELECT":
         is_with = words[0][0].upper() == "WITH"
         message = "WITH does not run here" if is_with else "expected SELECT or MATCH_RECOGNIZE"
-        raise TextPart(before.whole, words[0].start(), words[0].end()).error(message + TOO_LARGE)
+        raise before.at(words[0]).error(message + TOO_LARGE)
     if len(words) > 1 and words[1][0].upper() in ("DISTINCT", "ALL"):
-        raise TextPart(before.whole, words[1].start(), words[1].end()).error(
-            f"SELECT {words[1][0]} does not run here{TOO_LARGE}"
-        )
+        raise before.at(words[1]).error(f"SELECT {words[1][0]} does not run here{TOO_LARGE}")
 
 
 def read_select(before: TextPart, query: RowPatternQuery, after: TextPart | None) -> SelectedRows:
@@ -355,11 +357,11 @@ def read_select(before: TextPart, query: RowPatternQuery, after: TextPart | None
     at = [i for i, word in enumerate(upper) if word == "FROM" and upper[i - 1] != "DISTINCT"]
     if len(at) != 1:
         raise before.error("expected one FROM with a table before MATCH_RECOGNIZE")
-    table, qualifiers = read_table(TextPart(before.whole, words[at[0]].end(), before.stop))
+    table, qualifiers = read_table(before.between(words[at[0]].end(), before.stop))
     head, clauses = split_clauses(after, OF_SELECT) if after else (None, {})
     alias = _alias(head)
     qualifiers |= {alias} if alias else set()
-    listed = TextPart(before.whole, words[0].end(), words[at[0]].start())
+    listed = before.between(words[0].end(), words[at[0]].start())
     columns = read_columns(listed, qualifiers)
     return SelectedRows(table, query, columns, alias, **end_of_select(clauses, qualifiers, columns))
 
@@ -385,8 +387,7 @@ def _alias(head: TextPart | None) -> str | None:
         at = words[1] if len(words) > 1 else head.outer()[0]
         clause_names = [keyword.name for keyword in OF_SELECT]
         hint = nearest(at[0], clause_names)
-        place = TextPart(head.whole, at.start(), at.end())
-        raise place.error(f"expected WHERE, ORDER BY or LIMIT{hint and '.' + hint}{TOO_LARGE}")
+        raise head.at(at).error(f"expected WHERE, ORDER BY or LIMIT{hint and '.' + hint}{TOO_LARGE}")
     return variable_name(words[0][0])
 
 
@@ -455,7 +456,8 @@ def outer_expression(
             raise _node_part(part, node).error(f"{role}: no table {node.variable!r}{hint and '.' + hint}")
         return ex.Attribute(node.name, span=node.span)
 
-    return rebuilt(tree, ex.Expression, unqualified)
+    has_qualified = any(isinstance(node, ex.Reference) for node in tree.walk(literals=False))
+    return rebuilt(tree, ex.Expression, unqualified) if has_qualified else tree
 
 
 _OF_A_MATCH = (
@@ -481,7 +483,7 @@ def _check_over(part: TextPart, role: str, node: rp.OverWindow, window: str | No
 
 def _node_part(part: TextPart, node: ex.Expression) -> TextPart:
     start, stop = node.span or (part.start, part.stop)
-    return TextPart(part.whole, start, stop)
+    return part.between(start, stop)
 
 
 # --- the end of a SELECT
@@ -496,7 +498,7 @@ def _read_order(part: TextPart | None, qualifiers: set[str], columns: Columns) -
             keys += sort_keys(entry, qualifiers)
             continue
         stop, descending, nulls_first = _direction(entry)
-        value = TextPart(entry.whole, entry.start, stop)
+        value = entry.between(entry.start, stop)
         tree = outer_expression(value, "ORDER BY", qualifiers)
         if isinstance(tree, ex.Literal) and type(tree.value) is int:
             tree = _at_place(value, tree, columns)
