@@ -82,6 +82,8 @@ class Plan:
     dominated: int
     slots: tuple[Term, ...]
     queues: tuple[Queue, ...]
+    most: int | None = None  # partial matches of a partition
+    overflow: str = "error"  # what a further one does; see `cepkit.stream`
 
     def terms(self) -> Iterator[Term]:
         for conjunct in (*self.event_conjuncts, *self.start_conjuncts):
@@ -133,6 +135,12 @@ def plan_matching(
     if queues:
         dominated = 0  # queue and list share the order of starts, so little can be gained
     return Plan(automaton, event, start, dominated, slots, queues)
+
+
+def of_every_start(plan: Plan, most: int | None = None, overflow: str = "error") -> Plan:
+    """Return the plan with a single list of all partial matches, at most ``most`` for a partition."""
+    slots = tuple(_slots(conjunct.term for conjunct in plan.start_conjuncts))
+    return replace(plan, dominated=0, queues=(), slots=slots, most=most, overflow=overflow)
 
 
 def tables_of(plan: Plan) -> tuple[np.ndarray, np.ndarray]:

@@ -17,6 +17,7 @@ from cepkit.compile.shared.term_writing import (
 from cepkit.compile.shared.terms import Term
 from cepkit.kernels.records import PAST_LAST, TO_FIRST_OF, TO_LAST, TO_NEXT
 
+OVERFLOWED = "overflowed"  # array of a state: partial matches of each partition beyond the most
 _KERNELS = "cepkit.kernels.interpreting"
 _FEW = 32  # live starts, up to which the work is not checked
 _WIDTHS = ((8, "uint8"), (16, "uint16"), (32, "uint32"), (62, "int64"))
@@ -104,6 +105,8 @@ class _MatchingWriter:
         arrays += [
             StateArray(f"list_s{i}", stored_dtype(slot), "list") for i, slot in enumerate(self.plan.slots)
         ]
+        if self.plan.most is not None:
+            arrays.append(StateArray(OVERFLOWED, "int64", "partition"))
         if self.plan.queues:
             arrays.append(StateArray("queue_place", "int64", "place", width=2))
         for number, queue in enumerate(self.plan.queues):
@@ -205,7 +208,16 @@ class _MatchingWriter:
             self._enter(lines, 2, number, queue, "row")
         lines.add(2, "list_start[w] = row", "list_mask[w] = f")
         lines.add(2, *(f"list_s{i}[w] = s{i}" for i in range(len(slots))))
-        lines.add(2, "w += np.uint64(f != 0)", "live[k] = w - at")
+        if plan.overflow == "shed":
+            lines.add(2, f"if f != 0 and w - at >= np.uint64({plan.most}):")
+            lines.add(3, "f = 0", f"{OVERFLOWED}[k] += 1")
+        lines.add(2, "w += np.uint64(f != 0)")
+        if plan.overflow == "oldest":
+            lines.add(2, f"if w - at > np.uint64({plan.most}):", f"    {OVERFLOWED}[k] += 1")
+            lines.add(3, "w -= np.uint64(1)", "for r in range(at, w):")
+            cells = ["list_start", "list_mask", *(f"list_s{i}" for i in range(len(slots)))]
+            lines.add(4, *(f"{cell}[r] = {cell}[r + np.uint64(1)]" for cell in cells))
+        lines.add(2, "live[k] = w - at")
 
     def _is_tested(self, position: int) -> bool:
         return any(conjunct.mask >> position & 1 for conjunct in self.plan.event_conjuncts)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from cepkit.compile.regex_plan import SLOTS
+from cepkit.compile.regex_plan import of_every_start
 from cepkit.compile.regex_program import Kernel, Program
 from cepkit.compile.regex_source import write_matching
 from cepkit.compile.sequence_program import SequenceProgram, compile_sequence
@@ -104,9 +104,7 @@ class MatchTrace(ABC):
 
 def plain_kernel(program: Program, inputs: Any, *, reports: bool = True) -> Kernel:
     """Return the kernel of a regex as Python, with a single list of all partial matches."""
-    plan = program.plan
-    slots = [t for c in plan.start_conjuncts for t in c.term.walk() if t.op in SLOTS]
-    plan = replace(plan, dominated=0, queues=(), slots=tuple(dict.fromkeys(slots)))
+    plan = of_every_start(program.plan)
     if not reports:
         plan = replace(plan, automaton=replace(plan.automaton, accepting=0))
     dtypes = {column: array.dtype.name for column, array in inputs.columns.items()}

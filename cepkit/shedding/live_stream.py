@@ -146,7 +146,7 @@ def live_settings(query: Any, options: Options, given: Mapping[str, Any]) -> Liv
             "latency_bound: after_match removes matches by other matches, so nobody can say which ones were "
             "lost. Leave one of the two out"
         )
-    options.refuse("a stream with a latency bound", "rows='all'")
+    options.refuse("a stream with a latency bound", "rows")
     weights = given["weights"]
     if weights is not None and not isinstance(weights, Mapping):
         raise CepError(f"weights={weights!r}: a stream has one query; give weights by event type")

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
+from cepkit.compile.regex_plan import of_every_start
 from cepkit.compile.regex_program import Program
 from cepkit.engines.regex_measures import Picked, measure, measure_expressions
 from cepkit.engines.shared.match_set import MatchSet
@@ -52,6 +53,9 @@ class RegexSearch(Search):
         bound = schema.without_nulls(query.order_by)  # events without a time are refused earlier
         program = compile_checked(query, bound.source())
         _check(options, program, schema)
+        if options.overflow != "error":
+            plan = of_every_start(program.plan, options.max_live, options.overflow)
+            program = replace(program, plan=plan)
         self.query, self.schema = query, schema
         # The order of calls matters for impure functions; compile_checked has warned.
         self.n_threads = options.threads if program.pure else 1
@@ -63,7 +67,7 @@ class RegexSearch(Search):
             self._coder.inputs(columns),
             options.rows,
             _result_columns(query, schema, options.rows),
-            options.max_live,
+            options.refused_beyond,
         )
         none = np.empty(0, np.int64)
         nothing = MatchSet(Events(0, columns, none.astype(np.int32), 0), none, none)
@@ -239,6 +243,10 @@ class RegexSearch(Search):
         return 0 if self._loses_nothing else sum(replica.n_ended for replica in self._replicas)
 
     @property
+    def n_overflowed(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return sum(replica.n_overflowed for replica in self._replicas)
+
+    @property
     def n_live(self) -> int:
         return sum(replica.n_live for replica in self._replicas)
 
@@ -358,6 +366,14 @@ class ChainSearch(Search):
     def n_retained(self) -> int:
         """Number of rows that the steps keep."""
         return sum(step.n_retained for step in self.steps)
+
+    @property
+    def n_ended(self) -> int:
+        return sum(step.n_ended for step in self.steps)
+
+    @property
+    def n_overflowed(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return sum(step.n_overflowed for step in self.steps)
 
     def _delays(self) -> list[int | None]:
         """Return for each step how much later it knows of a time than the stream; None if never."""

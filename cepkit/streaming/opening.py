@@ -37,6 +37,7 @@ def stream(
     pulse_every: int = 1000,
     idle_after: Duration | None = None,
     max_live: int | None = None,
+    overflow: str = "error",
     memory_limit: MemoryLimit = "auto",
     engine: str = "auto",
     latency_bound: Duration | float | None = None,
@@ -89,9 +90,14 @@ def stream(
         after ``within``, or for MATCH_RECOGNIZE when no match is open, but not if ``prev``, MATCH_NUMBER or
         ``^`` may look at what came before.
     max_live : int, optional
-        The largest number of live partial matches of a key after a batch; more are an error. None for any
-        number. Only for regex queries and MATCH_RECOGNIZE, which counts the rows of a key that may still
-        begin a match.
+        The largest number of live partial matches of a key; ``overflow`` says what a further one does. None
+        for any number. Only for regex queries and MATCH_RECOGNIZE, which counts the rows of a key that may
+        still begin a match.
+    overflow : str
+        ``"error"``: a batch after which a key has more than ``max_live`` partial matches is refused.
+        ``"oldest"``: the oldest one of the key ends with the row that is too many. ``"shed"``: no row of the
+        key begins a partial match while it has ``max_live``; not for MATCH_RECOGNIZE. Both count what they
+        gave up in ``stream.status().overflowed``, and their matches do not depend on the batches.
     memory_limit : int, str or None, optional
         The most memory that the matches of one push may take, as for `cepkit.match`; beyond it the push is
         refused, and has no effect.
@@ -156,7 +162,7 @@ def stream(
     buffer: Any = None  # such as `cepkit.KSlack`, which the wings define
     if isinstance(query, list | tuple) and len(query) > 1 and hasattr(query[0], "open_before"):
         buffer, query = query[0], query[1] if len(query) == 2 else query[1:]
-    options = Options(rows, threads, pulse_every, idle_after, max_live, memory_limit)
+    options = Options(rows, threads, pulse_every, idle_after, max_live, memory_limit, overflow)
     arguments = read_arguments(stream, keywords)
     if isinstance(query, str) and is_match_recognize(query):
         value: Any = _as_rows(query, schema, arguments)

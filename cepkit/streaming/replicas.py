@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from cepkit.compile.regex_program import Kernel, Program, State, new_state
+from cepkit.compile.regex_source import OVERFLOWED
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.term_writing import StateArray
 from cepkit.compile.shared.terms import Term
@@ -33,6 +34,7 @@ from cepkit.values import dataclass, field, replace
 _NONE = np.empty(0, np.int64)
 # Ends of the names of arrays that hold no values of columns
 _NO_VALUES = "_start", "_mask", "_head", "_tail"
+_COUNTERS = "live", "ordinal", OVERFLOWED
 
 
 def live_starts(state: State, partitions: np.ndarray | slice = slice(None)) -> np.ndarray:
@@ -90,7 +92,7 @@ def values_in_use(state: State) -> list[np.ndarray]:
     return [
         values
         for name, values in packed.items()
-        if values.dtype.kind == "i" and not name.endswith(_NO_VALUES) and name not in ("live", "ordinal")
+        if values.dtype.kind == "i" and not name.endswith(_NO_VALUES) and name not in _COUNTERS
     ]
 
 
@@ -287,7 +289,7 @@ class Matcher:
     inputs: Inputs  # inputs without events, which fix the dtypes
     rows: str  # ``"one"``: a result row per match. ``"all"``: the matched rows with their variables.
     result_columns: pa.Schema  # the columns that results read
-    max_live: int | None = None  # the largest number of live partial matches of a partition after a share
+    max_live: int | None = None  # more live partial matches of a partition after a share are an error
     kernel: Kernel = field(init=False)
     lookback: int = field(init=False)
 
@@ -334,6 +336,7 @@ class Replica:
         self.n_partitions = 1
         self.n_events = 0
         self.n_ended = 0  # partial matches that ended because their key was forgotten
+        self._n_overflowed = 0  # partial matches of forgotten keys that were too many
         self._kept = matcher.nothing_kept()
         self._new: list[tuple[int, int, list]] = []  # the newest rows: partition, position, values
         self._out = np.empty(1, np.int64), np.empty(1, np.int64), np.zeros(5, np.int64)
@@ -380,6 +383,15 @@ class Replica:
         """Number of live partial matches of all partitions."""
         return int(live_starts(self.state).sum())
 
+    @property
+    def n_overflowed(self) -> int:
+        """Number of partial matches that were too many."""
+        return self._n_overflowed + self._overflowed_of(slice(None))
+
+    def _overflowed_of(self, partitions: np.ndarray | slice) -> int:
+        counts = self.state.arrays.get(OVERFLOWED)
+        return 0 if counts is None else int(counts[partitions].sum())
+
     def work(self, share: Share, ended: np.ndarray = _NONE) -> ReplicaMatches | None:
         """Advance over a share and return the matches that end in it, or None; an error changes no state."""
         # Then forget the partitions that are ``ended``.
@@ -388,7 +400,8 @@ class Replica:
         self._make_room(share.n_partitions)
         touched = np.sort(np.concatenate([share.partition, ended]) if len(ended) else share.partition)
         touched = touched[np.concatenate([[True], touched[1:] != touched[:-1]])]
-        before, kept, n_ended = copy_partitions(self.state, touched), self.kept, self.n_ended
+        before, kept = copy_partitions(self.state, touched), self.kept
+        counters = self.n_ended, self._n_overflowed
         try:
             first, last = advance(
                 self.matcher.kernel, self.state, share.partition, share.inputs, self.n_events
@@ -401,7 +414,7 @@ class Replica:
                 self.forget(ended)
         except BaseException:
             put_back(self.state, touched, before)
-            self._kept, self.n_ended = kept, n_ended
+            self._kept, (self.n_ended, self._n_overflowed) = kept, counters
             raise
         self.n_events += len(share.position)
         return matches
@@ -483,8 +496,9 @@ class Replica:
         n_live, kept = int(live_starts(self.state, partitions).sum()), self.kept
         if len(kept):
             kept = kept.where(~np.isin(kept.partition, partitions))
+        n_overflowed = self._n_overflowed + self._overflowed_of(partitions)
         self.state.forget(partitions)  # last, since it cannot be taken back
-        self._kept, self.n_ended = kept, self.n_ended + n_live
+        self._kept, self.n_ended, self._n_overflowed = kept, self.n_ended + n_live, n_overflowed
 
     # --- saving
 
@@ -493,7 +507,9 @@ class Replica:
         self._drop_at = self._next_drop(self._kept)
         arrays = {f"column/{name}": values for name, values in self.kept.columns.items()}
         arrays |= {name: getattr(self.kept, name) for name in ("number", "position", "partition")}
-        counters = {"n_events": self.n_events, "n_ended": self.n_ended}
+        counters = {
+            "n_events": self.n_events, "n_ended": self.n_ended, "n_overflowed": self._n_overflowed
+        }  # fmt: skip
         state = Saved({}, pack_state(self.state), {})
         return Saved(counters, arrays, {"kept": self.kept.table}).with_part("state", state)
 
@@ -505,6 +521,7 @@ class Replica:
         rows = (arrays["number"], arrays["position"], arrays["partition"])
         self._kept = Kept(*rows, saved.tables["kept"], columns)
         self.n_events, self.n_ended = saved.counter("n_events"), saved.counter("n_ended")
+        self._n_overflowed = saved.counter("n_overflowed", absent=0)
 
 
 # --- threads

@@ -132,6 +132,11 @@ class OpenRows:
             decided += [Decided(row, self.decided) for row in free]
         return decided
 
+    def give_up(self) -> list[Decided]:
+        """End the open match, and return its first row if no match takes it."""
+        row, self.start, self.decided = self.start, self.start + 1, max(self.decided, self.positions[-1])
+        return [Decided(row, self.decided)] if row >= self.end else []
+
     def _is_over(self, program: RowProgram, start: int, n_known: int, now: int | None) -> bool:
         """Return whether no row in time can come, and all rows in time are known."""
         if program.within is None or not is_over(program, self.columns, start, now):
@@ -248,7 +253,13 @@ class OpenPatternSearch(Search):
 
     def __init__(self, query: RowsQuery, schema: StreamSchema, options: Options):
         options.refuse("MATCH_RECOGNIZE", "idle_after", "max_live")
-        self.query, self.schema, self._max_live = query, schema, options.max_live
+        if options.overflow == "shed":
+            raise UnsupportedQueryError(
+                "overflow='shed': MATCH_RECOGNIZE does not take it. An open match reads every row of its "
+                "key, so the stream can leave none out; overflow='oldest' ends the match"
+            )
+        self.query, self.schema, self._max_live = query, schema, options.refused_beyond
+        self._most_open = math.inf if options.max_live is None or self._max_live else options.max_live
         columns = schema.without_nulls(query.order_by).columns
         self._bound = bind_row_query(query.whole, columns, dict(query.params))
         self._program, self._measures = self._bound.program, self._bound.measures
@@ -265,7 +276,7 @@ class OpenPatternSearch(Search):
         self._open: dict[int, OpenRows] = {}  # by the code of their key
         self._deadlines: list[tuple[int, int]] = []  # a heap of times and codes of keys
         self._now: int | None = None
-        self._n_events = self.n_evicted = self._n_ended = 0
+        self._n_events = self.n_evicted = self._n_ended = self.n_overflowed = 0
         self.column_of_result = self._copied_columns()
         self.empty = self._table([])
         if unknown := [item.name for item in self.empty.schema if pa.types.is_null(item.type)]:
@@ -309,27 +320,44 @@ class OpenPatternSearch(Search):
             clock = column_of_arrow(keys.column(by := self.query.order_by[0]), by).values
         assignment = self._keys.assign(key_of_event, distinct_keys, clock)
         codes = assignment.codes.tolist()
-        before = self._now, self._n_events
+        times = values[self._clock] if self._clock else []
+        before, made = (self._now, self._n_events, self.n_overflowed), []
+        states: dict[int, tuple] = {}
         try:
             for code in assignment.taken:
                 self._open[code] = OpenRows({name: [] for name in self._used})
-            states = {code: self._open[code].state() for code in dict.fromkeys(codes)}
+            states |= {code: self._open[code].state() for code in dict.fromkeys(codes)}
             for i, code in enumerate(codes):
                 kept = self._open[code]
                 kept.rows.append(rows[i])
                 kept.positions.append(n_before + i)
                 for name in self._used:
                     kept.columns[name].append(values[name][i])
-            times = values[self._clock] if self._clock else []
+                if kept.n_open > self._most_open:
+                    made += self._give_up(
+                        kept, TimeSoFar(times[i] if times else None, times[: i + 1], n_before)
+                    )
             self._now, self._n_events = times[-1] if times else self._now, n_before + table.num_rows
             ends = {} if clock is None else self._ends(assignment, clock, n_before)
-            return self._decide([*states], TimeSoFar(self._now, times, n_before), states, ends, assignment)
+            clock_so_far = TimeSoFar(self._now, times, n_before)
+            return self._decide([*states], clock_so_far, states, ends, assignment, made)
         except BaseException:
+            for code, state in states.items():
+                self._open[code].restore(state)
             for code in assignment.taken:
                 self._open.pop(code, None)
             self._keys.discard(assignment)
-            self._now, self._n_events = before
+            self._now, self._n_events, self.n_overflowed = before
             raise
+
+    def _give_up(self, kept: OpenRows, clock: TimeSoFar) -> list[_Made]:
+        """Decide what the newest row of a key decides, then end its oldest open matches that are too many."""
+        decided = kept.decide(self._program, self._n_ahead, clock)
+        while kept.n_open > self._most_open:
+            decided += kept.give_up()
+            decided += kept.decide(self._program, self._n_ahead, clock)
+            self.n_overflowed += 1
+        return [row for decision in decided for row in self._rows_of(kept, decision)]
 
     def _ends(self, assignment: Assignment, clock: np.ndarray, n_before: int) -> dict[int, tuple[int, Any]]:
         """Return the position and the time of the event that ended each key after its pause."""
@@ -378,14 +406,16 @@ class OpenPatternSearch(Search):
         states: dict[int, tuple],
         ends: Mapping[int, tuple[int, Any]],
         assignment: Assignment = NOTHING_NEW,
+        made: Sequence[_Made] = (),
     ) -> Ready:
         """Return the decided matches of these keys, and of keys with an open match that ran out of time."""
-        # ``states`` has what an error restores. ``ends`` has the keys that end, see `_ends`.
+        # ``states`` has what an error restores. ``ends`` has the keys that end, see `_ends`, and ``made`` the
+        # rows that are decided already.
         due = []
         while self._deadlines and clock.now is not None and self._deadlines[0][0] <= clock.now:
             due.append(heapq.heappop(self._deadlines))
         every = [*dict.fromkeys([*codes, *ends, *(code for _, code in due if code in self._open)])]
-        rows: list[_Made] = []
+        rows = [*made]
         try:
             for code in every:
                 kept = self._open[code]
@@ -509,7 +539,10 @@ class OpenPatternSearch(Search):
         saved.tables["rows"] = self._table_of_rows([row for kept in every for row in kept.rows])
         saved.arrays["positions"] = np.array([at for kept in every for at in kept.positions], np.int64)
         saved.arrays["states"] = np.array([kept.state() for kept in every], np.int64).reshape(-1, 6)
-        counters = {"n_events": self._n_events, "n_evicted": self.n_evicted, "n_ended": self._n_ended}
+        counters = {
+            "n_events": self._n_events, "n_evicted": self.n_evicted, "n_ended": self._n_ended,
+            "n_overflowed": self.n_overflowed,
+        }  # fmt: skip
         saved.header.update(counters, now=self._now)
         return saved
 
@@ -523,6 +556,7 @@ class OpenPatternSearch(Search):
         self._keys.unpack(saved)
         self._now, self._n_events = saved.header["now"], saved.counter("n_events")
         self.n_evicted, self._n_ended = saved.counter("n_evicted"), saved.counter("n_ended")
+        self.n_overflowed = saved.counter("n_overflowed", absent=0)
         table, states = saved.tables["rows"], saved.arrays["states"].tolist()
         source = source_of_table(table, self.schema)
         values = {name: plain_of(source, name).tolist() for name in self._used}

@@ -63,9 +63,11 @@ class Saved(NamedTuple):
             {name.removeprefix(folder): t for name, t in self.tables.items() if name.startswith(folder)},
         )
 
-    def counter(self, name: str, least: int = 0) -> int:
+    def counter(self, name: str, least: int = 0, absent: int | None = None) -> int:
         """Return a whole number of the header, at least ``least``; raise ValueError if it is none."""
-        return _counter(name, self.header[name], least)
+        # ``absent`` is that of the files of earlier versions.
+        value = self.header[name] if absent is None else self.header.get(name, absent)
+        return _counter(name, value, least)
 
     def counters(self, name: str, n: int, least: int = 0) -> list[int]:
         """Return a list of ``n`` whole numbers of the header. Raises as `counter`."""

@@ -28,6 +28,7 @@ from cepkit.streaming.saved import Saved
 from cepkit.streaming.values import fitting_time
 from cepkit.values import dataclass
 
+OVERFLOWS = ("error", "oldest", "shed")  # what a partial match beyond ``max_live`` does
 Ready = tuple[pa.Table, np.ndarray]  # results of complete matches, and the number of rows per match
 
 
@@ -41,6 +42,7 @@ class Options:
     idle_after: Duration | None = None
     max_live: int | None = None
     memory_limit: limits.MemoryLimit = "auto"
+    overflow: str = "error"
 
     def __post_init__(self) -> None:
         if self.rows not in ("one", "all"):
@@ -50,18 +52,28 @@ class Options:
         whole_number("pulse_every", self.pulse_every, 1)
         if self.max_live is not None:
             whole_number("max_live", self.max_live, 1)
+        if self.overflow not in OVERFLOWS:
+            raise CepError(f"overflow={self.overflow!r}: write {', '.join(map(repr, OVERFLOWS))}")
+        if self.overflow != "error" and self.max_live is None:
+            raise CepError(f"overflow={self.overflow!r} needs max_live=…, the number that must not overflow")
+
+    @property
+    def refused_beyond(self) -> int | None:
+        """``max_live`` if more are an error."""
+        return self.max_live if self.overflow == "error" else None
 
     def refuse(self, what: str, *takes: str) -> None:
-        """Raise for options that this kind of stream does not take; ``takes`` are those that it does."""
-        value_of_option = {
-            "threads": self.threads > 1, "idle_after": self.idle_after is not None,
-            "max_live": self.max_live is not None, "rows='all'": self.rows == "all",
-        }  # fmt: skip
-        if refused := [name for name, value in value_of_option.items() if value and name not in takes]:
-            raise UnsupportedQueryError(
-                f"{refused}: {what} takes none of them. threads is for regex queries, and idle_after and "
-                "max_live also for MATCH_RECOGNIZE. The window of other queries bounds their state"
-            )
+        """Raise for an option that this kind of stream does not take; ``takes`` are those that it does."""
+        reasons = {
+            "threads": "Only a regex query with partition_by runs on several threads",
+            "rows": "Regex and sequence queries label rows; MATCH_RECOGNIZE has ALL ROWS PER MATCH",
+            "idle_after": "Its window ends what it keeps",
+            "max_live": "Its window bounds what it keeps",
+        }
+        for name, reason in reasons.items():
+            value = getattr(self, name)
+            if name not in takes and value != getattr(Options, name):
+                raise UnsupportedQueryError(f"{name}={value!r}: {what} does not take it. {reason}")
 
     def bound_memory(self) -> AbstractContextManager[None]:
         """Return the block in which a push obeys ``memory_limit``."""
@@ -75,6 +87,7 @@ class Search(ABC):
     column_of_result: Mapping[str, str]  # columns of results that are columns of the stream
     takes_rows: bool = False  # whether `advance_row` reads events
     n_evicted: int = 0  # keys that were forgotten after a pause
+    n_overflowed: int = 0  # partial matches that ``overflow`` gave up
     grows: str = ""  # what grows for ever, why, and what bounds it; empty if nothing does
     # Until when the user says that the data are complete, just before `finish`; None: the last time so far
     complete_until: Any = None
@@ -175,6 +188,7 @@ class StreamStatus:
     forgotten: int = 0  # keys that paused for longer than ``idle_after``
     ended: int = 0  # partial matches that ended with these keys
     shed: int = 0  # events that were dropped for the latency bound
+    overflowed: int = 0  # partial matches that ``overflow`` gave up for ``max_live``
     grows: str = ""  # what grows for ever, why, and what bounds it; empty if nothing does
 
     def __repr__(self) -> str:
@@ -185,6 +199,7 @@ class StreamStatus:
             f"{counted(self.forgotten, 'idle key')} forgotten with "
             f"{counted(self.ended, 'partial match')}": self.forgotten,
             f"{counted(self.shed, 'event')} shed": self.shed,
+            f"{counted(self.overflowed, 'partial match')} given up for max_live": self.overflowed,
         }
         lag = "" if self.lag is None else f"the oldest open event is {counted(self.lag, 'event')} back"
         newest = "" if self.newest is None else f"newest event at {self.newest}"

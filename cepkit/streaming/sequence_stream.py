@@ -44,7 +44,7 @@ class SequenceSearch(Search):
     # ends partial matches; no key is forgotten earlier.
 
     def __init__(self, query: SequenceQuery, schema: StreamSchema, options: Options):
-        options.refuse("a stream of event sequences", "rows='all'")
+        options.refuse("a stream of event sequences", "rows")
         if query.ends_greedily:
             raise UnsupportedQueryError(
                 "GREEDY at the end of the pattern: in a stream a longer match may always come. An absent "

@@ -342,6 +342,7 @@ class Stream:
             self._n_events, self._n_matches, search.n_keys, search.n_live, self._n_retained, n_bytes,
             self._newest_time, None if search.oldest is None else self._n_events - search.oldest,
             forgotten=search.n_evicted, ended=search.n_ended, grows=search.grows,
+            overflowed=search.n_overflowed,
         )  # fmt: skip
 
     def _state(self) -> Saved:

@@ -145,7 +145,7 @@ class JoinSearch:
     # A row of the left side is certain when the right side has reached its time. A row of the right side is
     # certain when the left side has passed its time. Both wait until then.
 
-    n_keys = n_evicted = n_ended = 0
+    n_keys = n_evicted = n_ended = n_overflowed = 0
     n_live, oldest, grows = None, None, ""
 
     def __init__(self, query: Join, schemas: tuple[StreamSchema, ...], options: Options):

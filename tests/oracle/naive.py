@@ -209,6 +209,40 @@ def live_starts(
     return live
 
 
+def matches_of_the_live(
+    pattern: pt.Pattern,
+    define: Mapping[str, ex.Expression],
+    rows: Rows,
+    most: int,
+    overflow: str,
+    *,
+    params: Mapping[str, Any] | None = None,
+    functions: Functions | None = None,
+    **window: Any,
+) -> tuple[list[tuple[int, int]], int]:
+    """Return (first, last) of the matches of one partition with at most ``most`` live partial matches.
+
+    Also the number of those that were given up. At each row, live partial matches or the row itself may be
+    complete: the earliest one is the match, and leaves none. Otherwise those that are no longer the beginning
+    of a word end. Then the row begins one. ``"shed"``: it does not if ``most`` are live. ``"oldest"``: the
+    oldest one ends if more are.
+    """
+    tests = [_holds(define, rows, start, params, functions) for start in range(len(rows))]
+    found, live, n_given_up = [], [], 0
+    for row in range(len(rows)):
+        possible = [start for start in (*live, row) if in_window(rows, start, row, **window)]
+        complete = [s for s in possible if row + 1 in ends(pattern, s, row + 1, tests[s])]
+        if complete:
+            found.append((complete[0], row))
+            live = []
+            continue
+        live = [start for start in possible if begins(pattern, start, row + 1, tests[start])]
+        if len(live) > most:
+            n_given_up += 1
+            del live[0 if overflow == "oldest" else -1]
+    return found, n_given_up
+
+
 def in_window(
     rows: Rows,
     start: int,

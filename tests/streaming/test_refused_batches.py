@@ -44,6 +44,8 @@ STREAMS: dict[str, Callable[[], Any]] = {
     "regex": opened("up+ up", **RISES),
     "regex, rows": opened(". up up", rows="all", **RISES),
     "regex, idle": opened("up up", idle_after=4, **RISES),
+    "regex, oldest": opened(". up up", max_live=1, overflow="oldest", idle_after=9, **RISES),
+    "regex, shed": opened(". up up", max_live=1, overflow="shed", **RISES),
     "sequence": opened("PATTERN SEQ(A a, B b) WHERE b.x > a.x WITHIN 8", **TYPED),
     "sequence, next": opened("PATTERN SEQ(A a, B+ b[]) WITHIN 8", strategy="next", partition_by="k", **TYPED),
     "sequence, absence": opened("PATTERN SEQ(A a, !B b) WITHIN 5", **TYPED),
@@ -51,6 +53,7 @@ STREAMS: dict[str, Callable[[], Any]] = {
     "sequence, once": opened("PATTERN SEQ(A a, B b) WITHIN 9", after_match="once", **TYPED),
     "rows": opened(ROWS),
     "rows, idle": opened(ROWS, idle_after=4),
+    "rows, oldest": opened(ROWS, max_live=1, overflow="oldest"),
     "window": opened(SUMS),
     "window in time": opened(cep.Window({"top": "max(x)"}, time=6, order_by="ts", emit="all")),
     "after a buffer": lambda: cep.stream(

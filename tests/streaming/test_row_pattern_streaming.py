@@ -338,7 +338,7 @@ def test_a_wrong_select_is_refused_before_the_first_event_as_for_a_frame(select,
 
 def test_options_of_other_streams():
     clauses = "PATTERN (A) DEFINE A AS true"
-    with pytest.raises(UnsupportedQueryError, match="MATCH_RECOGNIZE takes none of them"):
+    with pytest.raises(UnsupportedQueryError, match="MATCH_RECOGNIZE does not take it"):
         opened(clauses, threads=2)
     with pytest.raises(CepError, match="has clauses for its options"):
         opened(clauses, order_by="t")

@@ -176,7 +176,7 @@ def test_without_a_window_all_is_kept():
 
 def test_mistakes():
     with pytest.raises(
-        UnsupportedQueryError, match=r"\['threads'\]: a stream of event sequences takes none of them"
+        UnsupportedQueryError, match=r"threads=2: a stream of event sequences does not take it"
     ):
         cep.stream(TEXT, TICKS, event_type="kind", order_by="t", threads=2)
     stream = cep.stream(TEXT, TICKS, event_type="kind", order_by="t")

@@ -1,0 +1,180 @@
+"""What a stream does with more partial matches of a key than ``max_live``, wherever it is cut."""
+
+from datetime import datetime, timedelta
+from random import Random
+
+import pytest
+
+import cepkit as cep
+from cepkit.errors import CepError, UnsupportedQueryError
+from tests.oracle import naive
+from tests.support.regex_streams import (
+    JUMPS,
+    PEAKS,
+    SHAPES,
+    TRADES,
+    assert_same,
+    case_and_frame,
+    expected,
+    open_case,
+    open_stream,
+    pieces,
+    run,
+    trades,
+)
+from tests.support.sizes import JIT, seeds
+
+POLICIES = ["oldest", "shed"]
+
+
+def wanted_of(case, most, overflow):
+    """Return the matches of the definition, in stream order, and the number of what was given up."""
+    options = case.keywords()
+    by = options.pop("partition_by") or []
+    own_of_key = {}
+    for i, row in enumerate(case.rows):
+        own_of_key.setdefault(tuple(naive.without_nan(row[name]) for name in by), []).append(i)
+    found, n_given_up = [], 0
+    for own in own_of_key.values():
+        rows = [case.rows[i] for i in own]
+        of_key, n = naive.matches_of_the_live(case.pattern, case.define, rows, most, overflow, **options)
+        found += [(own[first], own[last], last - first + 1) for first, last in of_key]
+        n_given_up += n
+    return sorted(found, key=lambda match: match[1]), n_given_up
+
+
+@pytest.mark.filterwarnings("ignore::cepkit.errors.CepWarning")
+@pytest.mark.parametrize("overflow", POLICIES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_cut_anywhere_it_finds_what_the_definition_finds(shape, overflow):
+    for seed in seeds(6 if JIT else 2, 200):
+        case, frame = case_and_frame(seed, shape)
+        most = 1 + seed % 2
+        wanted, n_given_up = wanted_of(case, most, overflow)
+        for sizes in ([1], [0, 1, 3, 15], [1000]):
+            stream = open_case(case, max_live=most, overflow=overflow)
+            found = run(stream, pieces(frame, seed, sizes))
+            assert list(found[["first", "last", "n"]].itertuples(index=False, name=None)) == wanted
+            assert stream.status().overflowed == n_given_up
+
+
+@pytest.mark.parametrize("overflow", POLICIES)
+@pytest.mark.parametrize("query", [PEAKS, JUMPS], ids=["list", "queue"])
+@pytest.mark.parametrize("seed", seeds(2, 50))
+def test_keys_are_bounded_and_nothing_changes_below_the_bound(seed, query, overflow, tmp_path):
+    frame = trades(seed, 400)
+    large = open_stream(query, max_live=1000, overflow=overflow)
+    assert_same(run(large, pieces(frame, seed)), expected(frame, query))
+    whole = open_stream(query, max_live=2, overflow=overflow)
+    wanted = run(whole, [frame])
+    assert whole.status().live <= 2 * frame["symbol"].nunique() and whole.status().overflowed > 0
+    on_threads = open_stream(query, max_live=2, overflow=overflow, threads=2)
+    assert_same(run(on_threads, pieces(frame, seed)), wanted)
+    assert on_threads.status().overflowed == whole.status().overflowed
+    # Row by row, saved in the middle.
+    stream, found = open_stream(query, max_live=2, overflow=overflow), []
+    for i, row in enumerate(frame.to_dict("records")):
+        if i == 200:
+            stream.save(tmp_path / "middle.state")
+            stream = cep.stream.load(tmp_path / "middle.state")
+        found += stream.push_row(row)
+    assert found == wanted.to_dict("records")
+    assert stream.status().overflowed == whole.status().overflowed
+    assert f"{stream.status().overflowed:,} partial matches given up" in stream.status()._repr_html_()
+
+
+@pytest.mark.parametrize("overflow", POLICIES)
+def test_the_count_outlives_forgotten_keys_and_refused_batches(overflow):
+    stream = open_stream(PEAKS, max_live=1, overflow=overflow, idle_after=10)
+    rise = [{"ts": ts, "symbol": "A", "price": 5 + ts} for ts in range(5)]
+    stream.push(rise)
+    assert (stream.status().live, stream.status().overflowed) == (1, 4)
+    with pytest.raises(CepError):
+        stream.push([{"ts": 5, "symbol": "A", "price": 20}, {"ts": 50, "symbol": "B", "price": None}])
+    assert stream.status().overflowed == 4
+    stream.push([{"ts": 50, "symbol": "B", "price": 1}])
+    assert (stream.status().forgotten, stream.status().ended, stream.status().overflowed) == (1, 1, 4)
+
+
+def test_a_policy_needs_a_bound_and_a_known_name():
+    with pytest.raises(CepError, match="overflow='shed' needs max_live"):
+        open_stream(PEAKS, overflow="shed")
+    with pytest.raises(CepError, match="write 'error', 'oldest', 'shed'"):
+        cep.stream(".", TRADES, max_live=3, overflow="newest")
+
+
+# --- MATCH_RECOGNIZE: rows that may begin a match
+
+ROWS = {"k": "string", "t": "timestamp[s]", "x": "int64"}
+BEGIN = datetime(2026, 1, 1)
+CLAUSES = {
+    "rise and fall": "PATTERN (A B+ C) DEFINE B AS x >= A.x, C AS x < A.x",
+    "in time": "PATTERN (A B* C) WITHIN INTERVAL '12' SECOND DEFINE B AS x > A.x, C AS x = A.x",
+    "overlapping": "AFTER MATCH SKIP TO NEXT ROW PATTERN (A B* C) DEFINE B AS x >= A.x, C AS x < A.x",
+    "reluctant": "PATTERN (A B*? C) DEFINE C AS x < A.x - 2",
+    "looking ahead": "PATTERN (A B+) DEFINE B AS x > A.x AND NEXT(x) >= A.x",
+}
+
+
+def row_stream(clauses, **options):
+    measures = "MEASURES A.t AS first, LAST(t) AS last, COUNT(*) AS n"
+    text = f"SELECT * FROM rows MATCH_RECOGNIZE (PARTITION BY k ORDER BY t {measures} {clauses})"
+    return cep.stream(text, ROWS, **options)
+
+
+def random_rows(seed, n, keys):
+    rng = Random(seed)
+    times = sorted(rng.randrange(n) for _ in range(n))
+    return [{"k": rng.choice(keys), "t": BEGIN + timedelta(0, s), "x": rng.randrange(8)} for s in times]
+
+
+def restarted(clauses, rows, most):
+    """Return the matches of one key, and how often the oldest open row was too many.
+
+    Then another stream begins with the row after it.
+    """
+    stream, fed, found, n_restarts = row_stream(clauses), [], [], 0
+    for row in rows:
+        found += stream.push([row])
+        fed.append(row)
+        while (live := stream.status().live) > most:
+            fed, stream, n_restarts = fed[len(fed) - live + 1 :], row_stream(clauses), n_restarts + 1
+            for again in fed:
+                found += stream.push([again])
+    return found + stream.close(), n_restarts
+
+
+@pytest.mark.parametrize("clauses", CLAUSES.values(), ids=CLAUSES)
+@pytest.mark.parametrize("seed", seeds(3, 100))
+def test_the_oldest_open_row_of_a_key_gives_way(seed, clauses, tmp_path):
+    most, rows = 2 + seed % 4, random_rows(seed, 80, "a")
+    wanted, n_restarts = restarted(clauses, rows, most)
+    every = random_rows(seed + 1000, 120, "abc")
+    streams = []
+    for size in (1, 3, 17, 1000):
+        stream, found = row_stream(clauses, max_live=most, overflow="oldest"), []
+        for begin in range(0, len(rows), size):
+            found += stream.push(rows[begin : begin + size])
+            stream.save(tmp_path / "stream.state")
+            stream = cep.stream.load(tmp_path / "stream.state")
+        assert stream.status().live <= most and stream.status().overflowed == n_restarts
+        assert found + stream.close() == wanted
+        with row_stream(clauses, max_live=most, overflow="oldest", idle_after="9 s") as stream:
+            parts = [stream.push(every[begin : begin + size]) for begin in range(0, len(every), size)]
+            streams.append(([row for part in parts for row in part], stream.status().overflowed))
+    assert all(other == streams[0] for other in streams)
+
+
+def test_a_row_that_gave_way_is_an_unmatched_row():
+    clauses = "ALL ROWS PER MATCH WITH UNMATCHED ROWS PATTERN (A B+ C) DEFINE B AS x >= A.x, C AS x < A.x"
+    stream = row_stream(clauses, max_live=2, overflow="oldest")
+    times = [BEGIN + timedelta(0, s) for s in range(4)]
+    found = stream.push([{"k": "a", "t": t, "x": x} for t, x in zip(times, [5, 7, 8, 6], strict=True)])
+    assert [row["t"] for row in found] == times
+    assert [row["first"] for row in found] == [None, *[times[1]] * 3]
+    assert stream.status().overflowed == 1
+
+
+def test_an_open_match_of_rows_can_shed_no_row():
+    with pytest.raises(UnsupportedQueryError, match="overflow='oldest' ends the match"):
+        row_stream(CLAUSES["in time"], max_live=2, overflow="shed")
