@@ -8,16 +8,20 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cepkit.plots import theme
 
+if TYPE_CHECKING:
+    from PIL import Image
+
 # SVG text as PNG. A PNG is shown in every page of a notebook: without a kernel, untrusted, or sanitised.
 
 SCALE = 1.5  # pixels of the file per pixel of the picture
-_COLOURS = 128  # a palette takes a quarter of the bytes, and the eye sees no difference
+_COLOURS = 64  # a palette takes a quarter of the bytes, and the eye sees no difference
+_APART = 20  # the least difference of two colours of a palette in red, green or blue, of 255
 _FONTS = [str(Path(__file__).parent / "fonts" / name) for name in ("DejaVuSans.ttf", "DejaVuSansMono.ttf")]
 _NOT_IN_FONTS = re.compile("[^\u0000-\u045f\u1e9e\u2000-\u27ff]")
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -28,7 +32,7 @@ _SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"')
 def png(svg: str, scale: float = SCALE, *, is_small: bool = True) -> bytes:
     """Return SVG text as the bytes of a PNG file."""
     # Equal texts give equal bytes, because the fonts come with the package. Other fonts are used only for
-    # characters that those fonts lack. A small file has a palette; an octree keeps the hue of pale areas.
+    # characters that those fonts lack. A small file has a palette.
     import resvg_py
     from PIL import Image
 
@@ -46,9 +50,22 @@ def png(svg: str, scale: float = SCALE, *, is_small: bool = True) -> bytes:
         return bytes(full)
     small = io.BytesIO()
     with Image.open(io.BytesIO(full)) as image:
-        palette = image.convert("RGB").quantize(_COLOURS, method=Image.Quantize.FASTOCTREE)
-    palette.save(small, "PNG", optimize=True)
+        picture, palette = image.convert("RGB"), Image.new("P", (1, 1))
+    palette.putpalette(_frequent_colours(picture).tobytes())
+    picture.quantize(palette=palette, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
     return small.getvalue()
+
+
+def _frequent_colours(picture: Image.Image) -> np.ndarray:
+    """Return the most frequent colours of a picture that differ visibly, uint8, (n_colours, 3)."""
+    # Areas and lines keep their exact colours. What lies between two of them is the edge of a letter.
+    counted = picture.getcolors(picture.width * picture.height)
+    left = np.array([colour for _, colour in sorted(counted, key=lambda pair: (-pair[0], pair[1]))])
+    chosen = []
+    while len(left) and len(chosen) < _COLOURS:
+        chosen.append(left[0])
+        left = left[np.abs(left - left[0]).max(axis=1) > _APART]
+    return np.array(chosen, np.uint8)
 
 
 def size_of(svg: str) -> tuple[float, float]:
