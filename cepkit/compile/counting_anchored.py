@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
-from cepkit.compile.counting import (
-    AT_LEAST,
-    MODULAR,
-    ConditionWriter,
-    CountingKernel,
-    indented,
-    over,
-)
+from cepkit.compile.counting import AT_LEAST, MODULAR, ConditionWriter, CountingKernel, indented, over
 from cepkit.compile.counting_paths import DEEPER, DEPTH, DONE, END, FULL, LONGER, N_ITEMS, N_MATCHES, REASON
 from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.terms import Term
@@ -58,11 +51,7 @@ class AnchoredWriter(ConditionWriter):
         return self.wide(self.columns[i], f"{array}[{at}]")
 
     def test(
-        self,
-        terms: tuple[Term, ...],
-        *more: str,
-        earlier: Mapping[Term, str] | None = None,
-        later: str = "x",
+        self, terms: tuple[Term, ...], *more: str, earlier: Mapping[Term, str] | None = None, later: str = "x"
     ) -> str | None:
         """Return the code that is true where the terms and the code in ``more`` hold; None: always."""
         # ``earlier`` has the code of the leaves that read the earlier entry of a link. Leaves that read no

@@ -6,14 +6,7 @@ import numpy as np
 
 from cepkit.compile.instructions import ALL_VALID, AS_FLOAT, FALSE, TRUE, VALUE, EventValue
 from cepkit.compile.interpreted_columns import SCALAR, PairTest, tests_by_side
-from cepkit.compile.sequence_program import (
-    EACH,
-    LAST,
-    PREVIOUS,
-    BoundBranch,
-    BoundCondition,
-    SequenceProgram,
-)
+from cepkit.compile.sequence_program import EACH, LAST, PREVIOUS, BoundBranch, BoundCondition, SequenceProgram
 from cepkit.compile.sequence_source import NO_LIMIT, PREFERENCES, test_of, tests_of, without_variable
 from cepkit.compile.shared.terms import Term, conjuncts_of
 from cepkit.events import FLOAT

@@ -30,13 +30,7 @@ from cepkit.compile.sequence_program import (
     BoundCondition,
     SequenceProgram,
 )
-from cepkit.compile.sequence_source import (
-    MODES,
-    NO_LIMIT,
-    PREFERENCES,
-    is_decided_at_begin,
-    without_variable,
-)
+from cepkit.compile.sequence_source import MODES, NO_LIMIT, PREFERENCES, is_decided_at_begin, without_variable
 from cepkit.compile.shared.terms import ALWAYS, Term, conjuncts_of
 from cepkit.events import BOOLEAN, FLOAT, TEXT
 from cepkit.kernels import records as opcodes

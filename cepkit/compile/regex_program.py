@@ -226,12 +226,7 @@ def compile_regex(query: RegexQuery, schema: Mapping[str, ColumnType]) -> Progra
     plan = plan_matching(automaton, [(name, _with_ages(t, clock)) for name, t in truths], window, clock)
     _refuse_match_in_first_predicate(plan)
     used = {t.data for root in (*plan.terms(), *plan.slots) for t in root.walk() if t.op == "column"}
-    return Program(
-        query=query,
-        schema=schema,
-        plan=plan,
-        **binder.collected(used),
-    )
+    return Program(query=query, schema=schema, plan=plan, **binder.collected(used))
 
 
 def _bind(

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property, partial
 
-from cepkit.compile.sequence_program import (
-    EACH,
-    LAST,
-    PREVIOUS,
-    BoundBranch,
-    BoundCondition,
-    SequenceProgram,
-)
+from cepkit.compile.sequence_program import EACH, LAST, PREVIOUS, BoundBranch, BoundCondition, SequenceProgram
 from cepkit.compile.sequence_source import test_of
 from cepkit.compile.shared.terms import Term
 from cepkit.language.sequences.branches import Component

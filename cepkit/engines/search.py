@@ -12,16 +12,7 @@ import numpy as np
 
 from cepkit.compile.interpreted_walk import walk_code_of
 from cepkit.compile.sequence_program import BoundBranch, SequenceProgram
-from cepkit.compile.sequence_source import (
-    DEPTH,
-    DONE,
-    N_ITEMS,
-    N_MATCHES,
-    START,
-    WORK,
-    test_of,
-    write_search,
-)
+from cepkit.compile.sequence_source import DEPTH, DONE, N_ITEMS, N_MATCHES, START, WORK, test_of, write_search
 from cepkit.compile.shared.loading import compile_if_it_pays, is_ready, reason_to_compile
 from cepkit.engines.interpreted_walk import KERNELS, interpreted_walk
 from cepkit.engines.shared.places import Loader, Places, accepted, dtypes_of, kernel, per_call

@@ -10,14 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from cepkit.compile.sequence_program import SequenceProgram
-from cepkit.engines.regex_measures import (
-    Evaluator,
-    Measured,
-    Picked,
-    Rows,
-    repeat_scalar,
-    unused_names,
-)
+from cepkit.engines.regex_measures import Evaluator, Measured, Picked, Rows, repeat_scalar, unused_names
 from cepkit.engines.shared.sequence_set import LineBlock, MatchBlock
 from cepkit.events import Events, sums_before
 from cepkit.language.expressions import trees as ex

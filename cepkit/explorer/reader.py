@@ -34,14 +34,7 @@ from cepkit.explorer.running.result import (
 )
 from cepkit.explorer.running.series import drawable, first_drawn
 from cepkit.explorer.taking import code_of
-from cepkit.explorer.text import (
-    TextReading,
-    applicable,
-    collect_warnings,
-    is_rows,
-    mistake_of,
-    read_text,
-)
+from cepkit.explorer.text import TextReading, applicable, collect_warnings, is_rows, mistake_of, read_text
 from cepkit.language.cheat_sheet import say_query
 from cepkit.language.expressions.functions import BUILT_IN_NAMES
 from cepkit.language.expressions.trees import Expression

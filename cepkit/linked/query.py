@@ -8,14 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cepkit.compile.sequence_program import (
-    EACH,
-    LAST,
-    PREVIOUS,
-    BoundBranch,
-    BoundCondition,
-    SequenceProgram,
-)
+from cepkit.compile.sequence_program import EACH, LAST, PREVIOUS, BoundBranch, BoundCondition, SequenceProgram
 from cepkit.compile.sequence_source import PathWriter, test_of
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.term_writing import KernelSource, decorator, module_header, stored_dtype

@@ -20,15 +20,7 @@ from cepkit.engines.shared.sequence_set import FoundLater, KnownMatches
 from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError, nearest, truth, whole_number
 from cepkit.events import Events
 from cepkit.language.expressions.durations import count_text
-from cepkit.parallel.agents import (
-    ONE_BY_ONE,
-    REMOVALS,
-    Agents,
-    Costs,
-    Crew,
-    RunSettings,
-    agents_unsupported,
-)
+from cepkit.parallel.agents import ONE_BY_ONE, REMOVALS, Agents, Costs, Crew, RunSettings, agents_unsupported
 from cepkit.parallel.model import (
     COST_MODELS,
     LEAST_THREADS,

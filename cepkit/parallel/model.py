@@ -233,10 +233,7 @@ _TICKS_PER_S = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def agent_statistics(
-    program: SequenceProgram,
-    events: Events,
-    orders: Sequence[Sequence[int]] | None = None,
-    seed: int = 0,
+    program: SequenceProgram, events: Events, orders: Sequence[Sequence[int]] | None = None, seed: int = 0
 ) -> tuple[AgentRates, ...]:
     """Measure the rates and selectivities of a program on a sample of events."""
     # The selectivity of a join is the product over all conditions and absences that it decides, measured
@@ -436,10 +433,7 @@ def computation(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
 
 
 def synchronisation(
-    rates: AgentRates,
-    event_workers: Sequence[float],
-    match_workers: Sequence[float],
-    model: str = "simplex",
+    rates: AgentRates, event_workers: Sequence[float], match_workers: Sequence[float], model: str = "simplex"
 ) -> tuple[float, ...]:
     """Return the time for locks and queues, in ns per second by agent."""
     # Source: HYPERSONIC, section IV: sync_i = b_i (e_i + m_i) T_i / 2 + q_i m_{i+1}.
@@ -453,10 +447,7 @@ def synchronisation(
 
 
 def agent_loads(
-    rates: AgentRates,
-    event_workers: Sequence[float],
-    match_workers: Sequence[float],
-    model: str = "simplex",
+    rates: AgentRates, event_workers: Sequence[float], match_workers: Sequence[float], model: str = "simplex"
 ) -> tuple[float, ...]:
     """Return the work of each agent, in ns per second: computation and synchronisation."""
     # Source: HYPERSONIC, section IV: load_i = comp_i + sync_i.

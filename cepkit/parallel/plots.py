@@ -302,11 +302,7 @@ def agent_marks(
 # Compare the threads that worked for each agent with the allocation of the cost model.
 
 COLUMNS = ("agent", "modelled", "busy", "home")
-THREAD_WORDS = {
-    "modelled": "by the cost model",
-    "busy": "busy, on average",
-    "home": "mostly for it",
-}
+THREAD_WORDS = {"modelled": "by the cost model", "busy": "busy, on average", "home": "mostly for it"}
 _PATTERNS = {"modelled": "/", "busy": "", "home": "."}
 _PIXELS = 62
 

@@ -420,11 +420,7 @@ class Trace:
         CepError
             When ``path`` exists and is not a trace.
         """
-        about = {
-            "measured": bool(self.measured),
-            "n_threads": self.n_threads,
-            "agents": list(self.agents),
-        }
+        about = {"measured": bool(self.measured), "n_threads": self.n_threads, "agents": list(self.agents)}
         tables = [self.done._asdict(), self.lengths_read._asdict()]
         write_tables(Path(path), about, tables, _words(self.agents))
 

@@ -12,15 +12,7 @@ from cepkit.doors import open_door
 from cepkit.errors import PredicateError, in_short, nearest, short_text, whole_number
 from cepkit.events import Frame
 from cepkit.progress import show_progress
-from cepkit.results.found import (
-    FoundResult,
-    Limit,
-    Match,
-    bounded,
-    check_overlap,
-    check_rows,
-    length_of,
-)
+from cepkit.results.found import FoundResult, Limit, Match, bounded, check_overlap, check_rows, length_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -27,11 +27,7 @@ from cepkit.engines.match_recognize.measuring import (
 from cepkit.engines.reducing import arrow_type
 from cepkit.engines.regex_measures import Measured, Picked
 from cepkit.errors import CepError
-from cepkit.events import (
-    ColumnType,
-    Source,
-    plain_values,
-)
+from cepkit.events import ColumnType, Source, plain_values
 from cepkit.frames.row_order import order_of_rows, placing, plain_columns
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import query as rp

@@ -30,11 +30,7 @@ from cepkit.frames.pandas import as_pandas
 from cepkit.frames.row_order import order_of_rows, plain_of, searched_rows
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import counted
-from cepkit.language.match_recognize.query import (
-    SelectedRows,
-    WindowedRows,
-    clauses_that_drop,
-)
+from cepkit.language.match_recognize.query import SelectedRows, WindowedRows, clauses_that_drop
 from cepkit.limits import MemoryLimit, bound_memory, check_memory
 from cepkit.planning.planner import Engine
 from cepkit.progress import checkpoint, show_progress

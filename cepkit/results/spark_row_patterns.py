@@ -40,12 +40,7 @@ from cepkit.language.match_recognize.query import (
 )
 from cepkit.pipelines.spark_session import worker_python
 from cepkit.results.found import FoundResult, FoundTable, Limit, check_exact, limit_of, number_of
-from cepkit.results.row_pattern_search import (
-    RowPatternSearch,
-    match_of_item,
-    place_of_item,
-    row_of_item,
-)
+from cepkit.results.row_pattern_search import RowPatternSearch, match_of_item, place_of_item, row_of_item
 from cepkit.results.rows_in_memory import (
     NO_AGGREGATES,
     NO_MATCHES,

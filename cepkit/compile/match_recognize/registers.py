@@ -21,15 +21,7 @@ from cepkit.compile.match_recognize.vectors import (
 from cepkit.compile.shared.row_automaton import RowAutomaton
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NULL_INTEGER, TEXT, TIME, ColumnType
 from cepkit.kernels import row_codes as op
-from cepkit.kernels.row_codes import (
-    FIRST_LABEL,
-    FIRST_PLACE,
-    HERE,
-    LAST_LABEL,
-    LAST_PLACE,
-    MATCH,
-    RowMachine,
-)
+from cepkit.kernels.row_codes import FIRST_LABEL, FIRST_PLACE, HERE, LAST_LABEL, LAST_PLACE, MATCH, RowMachine
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.printing import print_sql
 from cepkit.values import dataclass, field

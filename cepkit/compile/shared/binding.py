@@ -37,16 +37,7 @@ from cepkit.compile.shared.terms import (
     type_of_column,
 )
 from cepkit.errors import ColumnNotFoundError, PredicateError, column_not_found, nearest
-from cepkit.events import (
-    BOOLEAN,
-    FLOAT,
-    INTEGER,
-    LIST,
-    NULL_INTEGER,
-    NUMBERS,
-    TEXT,
-    ColumnType,
-)
+from cepkit.events import BOOLEAN, FLOAT, INTEGER, LIST, NULL_INTEGER, NUMBERS, TEXT, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import FUNCTIONS, VECTOR_FUNCTIONS, registered_function
 from cepkit.language.expressions.mistakes import compared_with

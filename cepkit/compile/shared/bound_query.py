@@ -23,15 +23,7 @@ from cepkit.compile.shared.terms import (
     type_of_column,
 )
 from cepkit.errors import PredicateError
-from cepkit.events import (
-    FLOAT,
-    NULL_CODE,
-    NULL_INTEGER,
-    TEXT,
-    Column,
-    ColumnType,
-    shared_categories,
-)
+from cepkit.events import FLOAT, NULL_CODE, NULL_INTEGER, TEXT, Column, ColumnType, shared_categories
 from cepkit.language.expressions.functions import RegisteredFunction
 from cepkit.progress import free_after_fork, hold
 from cepkit.values import dataclass, replace

@@ -406,8 +406,7 @@ def event_level(binder: Binding, e: ex.Previous | ex.Aggregate, name: str) -> Te
         raise binder.wrong(e, f"{name}() needs a column")
     if arg.level == START:
         raise binder.wrong(
-            e,
-            f"{name}() cannot hold an aggregate; split it: the aggregate outside, the column inside",
+            e, f"{name}() cannot hold an aggregate; split it: the aggregate outside, the column inside"
         )
     if arg.kind == OTHER:
         raise binder.wrong(

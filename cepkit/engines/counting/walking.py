@@ -25,13 +25,7 @@ from cepkit.compile.counting_paths import (
 )
 from cepkit.engines.counting.layout import WORK_PER_CALL, Entries, Layout
 from cepkit.engines.counting.ranking import FEW, SMALL, LineSample, Numbering, Path, PathFinder
-from cepkit.engines.shared.sequence_set import (
-    MATCHES_PER_BLOCK,
-    LineBlock,
-    MatchBlock,
-    collect,
-    draw_numbers,
-)
+from cepkit.engines.shared.sequence_set import MATCHES_PER_BLOCK, LineBlock, MatchBlock, collect, draw_numbers
 from cepkit.events import sums_before
 from cepkit.progress import checkpoint
 

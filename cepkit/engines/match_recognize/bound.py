@@ -10,12 +10,7 @@ import numpy as np
 
 from cepkit.compile.match_recognize.compiled import Compiled, reach_of
 from cepkit.compile.match_recognize.registers import reason_without_registers
-from cepkit.compile.match_recognize.values import (
-    ColumnScope,
-    column_of,
-    compile_value,
-    numbers_of_truths,
-)
+from cepkit.compile.match_recognize.values import ColumnScope, column_of, compile_value, numbers_of_truths
 from cepkit.compile.match_recognize.vectors import NotVectorizedError
 from cepkit.compile.shared.operations import end_in_ticks
 from cepkit.compile.shared.row_automaton import build_row_automaton

@@ -20,12 +20,7 @@ from cepkit.compile.match_recognize.set_tables import (
 from cepkit.compile.match_recognize.vectors import NotVectorizedError, SingleRow, Vector, VectorReader
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.match_recognize.found_rows import FINDING, FoundRows, RowInput, RowOrder
-from cepkit.engines.match_recognize.matching import (
-    BUDGET,
-    RowProgram,
-    target_error,
-    work_error,
-)
+from cepkit.engines.match_recognize.matching import BUDGET, RowProgram, target_error, work_error
 from cepkit.errors import CepError, PredicateError
 from cepkit.events import INTEGER, NULL_INTEGER, TIME
 from cepkit.kernels import row_codes as op

@@ -223,11 +223,7 @@ Loader = Callable[[SequenceProgram, str, str], Callable]  # takes what `kernel` 
 
 
 def accepted(
-    places: Any,
-    load_as: Loader | None = None,
-    *,
-    otherwise: Loader = kernel,
-    threads: int = 1,
+    places: Any, load_as: Loader | None = None, *, otherwise: Loader = kernel, threads: int = 1
 ) -> np.ndarray:
     """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places)."""
     # ``places`` are the events in any order: `InStreamOrder` or `cepkit.engines.shared.places.Places`.

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cepkit.explorer.running.result import as_traits, state_of_events
-from cepkit.explorer.running.series import (
-    MOST_BANDS,
-    Ends,
-    bin_bounds,
-    clock_of,
-    describe,
-    drawable,
-)
+from cepkit.explorer.running.series import MOST_BANDS, Ends, bin_bounds, clock_of, describe, drawable
 from cepkit.language.expressions.durations import count_text, counted
 
 if TYPE_CHECKING:

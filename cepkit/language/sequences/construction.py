@@ -18,13 +18,7 @@ from cepkit.language.expressions.parsing import check_built, parse_expression
 from cepkit.language.expressions.printing import at_least_not, print_expression
 from cepkit.language.expressions.trees import rebuilt
 from cepkit.language.query_parts import END, Duration, as_columns, as_mapping, read_after_match
-from cepkit.language.sequences.checks import (
-    CONDITION_CHECKS,
-    ONCE,
-    PATTERN_CHECKS,
-    WHOLE_CHECKS,
-    check_words,
-)
+from cepkit.language.sequences.checks import CONDITION_CHECKS, ONCE, PATTERN_CHECKS, WHOLE_CHECKS, check_words
 from cepkit.language.sequences.parsing import parse_sase, parse_sequence, strategy_of
 from cepkit.language.sequences.patterns import (
     EventPattern,
