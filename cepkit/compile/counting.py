@@ -187,7 +187,8 @@ def indented(lines: Iterable[str], by: int = 1) -> list[str]:
 
 def write_absence(writer: ConditionWriter, link: int, absence: LinkAbsence) -> CountingKernel:
     """Write the kernel that finds where an absence with conditions on one neighbour forbids a link."""
-    # Blocks of events are tested at once, up to the first one with a hit.
+    # ``first[a]`` to ``stop[a]`` are the absent events that may forbid something to neighbour a. The kernel
+    # tests them in blocks of 64, up to the first block with a hit, from the side of the neighbour.
     graph, graph_link = writer.graph, writer.graph.links[link]
     ahead = absence.side == "earlier"
     pool = graph.pool_of_component(graph_link.source if ahead else graph_link.target)
@@ -257,6 +258,21 @@ def write_counting(
 
 
 class _CountWriter(ConditionWriter):
+    """Writes ``count``; its arrays are those of `CountingKernel`, and further ones are scratch."""
+
+    # A *member* of a pool is a place that passes its test. The names in the code:
+    # - ``m``, ``p``: a member of the last pool, where matches end, and its place; ``s``: its window's begin
+    # - ``low0``: the first member of pool 0 in the window; ``lost``: the first one after those that leave now
+    # - ``high1``: the members of state 1 before this one have their numbers; ``newest``: the last place taken
+    # - ``count1[x]``: the number of partial matches that end at member x of state 1; ``count_sum1[x]``: the
+    #   sum of their weights; ``z``, ``zw``: both for the member at hand; ``n``, ``nw``: both for the matches
+    # - ``ends0_1[x]``: how many members of pool 0 may precede member x of pool 1; ``a``, ``b``: from, until
+    # - ``y0``: the value of column 0 at the other event; ``column1_0[r]``: at member r of pool 1
+    # - ``change1[x]``: how many partial matches member x loses; ``n1``: how many members of state 1 changed
+    # - ``where1``, ``value1``, ``changed1_0``: these members, their changes, and their values of column 0
+    # - ``e2``: how many of them may precede the member at hand along edge 2
+    # - ``base``: the place from which upper bounds are counted; nothing is taken back from them
+
     def __init__(self, program, graph, dtypes, arithmetic, weighted):
         super().__init__(program, graph, dtypes)
         self.arithmetic, self.weighted = arithmetic, weighted
@@ -277,12 +293,12 @@ class _CountWriter(ConditionWriter):
         return self.array("ends", self.graph.pool(graph_edge.source), self.graph.pool(graph_edge.target))
 
     def begins(self, edge: int) -> str | None:
-        """Return the name of the array of the first members that absences and gap allow; None: no limit."""
+        """Return the array of the first source member that absences and gap allow; None without a limit."""
         is_limited = self.graph.has_gap or self.graph.link(edge).has_near
         return self.array("begins", self.graph.edges[edge].link) if is_limited else None
 
     def limit(self, edge: int) -> str | None:
-        """Return the name of the array of the last places that absences allow; None: no limit."""
+        """Return the array of the last place that absences allow for a target; None without a limit."""
         has_far = self.graph.link(edge).has_far
         return self.array("limit", self.graph.edges[edge].link) if has_far else None
 
@@ -292,16 +308,18 @@ class _CountWriter(ConditionWriter):
         return self.array(kind, state, dtype=self.dtype)
 
     def low(self, state: int) -> str:
-        """Return the name of the number of the first member of the state's pool in the window."""
+        """Return the variable that holds the index of the first member of the state's pool in the window."""
         return f"low{self.graph.pool(state)}"
 
     def weigh(self, state: int) -> bool:
+        """Return whether the weight of an event in the state counts."""
         return self.weighted is not None and self.graph.states[state].component == self.weighted
 
     def weight(self, state: int) -> str:
         return self.array("weight", self.graph.pool(state), dtype="uint64")
 
     def less(self, left: str, right: str) -> str:
+        """Return the code of a difference of two counts."""
         if self.arithmetic != MODULAR:
             return f"{left} - {right}"
         return f"{left} - {right} if {left} >= {right} else {left} + (modulus - {right})"
@@ -340,11 +358,12 @@ class _CountWriter(ConditionWriter):
         )  # fmt: skip
 
     def _ahead(self, pointer: str, pool: int) -> list[str]:
+        """Return the lines that move a pointer to the pool's first member in the window."""
         members = self.array("members", pool)
         return [f"while {pointer} < len({members}) and {members}[{pointer}] < s:", f"    {pointer} += 1"]
 
     def _forgetting(self) -> list[str]:
-        """Return the lines that let the window begin at ``s``."""
+        """Return the lines that take back the partial matches that begin before the window's begin ``s``."""
         lows = [line for i in self.low_pools for line in self._ahead(f"low{i}", i)]
         afresh = [f"high{s} = {self.low(s)}" for s in self.stored]
         if self.arithmetic == AT_LEAST:
@@ -370,6 +389,7 @@ class _CountWriter(ConditionWriter):
         return [*lines, *indented([*body, f"high{t} += 1"])]
 
     def _reading(self) -> list[str]:
+        """Return the lines that write the number of matches that end at member m of the last pool."""
         lines = ["n = ZERO", *(["nw = ZERO"] if self.weighted is not None else [])]
         for t in self.graph.finals:
             if t in self.stored:
@@ -394,6 +414,7 @@ class _CountWriter(ConditionWriter):
         return [*lines, *self._weighed(t)]
 
     def _weighed(self, t: int) -> list[str]:
+        """Return the lines that add the weight of member x of state ``t`` to the sum, once for each match."""
         lines = self.reduce(*self.sums)
         if self.weigh(t):
             lines += [f"zw += {self.weight(t)}[x] * z", *self.reduce("zw")]
@@ -427,7 +448,8 @@ class _CountWriter(ConditionWriter):
         ]
 
     def _sum(self, e, span, vectors, bounds, numbers: str | None, weights: str | None) -> list[str]:
-        """Return the lines that add to z (and zw) the array elements that fulfil the edge's terms."""
+        """Return the lines that add to z (and zw) the numbers of the members that fulfil the edge's terms."""
+        # ``span`` has the code of the first index r and of the end. Without ``numbers``, a member counts 1.
         pool = self.graph.pool(self.graph.edges[e].target)
         link = self.graph.link(e)
         scalars = {leaf: f"{self.column(pool, leaf.data[-1])}[x]" for leaf in link.leaves()[1]}
@@ -495,7 +517,7 @@ class _CountWriter(ConditionWriter):
         return [*lines, *loop]
 
     def _push(self, e: int, change: str, change_sum: str | None) -> list[str]:
-        """Return the lines that write the contribution of an edge's lost source events to its target."""
+        """Return the lines that add to ``change`` what the members of an edge's target lose along it."""
         s, t = self.graph.edges[e].source, self.graph.edges[e].target
         link, pool = self.graph.link(e), self.graph.pool(t)
         ends, high = self.ends(e), f"high{t}"
@@ -524,7 +546,7 @@ class _CountWriter(ConditionWriter):
         return [f"x = {self.low(t)}", f"for a in range({self.low(s)}, lost):", *indented(inner)]
 
     def _changed(self, s: int) -> dict[tuple[str, str | int], str]:
-        """Return the arrays that list the changed members of a state, by their content."""
+        """Return the names of the arrays that list the changed members of a state, by what they hold."""
         arrays = {("member", ""): self.array("where", s), ("change", ""): self.numbers_of("value", s)}
         if self.weighted is not None:
             arrays["change", "sum"] = self.numbers_of("value_sum", s)
@@ -557,7 +579,7 @@ class _CountWriter(ConditionWriter):
         return [*lines, f"n{t} += 1"]
 
     def _pull(self, e: int) -> list[str]:
-        """Return the lines that add to z the contribution of the source's changed members to member x."""
+        """Return the lines that add to z what member x loses because members of the edge's source changed."""
         s, t = self.graph.edges[e].source, self.graph.edges[e].target
         arrays = self._changed(s)
         lines = [f"b = {self.ends(e)}[x]"]

@@ -23,8 +23,14 @@ from cepkit.compile.state_graph import AnchoredGraph, elements_of
 class AnchoredWriter(ConditionWriter):
     """Writes the kernels of an anchored graph; see `ConditionWriter` for the parameters."""
 
-    # In the code, y0… are columns of the anchor k, x0… those of the entry e, and w0… those of the entry x
-    # that follows e in the match.
+    # The names in the code; the arrays are those of `CountingKernel`:
+    # - ``k``: an anchor; ``y0``: its value of column 0
+    # - ``e``: an entry; ``m``: its mask of states; ``x0``: its value of column 0
+    # - ``x``: the entry that follows e in the match; ``w0``: its value of column 0; ``am``: its states
+    # - ``z2``, ``zw2``: the number of paths from k to e in state 2, and the sum of their weights
+    # - ``all1``, ``sum1``: both of all entries so far in state 1
+    # - ``listcount1[r]``, ``listcolumn1_0[r]``: the numbers of single entries in state 1, and their values of
+    #   column 0; ``n1``: how many these are
 
     def __init__(self, program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[str, str]):
         super().__init__(program, graph, dtypes)
@@ -89,7 +95,7 @@ class AnchoredWriter(ConditionWriter):
         return not (self.graph.link(e).terms or self.strict or self.has_gap)
 
     def precedes(self, t: int) -> str | None:
-        """Return the code that is true if entry e in state t can precede entry x, in a state of ``am``."""
+        """Return the code that is true if entry e in state t can precede entry x, in a state of mask am."""
         ways = []
         for e in self.graph.out_of(t):
             test = self.follows(e)
@@ -138,9 +144,11 @@ class AnchoredCountWriter(AnchoredWriter):
         return self.array(kind, *key, dtype=self.dtype)
 
     def _total(self, kind: str, s: int) -> str:
+        """Return the variable with the total of all entries in state ``s``, of paths or of weights."""
         return f"{'all' if kind == 'z' else 'sum'}{s}"
 
     def _list(self, kind: str, s: int) -> str:
+        """Return the array with the numbers of single entries in state ``s``, of paths or of weights."""
         return self._scratch("listcount" if kind == "z" else "listsum", s)
 
     def _reduced(self, *names: str) -> list[str]:
@@ -240,10 +248,11 @@ class AnchoredCountWriter(AnchoredWriter):
         return lines + [f"    {kind} += {self._list(kind, s)}[r] if {test} else ZERO" for kind in self.kinds]
 
     def _kept(self, s: int, i: int) -> str:
+        """Return the array with column ``i`` of the entries in the list of state ``s``."""
         return self.array("listcolumn", s, i, dtype=self.dtypes[self.columns[i]])
 
     def _keep(self) -> list[str]:
-        """Return the lines that add the numbers of entry e to those of its states."""
+        """Return the lines that add the numbers of entry e to the totals, or to the lists, of its states."""
         lines = []
         for s in self.summed:
             for kind in self.kinds:
@@ -261,17 +270,20 @@ class AnchoredCountWriter(AnchoredWriter):
         return lines
 
     def _add(self, out: str, names: list[str]) -> list[str]:
+        """Return the lines that add variables to what the output ``out`` has for entry e."""
         if self.arithmetic == MODULAR:
             return [f"{out}[e] = ({out}[e] + {' + '.join(names)}) % modulus"]
         return [f"{out}[e] += {' + '.join(names)}"]
 
     def _result(self) -> list[str]:
+        """Return the lines that add the matches that end with entry e to the output."""
         lines = self._add("out", [f"z{t}" for t in self.graph.finals])
         if self.weighted is not None:
             lines += self._add("out_sum", [f"zw{t}" for t in self.graph.finals])
         return lines
 
     def _option(self) -> list[str]:
+        """Return the lines that add the matches in which entry e is just before entry x to the output."""
         lines = []
         for t in self.states:
             if ways := self.precedes(t):
@@ -315,8 +327,7 @@ class AnchoredWalkWriter(AnchoredWriter):
     # in which the entry can be. Anchors and earlier entries are tried in the order of their places.
 
     def _leads(self, t: int) -> str | None:
-        """Return the code that is true if a path from anchor k to entry e in state t may exist."""
-        # None: there always is one.
+        """Return the code that is true if a path from anchor k to entry e in state t may exist; None: yes."""
         tests = [self.enters(e) for e in self.graph.into(t) if self.graph.edges[e].source == 0]
         if None in tests:
             return None
@@ -333,7 +344,8 @@ class AnchoredWalkWriter(AnchoredWriter):
         return any(self._leads(t) is not None for t in self.states if self.graph.out_of(t))
 
     def _new_states(self, condition_on: Callable[[int], str | None], prunes: bool = True) -> list[str]:
-        """Return the lines that compute the states of entry e; ``condition_on`` has that of each."""
+        """Return the lines that write the mask of the states in which entry e can be to ``new``."""
+        # ``condition_on(t)`` returns the code of a condition for state t, or None if e cannot be in t.
         bits = []
         for t in self.states:
             if (condition := condition_on(t)) is None:
@@ -344,7 +356,7 @@ class AnchoredWalkWriter(AnchoredWriter):
         return [f"new = {' | '.join(bits) or '0'}"]
 
     def _narrow(self, high: str, out_alive: str, out_states: str, n: str) -> list[str]:
-        """Return the lines that write the anchors of ``alive`` from q to ``high`` that e leaves possible."""
+        """Return the lines that write which anchors of ``alive`` stay possible when entry e precedes x."""
         lines = [f"for q in range(low, {high}):", "    k, am = alive[q], states[q]"]
         body = [*self.load("y", "anchor", "k"), *self._new_states(self.precedes)]
         body += [f"{out_alive}[{n}], {out_states}[{n}] = k, new"]
@@ -352,14 +364,14 @@ class AnchoredWalkWriter(AnchoredWriter):
         return [*lines, *indented(body)]
 
     def _finish(self, low: str, high: str, n: str, out_alive: str, out_states: str) -> list[str]:
-        """Return the lines that write the anchors that are possible if entry e is the last."""
+        """Return the lines that write the anchors for which entry e can be the last event of a match."""
         body = [*self.load("y", "anchor", "k")]
         body += self._new_states(lambda t: "True" if self.graph.states[t].is_final else None, self._prunes)
         body += ["if new != 0:", f"    {out_alive}[{n}], {out_states}[{n}] = k, new", f"    {n} += 1"]
         return [f"for k in range({low}, {high}):", *indented(body)]
 
     def _is_leaf(self) -> str:
-        """Return the code that is true if anchor k can come before entry x, in the states ``am``."""
+        """Return the code that is true if anchor k can directly precede entry x in a state of the mask am."""
         ways = []
         for e in self.graph.out_of(0):
             test = self.enters(e, "w", "x")
@@ -368,9 +380,11 @@ class AnchoredWalkWriter(AnchoredWriter):
         return " | ".join(ways)
 
     def _entry(self) -> list[str]:
+        """Return the lines that load the mask and the columns of entry e."""
         return [f"m = {self.array('mask', dtype=self.mask_dtype)}[e]", *self.load("x", "entry", "e")]
 
     def narrowing(self) -> CountingKernel:
+        """Write the kernel that leaves, of a path's anchors, those that a further entry e keeps possible."""
         body = ["n = 0", *self._entry(), "if x < 0:"]
         body += indented(self._finish("low", "stop", "n", "out_alive", "out_states"))
         body += ["    return n", *self.load("w", "entry", "x")]
@@ -383,6 +397,7 @@ class AnchoredWalkWriter(AnchoredWriter):
         return self.module("narrow", arguments, body, outputs)
 
     def walk(self) -> CountingKernel:
+        """Write the kernel that finds all matches in canonical order."""
         goes_on = sum(1 << s for s in self.states if self.graph.out_of(s))
         mask, first = self.array("mask", dtype=self.mask_dtype), self.array("first")
         lines_of_name = {
@@ -419,11 +434,11 @@ class AnchoredWalkWriter(AnchoredWriter):
         return not any(self.graph.states[self.graph.edges[e].target].is_final for e in self.graph.out_of(0))
 
     def _component(self) -> list[str]:
-        """Return the lines that write the component of event number i of the d + 2 events of a match."""
+        """Return the lines that write the component of event i, of d + 2 events, to ``out_component[p]``."""
         components = self.graph.branch.branch.components
         if len(self.graph.loops) > 1:
             return ["out_component[p] = component[entry[d + 1 - i]]"]
-        loop = (*self.graph.loops, len(components))[0]
+        loop = (*self.graph.loops, len(components))[0]  # without a loop, no event has this component
         before = [c for c in range(loop) for _ in range(components[c].low)]
         after = [c for c in range(loop + 1, len(components)) for _ in range(components[c].low)]
         code = str(loop)

@@ -47,7 +47,7 @@ VALUE, AS_FLOAT, STORED, TRUE, FALSE, ALL_VALID, ALL_PRESENT, ROW = (
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A place for one number. ``number`` is final once all values of events are known."""
+    """A register of the kernel that interprets. Its final number is known once all values of events are."""
 
     kind: str  # "event", "carried", "constant" or "made"
     index: int
@@ -83,6 +83,7 @@ class InstructionWriter(Reader):
     # --- values
 
     def event(self, what: str, term: Term | None, *, is_float: bool = False) -> Register:
+        """Return the register of a value that numpy computes for each event."""
         value = EventValue(what, term, is_float)
         return Register("event", self.values.setdefault(value, len(self.values)), is_float)
 
@@ -121,6 +122,7 @@ class InstructionWriter(Reader):
         return self._constant(False, None, value)
 
     def _constant(self, is_float: bool, number: int | None, value: int) -> Register:
+        """Return the register of a constant: of constant ``number`` of the query, or of ``value`` itself."""
         key = is_float, number, value
         return Register("constant", self.constants.setdefault(key, len(self.constants)), is_float)
 
@@ -138,6 +140,7 @@ class InstructionWriter(Reader):
         return self._once(("apply", operation, values), lambda: self._write(operation, values))
 
     def _write(self, operation: str, values: tuple[Register, ...]) -> Register:
+        """Add an instruction, and return the register of its result."""
         if operation not in CODES:
             raise NotInterpretedError(f"computes {operation.split()[0]!r} with values of several events")
         code = CODES[operation]
@@ -147,7 +150,7 @@ class InstructionWriter(Reader):
         return target
 
     def require(self, term: Term, mask: int) -> None:
-        """Write that the positions of ``mask`` need a term to be true."""
+        """Add the instruction that the positions of ``mask`` need a term to be true."""
         held = self.true(term)
         self.lines.append((REQUIRE, mask, held, held))
 
@@ -202,6 +205,7 @@ class RegexCode:
         return TermWriter(self.plan.terms(), {}, (), slots=self.plan.slots, python=False)
 
     def state_arrays(self) -> tuple[StateArray, ...]:
+        """Return the arrays of the state: earlier values, the starts that wait, and what they carry."""
         n_floats = int(self.carried[:, 1].sum())
         numbers = [a for a in self.writer.past_state() if a.name != "ordinal"]
         return (
@@ -222,6 +226,7 @@ def regex_code_of(program: Program) -> RegexCode | str:
 
 
 def _regex_code(program: Program) -> RegexCode | str:
+    """Return a program as tables and instructions, or why it cannot be interpreted."""
     if not program.compiled or program.functions:
         return "calls functions of the user"
     for term in program.terms():
@@ -267,7 +272,7 @@ def without_queues(plan: Plan) -> Plan:
 
 
 def _carry(writer: InstructionWriter, slot: Term) -> list[Register | int]:
-    """Return the row of a carried value."""
+    """Return the row that says how a carried value begins and changes with each event."""
     is_float = slot.kind == FLOAT
     carried = writer.leaf(slot)
     if slot.op == "count":

@@ -22,7 +22,7 @@ NEAREST, ORDERED, SAME, FIRST_TO_PASS = range(4)  # as in the kernels
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """How an event joins a path."""
+    """An edge of a path: the event before, the event that joins or must be absent, and the tests of both."""
 
     # source, target: rows of the conditions on single events: of the last event of the path (-1: any), and of
     # the new one
@@ -49,7 +49,7 @@ class NextTables:
     first_test: int
 
     def way(self, edge: Jump) -> int:
-        """Return how the targets of an edge are found."""
+        """Return which of the four ways of the kernels finds the target events of an edge."""
         tests = self.tests[edge.first_test : edge.last_test]
         if edge.looks_back or not len(tests):
             return NEAREST
@@ -58,7 +58,7 @@ class NextTables:
         return SAME if SIGNS[tests[0, 1]] == "==" else ORDERED
 
     def in_order(self, test: np.ndarray) -> tuple[InOrder, InOrder]:
-        """Return what a test with a sign of order compares: of the new event, and of the one before."""
+        """Return the values that the test of an order compares: of the new event, and of the event before."""
         is_float, sign, *rows = test[:6].tolist()
         values = self.floats if is_float else self.integers
         is_reversed = SIGNS[sign] in ("<", "<=")
@@ -91,6 +91,7 @@ class NextChain:
 
 
 def chain_of(tables: NextTables) -> NextChain | None:
+    """Return the tables of a branch that `next_chain` can match, or None."""
     # Its matches have one event of each component. At most one test, with a sign of order, compares it with
     # the event before.
     if len(tables.components) > _MOST_IN_CHAIN:
@@ -174,13 +175,14 @@ class _JumpWriter:
         )  # fmt: skip
 
     def _first(self, decided: list[BoundCondition]) -> str | None:
-        """Return why the first component has conditions that its first event does not pass by itself."""
+        """Return why the first event alone does not decide a condition on it; None if it decides all."""
         for condition in decided:
             if not _reads_back(condition):
                 return f"condition {condition.condition.conjunct + 1} is on the first event"
         return None
 
     def _absent(self, source: int, target: int) -> int:
+        """Add the edge to an absent event, and return its number."""
         self.edges.append(Jump(source, target, 0, 0, is_absent=True))
         return len(self.edges) - 1
 
@@ -247,12 +249,14 @@ class _JumpWriter:
         return [int(as_floats), SIGNS.index(test.sign), *values, *valid_rows, *_depth(other)]
 
     def _value(self, term: Term, *, as_floats: bool) -> int:
+        """Return the row of a value that a test compares, among the floats or the integers."""
         if not as_floats:
             return self._integer(VALUE, term)
         value = EventValue(AS_FLOAT, without_variable(term), True)
         return self.floats.setdefault(value, len(self.floats))
 
     def _integer(self, what: str, term: Term) -> int:
+        """Return the row of a value of single events among the integers."""
         value = EventValue(what, without_variable(term), False)
         return self.integers.setdefault(value, len(self.integers))
 
@@ -269,10 +273,12 @@ def _reads_back(condition: BoundCondition) -> bool:
 
 
 def _side_of(base: int, offset: int) -> int:
+    """Return one number for a depth of the path, which is a base and an offset from it."""
     return ((base + 8) << 8) + offset + 8
 
 
 def _depth(side: int) -> tuple[int, int]:
+    """Return the base and the offset that `_side_of` packed."""
     return (side >> 8) - 8, (side & 255) - 8
 
 

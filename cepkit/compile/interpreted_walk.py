@@ -59,7 +59,7 @@ Depth = tuple[int, int]  # a base, and an offset from it
 
 @dataclass(frozen=True)
 class ConditionCode:
-    """What interpreted conditions read."""
+    """The values, constants and registers that interpreted conditions read."""
 
     # floats, integers: what conditions read of single events. Their terms name no variable.
     floats: tuple[EventValue, ...]
@@ -71,7 +71,7 @@ class ConditionCode:
 
 @dataclass(frozen=True)
 class WalkCode(ConditionCode):
-    """A branch to walk by interpretation."""
+    """A branch as tables: the kernel that interprets walks over its partial matches."""
 
     branch: BranchTables
     conditions: tuple[np.ndarray, ...]  # the first tables of `cepkit.kernels.records.Conditions`
@@ -145,6 +145,7 @@ class PathInstructions(InstructionWriter):
 
 
 def _may_miss(leaf: Term) -> bool:
+    """Return whether the event of a leaf, such as ``b[3]``, may be missing because a loop is too short."""
     return leaf.op == "element" and isinstance(leaf.data[1], int)
 
 
@@ -161,6 +162,7 @@ class BranchWriter:
         self.conditions, self.loops, self.loads, self.groups, self.code = ([] for _ in range(5))
 
     def write(self) -> WalkCode:
+        """Return the tables of the branch."""
         listed: dict[tuple[str, int], list[int]] = {}
         for condition in self.bound.conditions:
             at, each = condition.condition.decided_at, condition.condition.each
@@ -283,9 +285,11 @@ class BranchWriter:
         return rows.setdefault(value, len(rows))
 
     def _load(self, value: EventValue, register: int, at: Depth, limit: int, is_code: int) -> None:
+        """Add the row that loads a value of the event at a depth into a register."""
         self.loads.append([int(value.is_float), self._row(value), register, *at, limit, is_code])
 
     def _group(self, leaf: Term, register: int, low: int, base: int, offset: int) -> None:
+        """Add the row that computes an aggregate, from component ``low`` to a depth, into a register."""
         function = leaf.data[0]
         row = [_GROUPS[function], register, 0, 0, 0, low, base, offset, int(leaf.kind in (TEXT, BOOLEAN))]
         if leaf.args:
@@ -299,6 +303,7 @@ class BranchWriter:
     # --- absent events
 
     def _absence(self, a: int, conditions: list[BoundCondition], top: int) -> list[int]:
+        """Add the conditions on an absent event; return the row of the absence, with the events around it."""
         absence, first = self.bound.branch.absences[a], len(self.conditions)
         for condition in conditions:
             self.condition(condition.term, condition.component_of_variable, top, beside=absence.variable)
@@ -320,14 +325,17 @@ def _table(rows: list[list[int]], width: int) -> np.ndarray:
 
 
 def _variable(leaf: Term) -> str:
+    """Return the variable whose events a leaf reads; empty for a column of an event outside the path."""
     return "" if leaf.op == "column" else leaf.data[1] if leaf.op == "group" else leaf.data[0]
 
 
 def _is_one_of_many(leaf: Term) -> bool:
+    """Return whether a leaf means each event of a loop in turn, and not one certain event."""
     return leaf.data[2] == EARLIER if leaf.op == "group" else leaf.data[1] in (EACH, PREVIOUS)
 
 
 def _reads_back(leaf: Term) -> bool:
+    """Return whether a leaf reads events before the one that the loop is at."""
     if leaf.op == "group":
         return leaf.data[2] == EARLIER
     return leaf.op == "element" and leaf.data[1] == PREVIOUS

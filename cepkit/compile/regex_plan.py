@@ -36,7 +36,7 @@ class StartBound:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An accepting position after a queue, with the conditions tested per entry and at most one bound."""
+    """An accepting position directly after a queue: its conditions, with at most one of them as a bound."""
 
     position: int
     conjuncts: tuple[Term, ...]
@@ -60,7 +60,7 @@ class Queue:
 
     @property
     def bounds(self) -> tuple[StartBound | None, ...]:
-        """The bounds of the targets, None for those without one, and then those of the loop."""
+        """The bounds of the targets, None for a target without one, followed by the bounds of the loop."""
         return (*(target.bound for target in self.targets), *self.loops)
 
     @property
@@ -93,7 +93,7 @@ class Plan:
 def plan_matching(
     automaton: Positions, truths: Iterable[tuple[str, Term]], window: Term | None, clock: Term | None
 ) -> Plan:
-    """Lay out the matching of a bound regex query."""
+    """Return the plan of a query from its automaton, the condition of each name, its window and its clock."""
     # Source: Hirzel, "Partition and Compose", DEBS 2012, section 3.2 (incremental aggregation).
     # Differs: one record per start with a set of positions instead of one per (start, state); starts that can
     # no longer be distinguished are dropped; queues.
@@ -144,11 +144,11 @@ def of_every_start(plan: Plan, most: int | None = None, overflow: str = "error")
 
 
 def tables_of(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """Return successors of every byte of a mask, int64, (n_bytes, 256), and masks as kernels read them."""
-    # They are those of all positions, of the first, the accepting and the dominated ones.
+    """Return the successors of each byte of a mask, int64, (n_bytes, 256), and masks that kernels read."""
+    # The masks are those of all positions, the first, the accepting and the dominated positions.
     follow = plan.automaton.follow
     table = np.zeros((-(-len(follow) // 8), 256), np.int64)
-    byte = np.arange(256)
+    byte = np.arange(256)  # every byte of a mask, with a bit for each of eight positions
     for p, successors in enumerate(follow):
         table[p // 8] |= np.where(byte >> (p % 8) & 1, successors, 0)
     every = (1 << len(follow)) - 1
@@ -171,10 +171,12 @@ def _with_past(term: Term) -> Term:
 
 
 def _slots(terms: Iterable[Term]) -> list[Term]:
+    """Return the values that partial matches must carry so that these terms can be computed."""
     return list(dict.fromkeys(term for root in terms for term in root.walk() if term.op in SLOTS))
 
 
 def _queues(automaton: Positions, start: tuple[Conjunct, ...], clock: Term | None) -> Iterator[Queue]:
+    """Yield the positions of an automaton at which partial matches can wait in a queue."""
     for q, follow in enumerate(automaton.follow):
         others = [t for t in range(len(automaton.follow)) if follow >> t & 1 and t != q]
         if not follow >> q & 1 or not others or not _enters_at_one_age(automaton, q):
@@ -199,7 +201,7 @@ def _queues(automaton: Positions, start: tuple[Conjunct, ...], clock: Term | Non
 
 
 def _enters_at_one_age(automaton: Positions, q: int) -> bool:
-    """Return whether partial matches enter ``q`` a fixed number of rows after their start."""
+    """Return whether all partial matches reach position ``q`` the same number of rows after their start."""
     before = [p for p, follow in enumerate(automaton.follow) if follow >> q & 1 and p != q]
     if automaton.first >> q & 1:
         return not before
@@ -208,7 +210,7 @@ def _enters_at_one_age(automaton: Positions, q: int) -> bool:
 
 
 def _age(automaton: Positions, p: int, above: frozenset[int]) -> int | None:
-    """Return the fixed number of rows from the start to position ``p``, or None if it varies."""
+    """Return how many rows after its start a partial match reaches position ``p``; None if this varies."""
     before = [q for q, follow in enumerate(automaton.follow) if follow >> p & 1]
     if p in above or p in before:
         return None
@@ -220,7 +222,7 @@ def _age(automaton: Positions, p: int, above: frozenset[int]) -> int | None:
 
 
 def _is_window(term: Term, clock: Term | None) -> bool:
-    """Return whether a condition that is false for a start stays false for it and for all earlier starts."""
+    """Return whether a condition limits the time since the start, so that older starts fail it, too."""
     if clock is None or term.op != "compare" or term.data not in ("<", "<="):
         return False
     left, right = term.args
@@ -234,7 +236,7 @@ def _is_window(term: Term, clock: Term | None) -> bool:
 
 
 def _with_bound(terms: tuple[Term, ...]) -> tuple[tuple[Term, ...], StartBound | None]:
-    """Split off the first condition of ``terms`` that can be a bound."""
+    """Return the conditions without the first one that can be a bound, and this bound; None without one."""
     for i, term in enumerate(terms):
         if bound := _bound(term):
             return terms[:i] + terms[i + 1 :], bound
@@ -254,6 +256,7 @@ def _bound(term: Term) -> StartBound | None:
 
 
 def _of_start_alone(term: Term) -> bool:
+    """Return whether a term reads nothing but the first row of a match."""
     if term.op == "first":
         return True
     if term.op in ("column", "previous", "call", "count"):

@@ -164,7 +164,7 @@ class State:
                 self.arrays[array.name] = new
 
     def clear(self) -> None:
-        """Forget all events but keep the room."""
+        """Forget all events, but keep the memory of the arrays."""
         for array in self.layout:
             if array.per in ("partition", "ring"):
                 self.arrays[array.name].fill(array.fill)
@@ -206,6 +206,7 @@ def new_state(layout: tuple[StateArray, ...], n_partitions: int, capacity: int =
 
 
 def compile_regex(query: RegexQuery, schema: Mapping[str, ColumnType]) -> Program:
+    """Return the program of a regex query for the columns of a schema."""
     automaton = positions(query.pattern, longest=query.keep == "longest")
     binder = Binder(schema, query)
     defined = dict(query.define)
@@ -232,6 +233,7 @@ def compile_regex(query: RegexQuery, schema: Mapping[str, ColumnType]) -> Progra
 def _bind(
     binder: Binder, name: str, defined: Mapping, schema: Mapping[str, ColumnType], query: RegexQuery
 ) -> Term:
+    """Return the condition of a name of the pattern: its definition, or a column of truths of this name."""
     if name in defined:
         return binder.predicate(f"predicate {name!r}", defined[name])
     if name in schema and schema[name].kind == "boolean":
@@ -247,6 +249,7 @@ def _bind(
 
 
 def _clock(query: RegexQuery, schema: Mapping[str, ColumnType]) -> Term | None:
+    """Return the column that orders the rows as a term, or None if it is no number and no time."""
     name = query.order_by[0] if query.order_by else None
     if name is None or name not in schema or schema[name].kind not in (INTEGER, TIME, DURATION, "float"):
         return None
@@ -258,6 +261,7 @@ def _clock(query: RegexQuery, schema: Mapping[str, ColumnType]) -> Term | None:
 def _window(
     query: RegexQuery, schema: Mapping[str, ColumnType], binder: Binder, clock: Term | None
 ) -> Term | None:
+    """Return the condition that ``within`` puts on the time since the first row; None without ``within``."""
     if query.within is None:
         return None
     if clock is None:
@@ -290,7 +294,7 @@ def _with_ages(term: Term, clock: Term | None) -> Term:
 
 
 def _refuse_match_in_first_predicate(plan: Plan) -> None:
-    """Raise if the predicate of a first row reads the match, which is still empty; the window may."""
+    """Raise if the condition of a first row reads the match, which is empty then. A window is exempt."""
     for conjunct in plan.start_conjuncts:
         if conjunct.mask & plan.automaton.first and conjunct.mask != (1 << len(plan.automaton.names)) - 1:
             raise PredicateError(
@@ -299,6 +303,7 @@ def _refuse_match_in_first_predicate(plan: Plan) -> None:
 
 
 def _make_array(array: StateArray, n_partitions: int, capacity: int) -> np.ndarray:
+    """Return an array of the state before any event."""
     if array.per == "partition":
         return np.full(n_partitions, array.fill, array.dtype)
     if array.per == "ring":

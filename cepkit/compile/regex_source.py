@@ -38,6 +38,23 @@ class _Lines(list):
 
 
 class _MatchingWriter:
+    """Writes ``advance``, which takes rows one by one and keeps, by partition, the starts that wait."""
+
+    # A *start* is a row with which a match may begin. Positions of the pattern are bits of a mask. The names
+    # in the code, beside those of `TermWriter`:
+    # - ``j``: the row in this call; ``row``: its number in all data; ``k``: its partition
+    # - ``e``: the positions that the row fits; ``f``: those that a start reaches with this row
+    # - ``best``: the first row of the match that ends here, or -1
+    # - ``live[k]``, ``m``: how many starts wait in the list; ``at``: the first cell of the partition
+    # - ``r``: the cell that is read; ``w``: the cell that is written next
+    # - ``list_start[r]``: the row of a start; ``list_mask[r]``: its positions; ``list_s0[r]``: its slot s0
+    # - ``covered``: the positions that earlier starts reached, where later starts change nothing
+    # - ``q0_start``, ``q0_s0``: the same for starts in queue 0; its cells in use are from ``q0h`` to ``q0t``
+    # - ``q_at``, ``q_first``: the first cell of the partition in all queues; ``q_room``: how many it has
+    # - ``q0_g0``: the side of comparison 0 that depends on the start; ``q0_b0[k]``: its least or its largest
+    # - ``report``: rows taken, matches, work, most starts, and why the call ended: 0 all rows are taken,
+    #   1 the list is full, 2 a queue is full, 3 the call did enough work
+
     def __init__(self, plan: Plan, dtypes: Mapping[str, str], functions: tuple[str, ...], compiled: bool):
         self.plan, self.automaton = plan, plan.automaton
         self.terms = TermWriter(plan.terms(), dtypes, functions, slots=plan.slots, python=not compiled)
@@ -189,8 +206,6 @@ class _MatchingWriter:
 
     def _end_of_event(self, lines: _Lines) -> None:
         """Write what follows the starts that wait: report the best match, or let the row begin one."""
-        # In the kernel, ``e`` has the positions that the row fits, ``f`` those that a match beginning with it
-        # reaches, ``best`` the first row of the match that ends here, and ``w`` the place of the next start.
         plan, automaton, slots = self.plan, self.automaton, self.plan.slots
         tested = automaton.first & sum(1 << p for p in range(self.n_positions) if self._is_tested(p))
         lines.add(2, f"f = {automaton.first} & e" if tested else f"f = {automaton.first}")
@@ -267,7 +282,7 @@ class _MatchingWriter:
         lines.add(4, f"{q}h += 1")
 
     def _leave(self, lines: _Lines, number: int, queue: Queue) -> None:
-        """Remove the starts for which the loop ends. The bounds say whether there can be any."""
+        """Write the lines that remove the starts whose loop ends, if the bounds say that any exist."""
         q, n_targets = f"q{number}", len(queue.targets)
         loops = list(enumerate(queue.loops, n_targets))
         tests = [(f"{self.terms.value(b.event)} {b.sign}", i, self.terms.valid(b.event)) for i, b in loops]
@@ -290,7 +305,7 @@ class _MatchingWriter:
         lines.add(4, f"{q}t = kept", f"{q}_tail[k] = kept")
 
     def _note(self, lines: _Lines, depth: int, number: int, queue: Queue, i: int) -> None:
-        """Widen bound ``i`` by ``v``."""
+        """Write the lines that make ``v`` the bound ``i`` of a queue if ``v`` is beyond it."""
         b, closer = f"q{number}_b{i}[k]", "<" if _is_least(queue, i) else ">"
         lines.add(depth, f"if v {closer} {b}:", f"    {b} = v")
         # The loop of a start with NaN ends with the next event, and nothing compares with NaN.
@@ -457,26 +472,30 @@ def _state_type(array: StateArray) -> str:
 
 
 def _bits(mask: int, every: int, condition: str) -> str:
+    """Return the code of all positions, without those of ``mask`` if the condition does not hold."""
     return f"({every} if {condition} else {every & ~mask})"
 
 
 def _cell(r: str) -> str:
+    """Return the index of cell ``r`` of the partition in the arrays of a queue."""
     return f"[q_at + np.uint64({r})]"
 
 
 def _grade(queue: Queue, i: int) -> int:
-    """Return the number of the first bound with the same side of the start, which has the array of both."""
+    """Return the number of the first bound of the queue that compares with the same value of the start."""
+    # Both bounds share the array of this value.
     start = queue.bounds[i].start
     return next(n for n, bound in enumerate(queue.bounds) if bound and bound.start == start)
 
 
 def _is_least(queue: Queue, i: int) -> bool:
-    """Return whether bound ``i`` is the least of its starts: the first to match, or the first to leave."""
+    """Return whether bound ``i`` is the least value of the queue's starts, and not the largest."""
+    # Events are compared with the start that matches first, or that leaves a loop first.
     return (queue.bounds[i].sign in (">", ">=")) == (i < len(queue.targets))
 
 
 def _unbeatable(queue: Queue, i: int) -> float | int:
-    """Return bound ``i`` of no starts."""
+    """Return bound ``i`` of a queue without starts, a value with which no event fulfils the comparison."""
     if stored_dtype(queue.bounds[i].start) == "float64":
         return float("inf") if _is_least(queue, i) else float("-inf")
     return 2**63 - 1 if _is_least(queue, i) else -(2**63)

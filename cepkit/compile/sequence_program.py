@@ -61,11 +61,13 @@ class ElementBinder(Binder):
         return self._element(e, self._column_of(e, self.column_type(e, e.name)))
 
     def _column_of(self, e: ex.Reference, of: ColumnType) -> Term:
+        """Return the term of the column that a reference names; lists are refused."""
         if of.kind == LIST:
             raise self.wrong(e, holds_lists(e.name, e))
         return self._column(e.name, of, e)
 
     def _element(self, e: ex.Reference, column: Term) -> Term:
+        """Return the term of a column of the event that a reference such as ``b[i].x`` means."""
         which = self._which(e)
         may_miss = isinstance(which, int)
         data = (e.variable, which, column.data)
@@ -73,6 +75,7 @@ class ElementBinder(Binder):
         return Term("element", existence, column.kind, column.unit, column.nullable or may_miss, data, EVENT)
 
     def _similarity(self, e: ex.Call) -> Term:
+        """Return the term of a function of two arrays."""
         arrays = tuple(self._array(argument, e) for argument in e.arguments)
         return Term("similarity", arrays, FLOAT, None, True, e.function, EVENT)
 
@@ -95,6 +98,7 @@ class ElementBinder(Binder):
         return self._element(e, column) if isinstance(e, ex.Reference) else column
 
     def _which(self, e: ex.Reference) -> str | int:
+        """Return which event of its variable a reference means: EACH, PREVIOUS, LAST, ITEM or its number."""
         if self.range_of_aggregate is not None:
             if e.index not in (None, ex.ALL_BEFORE):
                 raise self.wrong(e, f"an aggregate ranges over all events; write {e.variable}.{e.name} in it")
@@ -107,6 +111,7 @@ class ElementBinder(Binder):
         return {None: EACH, ex.CURRENT: EACH, ex.BEFORE: PREVIOUS, ex.LAST: LAST}.get(e.index, e.index)
 
     def _aggregate(self, e: ex.Aggregate) -> Term:
+        """Return the term of an aggregate over the events of one variable."""
         inside = [node for node in e.walk() if isinstance(node, ex.Reference)]
         if not inside:
             raise self.wrong(
@@ -138,6 +143,7 @@ class ElementBinder(Binder):
         return super().bind(expression)
 
     def _finish_aggregate(self, e: ex.Aggregate, variable: str, over: str, arg: Term) -> Term:
+        """Return the term of an aggregate from the term of its argument."""
         function, arg = as_numbers(self, e, arg)
 
         def group(name: str, kind: str = arg.kind, nullable: bool = arg.nullable, of: Term = arg) -> Term:
@@ -213,7 +219,7 @@ class MatchWindow:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether nothing fits: the window ends before it begins."""
+        """Return whether even a single event does not fit into the window."""
         return self._nothing_fits(self.within)
 
     @property
@@ -251,7 +257,7 @@ class SequenceProgram(BoundQuery):
 
     @cached_property
     def clock_of_waits(self) -> str | None:
-        """Column of the clock if a match must wait for the end of an absence."""
+        """The clock if a match must wait until an absence after it has ended; otherwise None."""
         return next((constant.column for constant in self.constants if constant.is_start), None)
 
     @property
@@ -275,6 +281,7 @@ class SequenceProgram(BoundQuery):
 
 
 def compile_sequence(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> SequenceProgram:
+    """Return the program of a sequence query for the columns of a schema."""
     # The branches share terms and constants, so equal conditions are computed once.
     binder = ElementBinder(schema, query)
     window = _window(query, schema)
@@ -295,7 +302,7 @@ def compile_sequence(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> 
 def _end_of_data(
     query: SequenceQuery, schema: Mapping[str, ColumnType], window: MatchWindow
 ) -> int | float | None:
-    """Return until when the data are complete, in ticks; None: until the last time, or for ever."""
+    """Return the time until which the data are complete, in ticks; None if the user gives none."""
     if query.complete_until is None or query.is_finished:
         return None
     clock = schema.get(query.order_by[0]) if query.order_by else None
@@ -308,7 +315,7 @@ def _end_of_data(
 
 
 def _decided(binder: ElementBinder, branch: Branch, window: MatchWindow) -> BoundCondition | None:
-    """Return the condition that the wait for an absent event at the end of a branch ends in time."""
+    """Return the condition that is true once the wait for an absent event after the match has ended."""
     query, first, last = binder.query, branch.components[0], branch.components[-1]
     waits = any(absence.before >= len(branch.components) for absence in branch.absences)
     if query.is_finished or not waits or window.within is None:
@@ -333,6 +340,7 @@ def _decided(binder: ElementBinder, branch: Branch, window: MatchWindow) -> Boun
 
 
 def _bound(binder: ElementBinder, branch: Branch, window: MatchWindow) -> BoundBranch:
+    """Return a branch with its conditions as terms; those on single events are apart."""
     accepts = [_type_terms(binder, c.variable, c.event_type) for c in branch.components]
     absent = [_type_terms(binder, a.variable, a.event_type) for a in branch.absences]
     bound = [
@@ -363,10 +371,12 @@ def _bound(binder: ElementBinder, branch: Branch, window: MatchWindow) -> BoundB
 
 
 def _looks_at_each_alone(term: Term) -> bool:
+    """Return whether a term reads no aggregate, and one event of a loop at a time."""
     return all(leaf.op != "group" and (leaf.op != "element" or leaf.data[1] == EACH) for leaf in term.walk())
 
 
 def _type_terms(binder: ElementBinder, variable: str, event_type: str | int | bool | None) -> list[Term]:
+    """Return the condition that an event is of its type; none for an event of any type."""
     if event_type is None:
         return []
     column = binder.query.event_type

@@ -32,9 +32,12 @@ from cepkit.events import BOOLEAN, FLOAT, NULL_CODE, TEXT
 class PathWriter(TermWriter):
     """Writes functions ``name(path, first, last, y, …)`` that test whether a condition holds on a path."""
 
-    # ``path[d]`` is the place of the d-th event, and component c begins at ``first[c]``. ``last`` is the
-    # index of the last event in ``path``. ``y`` is the place of an event outside the path: an absent event,
-    # or one that may end a loop.
+    # The names in the code, beside the arrays, constants, tables and functions of `TermWriter`:
+    # - ``path[d]``: the place of the event at depth d of the partial match; ``last``: the largest depth
+    # - ``first[c]``: the depth at which component c begins; ``g1``: the depth in the loop of component 1
+    # - ``y``: the place of an event outside the path: an absent event, or one that may end a loop
+    # - ``v0``: the value of an event or an aggregate; ``v0_there``: whether the event exists
+    # - ``v0_0``, ``v0_n``: a value that the aggregate takes, and how many it took so far
 
     def __init__(
         self,
@@ -282,6 +285,15 @@ def is_decided_at_begin(bound: BoundBranch, a: int) -> bool:
 
 class SearchWriter:
     """Writes the functions that test a partial match of a branch, and the walk over all partial matches."""
+
+    # The names in the code, beside those of `PathWriter`; c is a component and y a place:
+    # - ``holds0``: tests condition 0; ``admits``: all conditions on an event that component c takes
+    # - ``closes``: tests all conditions on component c when it is complete; ``ends``: UNTIL, on the event y
+    # - ``free0``: tests that no event of absence 0 occurs; ``absent0_1``: condition 1 on such an event
+    # - ``free_at``: tests the absences that are decided when component c begins, or at the end of a match
+    # - in ``search``: ``s`` is the place of the first event, ``d`` the depth, ``c`` its component, ``p`` the
+    #   place of the event at this depth, and ``j`` the place of the event that may come next, ``cursor[d]``
+    # - ``open_[d]``, ``tries``: what may be tried at depth d, in bits; `interpreted_walk` explains them
 
     def __init__(self, program: SequenceProgram, bound: BoundBranch, dtypes: Mapping[str, str]):
         self.program, self.bound, self.branch = program, bound, bound.branch

@@ -143,9 +143,16 @@ def stored_dtype(term: Term) -> str:
 
 
 class TermWriter(Reader):
-    """Writes terms as Python: values and truths are code. Columns are c0…, constants k0…, tables t0…."""
+    """Writes terms as Python: the value of a term, and the condition for it to be true, are code."""
 
-    # Functions of the user are u0…. ``slots`` are the values that partial matches of a regex query carry.
+    # ``slots`` are the values that partial matches of a regex query carry. In the code of every kernel:
+    # - ``c0``, ``c1``, …: the array of each column; ``x0``: its value in the current row
+    # - ``y0``: the value of an earlier row, such as ``prev(x)``; ``past0`` keeps it for each partition
+    # - ``s0``: a slot, such as ``first(x)`` or ``sum(x)`` of the partial match at hand
+    # - ``k0``: a constant; ``t0``: a table by code of text, or a sorted list of constants
+    # - ``u0``: a function of the user; ``d0``: the texts of a column, for such functions
+    # - ``n``: the number of the row in its partition, from 0; ``ordinal`` keeps the next one
+    # `PathWriter`, `ConditionWriter` and `AnchoredWriter` have other names for the values of events.
 
     def __init__(
         self,
