@@ -26,6 +26,7 @@ from cepkit.planning.plans import compile_checked
 from cepkit.streaming.batches import StreamSchema, ordered_batch
 from cepkit.streaming.coding import BatchCoder, KeyCodes, idle_ticks_of, key_text, keys_of_batch
 from cepkit.streaming.replicas import (
+    Kept,
     Matcher,
     Replica,
     ReplicaMatches,
@@ -36,7 +37,7 @@ from cepkit.streaming.replicas import (
 )
 from cepkit.streaming.row_patterns import OpenPatternSearch
 from cepkit.streaming.saved import Saved
-from cepkit.streaming.search import KernelRow, Options, Ready, Search
+from cepkit.streaming.search import KernelRow, Options, Ready, Search, first_value
 from cepkit.streaming.sequence_stream import SequenceSearch
 from cepkit.streaming.windows import Sides, SidesSearch, WindowSearch
 from cepkit.windows.running import Chain
@@ -256,8 +257,16 @@ class RegexSearch(Search):
 
     @property
     def oldest(self) -> int | None:
-        kept = [replica.kept.position[:1] for replica in self._replicas if replica.n_kept]
-        return int(min(kept)[0]) if kept else None
+        return None if (kept := self._oldest_kept) is None else int(kept.position[0])
+
+    def oldest_time(self, clock: str) -> Any:
+        return None if (kept := self._oldest_kept) is None else first_value(kept.table, clock)
+
+    @property
+    def _oldest_kept(self) -> Kept | None:
+        """The kept rows of the replica with the oldest one."""
+        kept = [replica.kept for replica in self._replicas if replica.n_kept]
+        return min(kept, key=lambda rows: rows.position[0], default=None)
 
     # --- saving
 
@@ -307,7 +316,7 @@ def _result_columns(query: RegexQuery, schema: StreamSchema, rows: str) -> pa.Sc
         return schema.arrow
     trees = [tree for _, tree in measure_expressions(query)]
     used = {node.name for tree in trees for node in tree.walk() if isinstance(node, Attribute)}
-    used.update(query.partition_by)
+    used.update((*query.partition_by, *(name for name in query.order_by[:1] if name in schema.arrow.names)))
     used |= {path[0] for name in used if (path := path_of(name, schema.arrow.names)) is not None}
     return pa.schema([f for f in schema.arrow if f.name in used] or [schema.arrow.field(0)])
 

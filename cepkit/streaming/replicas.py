@@ -519,7 +519,11 @@ class Replica:
         self.state = unpack_state(self.matcher.kernel.source.state, saved.part("state").arrays)
         self.n_partitions = len(self.state.arrays["live"])
         rows = (arrays["number"], arrays["position"], arrays["partition"])
-        self._kept = Kept(*rows, saved.tables["kept"], columns)
+        table = saved.tables["kept"]
+        for item in self._kept.table.schema:
+            if item.name not in table.column_names:  # a file of the time when the clock was not kept
+                table = table.append_column(item, pa.nulls(table.num_rows, item.type))
+        self._kept = Kept(*rows, table.select(self._kept.table.column_names), columns)
         self.n_events, self.n_ended = saved.counter("n_events"), saved.counter("n_ended")
         self._n_overflowed = saved.counter("n_overflowed", absent=0)
 

@@ -527,6 +527,13 @@ class OpenPatternSearch(Search):
     def oldest(self) -> int | None:
         return min((kept.positions[kept.start] for kept in self._open.values() if kept.n_open), default=None)
 
+    def oldest_time(self, clock: str) -> Any:
+        kept = [rows for rows in self._open.values() if rows.n_open]
+        if not kept or clock not in self._kept:
+            return None
+        oldest = min(kept, key=lambda rows: rows.positions[rows.start])
+        return oldest.rows[oldest.start][self._kept.index(clock)]
+
     @property
     def n_retained(self) -> int:
         return sum(len(kept.rows) for kept in self._open.values())

@@ -155,6 +155,10 @@ class Search(ABC):
         """Return the position of the oldest event that a later match may need; None if it is not known."""
         return None
 
+    def oldest_time(self, clock: str) -> Any:
+        """Return the value of a column at the oldest event that is kept; None if there is none."""
+        return None
+
     @abstractmethod
     def finish(self, n_events: int) -> Ready:
         """Return the remaining matches of the events so far, which are complete until ``complete_until``."""
@@ -184,6 +188,8 @@ class StreamStatus:
     state_bytes: int  # of the state as `save` writes it, before compression
     newest: Any = None  # the time of the newest event; of a join, the time that both sides have reached
     lag: int | None = None  # events since the oldest one that a later match may need; None if it is not known
+    oldest: Any = None  # the time of the oldest event that is kept for later matches; None without one
+    rate: float | None = None  # events per second of the clock of the stream, None for a clock without unit
     late: int = 0  # rows that came too late for the buffer before the stream
     forgotten: int = 0  # keys that paused for longer than ``idle_after``
     ended: int = 0  # partial matches that ended with these keys
@@ -201,12 +207,16 @@ class StreamStatus:
             f"{counted(self.shed, 'event')} shed": self.shed,
             f"{counted(self.overflowed, 'partial match')} given up for max_live": self.overflowed,
         }
-        lag = "" if self.lag is None else f"the oldest open event is {counted(self.lag, 'event')} back"
+        at = [] if self.oldest is None else [f"at {self.oldest}"]
+        back = [] if self.lag is None else [f"{counted(self.lag, 'event')} back"]
+        oldest = f"oldest open event {', '.join([*at, *back])}" if at or back else ""
         newest = "" if self.newest is None else f"newest event at {self.newest}"
+        rate = "" if self.rate is None else f"{self.rate:,.0f}" if self.rate >= 100 else f"{self.rate:.3g}"
+        rate = rate and f", {rate} events per second"
         lines = [
-            f"{counted(self.events, 'event')}, {counted(self.matches, 'match')}",
+            f"{counted(self.events, 'event')}, {counted(self.matches, 'match')}{rate}",
             f"holds {', '.join(held)}, {size_text(self.state_bytes)}",
-            "; ".join(part for part in (newest, lag) if part),
+            "; ".join(part for part in (newest, oldest) if part),
             ", ".join(text for text, n in lost.items() if n),
             self.grows and f"grows: {self.grows}",
         ]
@@ -214,6 +224,16 @@ class StreamStatus:
 
     def _repr_html_(self) -> str:
         return paragraphs(repr(self))
+
+    @property
+    def lag_time(self) -> Any:
+        """How long ago the oldest event came that is kept, by the newest one; None without one."""
+        return None if self.newest is None or self.oldest is None else self.newest - self.oldest
+
+
+def first_value(table: pa.Table, column: str) -> Any:
+    """Return the first value of a column; None for an empty table, or one without the column."""
+    return table.column(column)[0].as_py() if table.num_rows and column in table.column_names else None
 
 
 UNUSUAL = object()  # stands for a value that only the checks of a batch can judge

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ from cepkit.planning.plans import compile_checked
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.coding import keys_of_batch
 from cepkit.streaming.saved import Saved
-from cepkit.streaming.search import Openings, Options, Ready, Search, table_of_rows
+from cepkit.streaming.search import Openings, Options, Ready, Search, first_value, table_of_rows
 
 _FEW = 1 << 10  # up to this many events, a search takes no longer than the preparation of keys
 _FEWEST_OF_POLICY = 1 << 12  # matches and partitions that an after-match policy remembers at least
@@ -359,6 +360,9 @@ class SequenceSearch(Search):
     @property
     def oldest(self) -> int | None:
         return int(self._position_of_kept[0]) if self.n_retained else None
+
+    def oldest_time(self, clock: str) -> Any:
+        return first_value(self._kept, clock) if self.n_retained else None
 
     # --- saving
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import warnings
 from collections.abc import Mapping
@@ -73,7 +74,7 @@ class Stream:
         self.query, self.schema, self.options, self._kind = query, schema, options, kind
         self._search = self._open_search()
         self._reader = RowValues(schema, getattr(query, "order_by", ()))
-        self._newest = None
+        self._newest = self._first = None
         self._n_events = self._n_matches = 0
         self._closed = False
         self._warns_of_keys = not isinstance(query, SequenceQuery)  # which warned when it opened
@@ -148,6 +149,8 @@ class Stream:
             newest = keys.slice(len(keys) - 1)
         with self.options.bound_memory():
             ready = self._search.advance(table, keys, self._n_events)
+        if not self._n_events and keys is not None:
+            self._first = keys.slice(0, 1)
         self._n_events += table.num_rows
         self._newest, self._kind = newest, kind
         return self._results(ready)
@@ -193,6 +196,8 @@ class Stream:
         with self.options.bound_memory():
             ready = self._search.advance_row(values, self._n_events)
         if ready is not None:
+            if not self._n_events and at:
+                self._first = self._reader.table_of_order(at)
             self._n_events += 1
             self._newest_table, self._newest_row = None, at or None
         return ready
@@ -341,6 +346,7 @@ class Stream:
         return StreamStatus(
             self._n_events, self._n_matches, search.n_keys, search.n_live, self._n_retained, n_bytes,
             self._newest_time, None if search.oldest is None else self._n_events - search.oldest,
+            self._oldest_time, self._rate,
             forgotten=search.n_evicted, ended=search.n_ended, grows=search.grows,
             overflowed=search.n_overflowed,
         )  # fmt: skip
@@ -355,6 +361,20 @@ class Stream:
     @property
     def _newest_time(self) -> Any:
         return None if self._newest is None else self._newest.column(0)[0].as_py()
+
+    @property
+    def _oldest_time(self) -> Any:
+        by = self.query.order_by
+        return self._search.oldest_time(by[0]) if by else None
+
+    @property
+    def _rate(self) -> float | None:
+        """Events per second between the first one and the newest one."""
+        if self._first is None or self._newest is None:
+            return None
+        span = self._newest_time - self._first.column(0)[0].as_py()
+        seconds = span.total_seconds() if isinstance(span, dt.timedelta) else 0
+        return (self._n_events - 1) / seconds if seconds else None
 
     @property
     def result_schema(self) -> pa.Schema:
@@ -463,6 +483,8 @@ def pack_stream(stream: Stream) -> Saved:
     tables = {"schema": stream.schema.arrow.empty_table()}
     if stream._newest is not None:
         tables["newest"] = stream._newest
+    if stream._first is not None:
+        tables["first"] = stream._first
     header = {
         "kind": "stream",
         "query": query_as_json(stream.query),
@@ -488,7 +510,7 @@ def open_packed(saved: Saved, shedding: Any = None, clock: Any = None) -> Stream
         else:
             stream = Stream(query, schema, options, kind)
     stream._search.unpack(saved.part("search"))
-    stream._newest = saved.tables.get("newest")
+    stream._newest, stream._first = saved.tables.get("newest"), saved.tables.get("first")
     stream._n_events, stream._n_matches = saved.counters("counts", 2)
     return stream
 
@@ -522,7 +544,7 @@ class JoinStream(Stream):
         self._then = None
         if rest:
             self._then = ChainSearch(Chain(rest), StreamSchema(self._search.empty.schema), options)
-        self._kind = Kind("rows")
+        self._kind, self._first = Kind("rows"), None
         self._n_events = self._n_matches = 0
         self._closed = False
 
@@ -605,6 +627,10 @@ class JoinStream(Stream):
     @property
     def _newest_time(self) -> Any:
         return self._search.newest
+
+    @property
+    def _oldest_time(self) -> Any:
+        return self._search.oldest_time
 
 
 def _load_join(saved: Saved) -> JoinStream:

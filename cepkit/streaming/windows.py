@@ -12,7 +12,7 @@ from cepkit.planning.clocks import clock_values
 from cepkit.streaming.batches import StreamSchema, ordered_batch
 from cepkit.streaming.coding import keys_of_batch
 from cepkit.streaming.saved import Saved
-from cepkit.streaming.search import Options, Ready, Search
+from cepkit.streaming.search import Options, Ready, Search, first_value
 from cepkit.values import dataclass, replace
 from cepkit.windows.joining import JoinRows, frame_of_join, plan_join, run_join, ticks_of_clock
 from cepkit.windows.running import (
@@ -120,6 +120,9 @@ class WindowSearch(Search):
     @property
     def n_retained(self) -> int:
         return self._kept.num_rows
+
+    def oldest_time(self, clock: str) -> Any:
+        return first_value(self._kept, clock)
 
     def pack(self, n_events: int) -> Saved:
         return Saved({"left": self._n_left}, {}, {"kept": self._kept})
@@ -260,6 +263,12 @@ class JoinSearch:
         """The time that both sides have reached."""
         times = [None if table is None else table.column(0)[0].as_py() for table in self._newest]
         return None if None in times else min(times)
+
+    @property
+    def oldest_time(self) -> Any:
+        """The time of the oldest row that waits."""
+        tables = zip((*self._waiting, *self._early), 2 * self.plan.clocks, strict=True)
+        return min((first_value(*waiting) for waiting in tables if waiting[0].num_rows), default=None)
 
     def pack(self) -> Saved:
         tables = {}

@@ -144,7 +144,7 @@ def test_idle_keys_are_counted_and_their_matches_come_out():
     assert (status.keys, status.forgotten, status.ended, status.rows, status.live) == (1, 1, 0, 2, 1)
     assert repr(status) == (
         f"4 events, 2 matches\nholds 1 key, 1 partial match, 2 rows kept, {status.state_bytes} bytes\n"
-        "newest event at 12; the oldest open event is 1 event back\n"
+        "newest event at 12; oldest open event at 12, 1 event back\n"
         "1 idle key forgotten with 0 partial matches"
     )
     ends = opened("PARTITION BY k ORDER BY t PATTERN (A B) DEFINE A AS x = 1, B AS x = 2", idle_after=10)

@@ -3,8 +3,10 @@
 import copy
 import gc
 import json
+import math
 import pickle
 import zipfile
+from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 
@@ -754,3 +756,43 @@ def test_a_state_of_the_layout_before_goes_on():
     path = Path(__file__).parent / "states" / "regex_with_slabs_of_one_size.state"
     found = cep.stream.load(path).push([{"k": "a", "t": 50, "x": 1}, {"k": "b", "t": 51, "x": 0}])
     assert [(row["k"], row["first_t"], row["count"]) for row in found] == [("a", 0, 41), ("b", 41, 3)]
+
+
+def test_a_state_without_the_clock_of_its_rows_goes_on():
+    path = Path(__file__).parent / "states" / "regex_without_clock.state"
+    stream = cep.stream.load(path)
+    assert (stream.status().oldest, stream.status().lag, stream.status().rate) == (None, 6, None)
+    assert stream.push([{"k": "a", "t": datetime(2026, 1, 1, 0, 1), "x": 1}]) == [{"k": "a", "top": 9}]
+
+
+def test_status_says_how_long_ago_the_oldest_open_event_came_and_how_many_come():
+    minute = timedelta(minutes=1)
+    rows = [
+        {"t": datetime(2026, 1, 1) + i * minute, "k": "a", "x": x, "kind": "AB"[x > 5]}
+        for i, x in enumerate([9, 1, 2, 3])
+    ]
+    schema = {"t": "timestamp[s]", "k": "string", "x": "int64", "kind": "string"}
+    up = {"up": "x > prev(x)", "end": "x > 9"}
+    streams = [
+        cep.stream(". up+ end", schema, define=up, measures={"n": "count()"}, partition_by="k", order_by="t"),
+        cep.stream("PATTERN SEQ(A a, C c) WITHIN 150 seconds", schema, event_type="kind", order_by="t"),
+        cep.stream(cep.Window({"n": "count()"}, time="150 seconds", order_by="t"), schema),
+    ]
+    for stream in streams:
+        stream.push(rows)
+    clauses = "MEASURES COUNT(*) AS n PATTERN (A B+ C) DEFINE B AS x > A.x, C AS x < A.x"
+    by_row = cep.stream(f"SELECT * FROM r MATCH_RECOGNIZE (ORDER BY t {clauses})", schema)
+    for row in rows:
+        by_row.push_row(row)
+    for stream in (*streams, by_row):
+        status = stream.status()
+        oldest = rows[1]["t"]
+        assert (status.oldest, status.lag_time) == (oldest, rows[3]["t"] - oldest)
+        assert math.isclose(status.rate, 3 / 180)
+        assert "0.0167 events per second" in status._repr_html_()
+    pairs = cep.stream(
+        cep.Join(cep.Window(time="1 hour", order_by="t"), cep.Window(time="1 hour", order_by="t"), on="k"),
+        {"left": schema, "right": schema},
+    )
+    pairs.push(left=rows), pairs.push(right=rows[2:])
+    assert (pairs.status().newest, pairs.status().oldest) == (rows[3]["t"], rows[0]["t"])
