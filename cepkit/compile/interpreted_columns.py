@@ -86,6 +86,7 @@ def _is_member(table: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def constants_of(bound: BoundQuery, inputs: Inputs) -> tuple[dict[int, int | float], dict[int, np.ndarray]]:
+    """Return the values of the constants and of the tables that a query uses, by their numbers."""
     used = [part for term in bound.terms() for part in term.walk()]
     constants = sorted({part.data for part in used if part.op == "constant"})
     tables = sorted({part.data for part in used if part.op in ("table", "member")})
@@ -96,10 +97,13 @@ def constants_of(bound: BoundQuery, inputs: Inputs) -> tuple[dict[int, int | flo
 
 
 def _divide(left: Values, right: Values) -> Values:
+    """Return the quotient of floats, with NaN where the divisor is 0."""
     return np.where(right != 0, np.true_divide(left, right), np.nan)
 
 
 def _whole(function: Callable) -> Callable:
+    """Return a division of integers, with null where the divisor is 0, from a function of numpy."""
+
     def of_integers(left: Values, right: Values) -> Values:
         return np.where(right != 0, function(left, np.where(right != 0, right, 1)), NULL_INTEGER)
 
@@ -107,25 +111,28 @@ def _whole(function: Callable) -> Callable:
 
 
 def _of_floats(function: Callable) -> Callable:
+    """Return a division of floats, with NaN where the divisor is 0, from a function of numpy."""
     return lambda left, right: np.where(right != 0, function(left, right), np.nan)
 
 
 def _subtract_times(left: Values, right: Values) -> Values:
+    """Return the difference of two times or durations, or the nearest one that fits 64 bits."""
     difference = np.subtract(left, right)
     return _nearest(difference, (left ^ right) & (left ^ difference), left)
 
 
 def _add_times(left: Values, right: Values) -> Values:
+    """Return the sum of two times or durations, or the nearest one that fits 64 bits."""
     total = np.add(left, right)
     return _nearest(total, (left ^ total) & (right ^ total), left)
 
 
-def _nearest(found: Values, wrapped: Values, left: Values) -> Values:
-    """Return what was found, or the nearest integer above null where ``wrapped`` is negative."""
+def _nearest(result: Values, wrapped: Values, left: Values) -> Values:
+    """Return ``result``, with the nearest integer above null where ``wrapped`` is negative."""
     if not np.any(wrapped < 0):
-        return found
+        return result
     largest = np.int64(2**63 - 1)
-    return np.where(wrapped < 0, np.where(left >= 0, largest, -largest), found)
+    return np.where(wrapped < 0, np.where(left >= 0, largest, -largest), result)
 
 
 def _root(x: Values) -> Values:
@@ -133,6 +140,7 @@ def _root(x: Values) -> Values:
 
 
 def _sign(x: Values) -> Values:
+    """Return 1, 0 or -1 for integers."""
     return (x > 0).astype(np.int64) - (x < 0).astype(np.int64)
 
 
@@ -198,9 +206,10 @@ class PairTest:
 
 @dataclass(frozen=True, slots=True)
 class Tests:
-    """Tests on numbers: row t reads ``numbers[t]`` of the vector side, and ``low[t]``, ``width[t]``."""
+    """Tests between two events: a number x of the one passes test t if ``x - low[t] <= width[t]``."""
 
-    # ``alive`` says for which events of the scalar side any event can pass; None for all.
+    # The numbers are those of events of the vector side; ``low`` and ``width`` belong to events of the scalar
+    # side. ``alive`` says for which of these any event can pass; None for all.
 
     numbers: list[np.ndarray]  # uint64, (n_vector,)
     low: list[np.ndarray]  # uint64, (n_scalar,)
@@ -262,7 +271,7 @@ def _side(term: Term, is_vector: Callable[[Term], bool]) -> str | None:
 def numbers_of(
     tests: Iterable[PairTest], vector: ColumnReader, scalar: ColumnReader, sizes: tuple[int, int]
 ) -> Tests:
-    """Compute the numbers that tests compare; ``sizes`` are the numbers of events of the two sides."""
+    """Return the numbers that tests compare; ``sizes`` are the numbers of events of the two sides."""
     compared = Tests([], [], [], None)
     alive: list[np.ndarray] = []
     for test in tests:
@@ -288,7 +297,7 @@ def numbers_of(
 
 
 def _add(tests: Tests, numbers: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-    """Add the test that numbers lie from low to high; an interval may pass the highest number."""
+    """Add a test that passes numbers from ``low`` to ``high``; the interval may go past the highest one."""
     low, high = (
         low.astype(np.int64, copy=False).view(np.uint64),
         high.astype(np.int64, copy=False).view(np.uint64),
@@ -299,7 +308,7 @@ def _add(tests: Tests, numbers: np.ndarray, low: np.ndarray, high: np.ndarray) -
 
 
 def _interval(sign: str, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the lowest and highest numbers x for which ``x sign y``, and where any exists."""
+    """Return, for each y, the lowest and the highest x for which ``x sign y``, and whether any exists."""
     lowest, highest = np.full(len(y), -_HIGHEST - 1), np.full(len(y), _HIGHEST)
     every = np.ones(len(y), np.bool_)
     if sign == "==":
@@ -318,7 +327,7 @@ def _interval(sign: str, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndar
 def ordered_numbers(
     reader: ColumnReader, term: Term, as_floats: bool, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return values as 64-bit integers of the same order, and where they are known."""
+    """Return the values of a term as 64-bit integers in the order of the values, and which are not null."""
     value = reader.value(term)
     is_valid = np.broadcast_to(reader.all(reader.valid(term)), size)
     if not as_floats:
@@ -335,7 +344,7 @@ def ordered_numbers(
 def column_before_matching(
     name: str, derived: Mapping[str, Derivation], source: Source, computed: dict[str, Column]
 ) -> Column:
-    """Return a column of a frame, or one that is computed from such; ``computed`` keeps those."""
+    """Return a column of a frame, or compute it from such columns and keep it in ``computed``."""
     derivation = derived.get(name)
     if name in computed:
         return computed[name]
@@ -349,7 +358,7 @@ def column_before_matching(
 
 
 def moved_rows(column: Column, partition: np.ndarray, by_partition: np.ndarray, offset: int) -> Column:
-    """Return the values ``offset`` events later in the partition; null where there is no such event."""
+    """Return a column whose rows hold the value ``offset`` rows later in the partition, or null."""
     values = column.values[by_partition]
     codes = partition[by_partition]
     moved = np.full_like(values, null_of(column.type))

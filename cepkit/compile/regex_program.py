@@ -74,6 +74,8 @@ class Program(BoundQuery):
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
+    """A function that matches rows, compiled or not, and its text, which lists the arrays of its state."""
+
     run: Callable
     source: KernelSource
     is_compiled: bool = True

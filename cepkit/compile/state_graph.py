@@ -73,7 +73,7 @@ class Link:
 
     @property
     def is_free(self) -> bool:
-        """Whether any two events fulfil it."""
+        """Whether any two events fulfil the link, because it has no condition."""
         return not (self.terms or self.absences)
 
     def leaves(self) -> tuple[list[Term], list[Term]]:
@@ -110,7 +110,7 @@ class StateGraph:
 
     @property
     def is_unary(self) -> bool:
-        """Whether any event may follow any earlier one of a preceding state."""
+        """Whether no condition links two events, so that any event may follow any earlier one."""
         return all(link.is_free for link in self.links)
 
     @cached_property
@@ -127,6 +127,7 @@ class StateGraph:
 
     @cached_property
     def tests(self) -> tuple[int, ...]:
+        """The tests of the states and of the absent events, each once; their places number the pools."""
         tests = [state.test for state in self.states]
         tests += [absence.test for edge in self.edges for absence in self.links[edge.link].absences]
         return tuple(dict.fromkeys(tests))
@@ -147,6 +148,7 @@ class StateGraph:
         return next(self.pool(s) for s, state in enumerate(self.states) if state.component == component)
 
     def link(self, edge: int) -> Link:
+        """Return the conditions on the two events that an edge joins."""
         return self.links[self.edges[edge].link]
 
     def into(self, state: int) -> list[int]:
@@ -169,6 +171,7 @@ def state_graph_of(program: SequenceProgram, bound: BoundBranch) -> StateGraph |
 
 
 def _state_graph(program: SequenceProgram, bound: BoundBranch) -> StateGraph | str:
+    """Return the state graph of a branch, or why it has none."""
     components = bound.branch.components
     if reason := why_not_any(bound):
         return reason
@@ -237,6 +240,7 @@ def reads_single(component: Component, leaf: Term) -> bool:
 
 
 def _link_absence(program: SequenceProgram, bound: BoundBranch, number: int) -> LinkAbsence | str:
+    """Return an absence with the neighbour that its conditions read, or why the graph cannot have it."""
     absence = bound.branch.absences[number]
     conditions = [condition for condition in bound.conditions if condition.condition.absence == number]
     sides = set()
@@ -324,10 +328,12 @@ class AnchoredGraph(StateGraph):
 
     @property
     def terms(self) -> tuple[Term, ...]:
+        """The conditions between events, with those on the anchor and one more event."""
         return (*super().terms, *(term for terms in self.given for term in terms))
 
     @property
     def anchor(self) -> str:
+        """The variable of the event that a match begins with."""
         return self.branch.branch.components[0].variable
 
     @property
@@ -342,6 +348,7 @@ def anchored_graph_of(program: SequenceProgram, bound: BoundBranch) -> AnchoredG
 
 
 def _anchored_graph(program: SequenceProgram, bound: BoundBranch) -> AnchoredGraph | str:
+    """Return the anchored graph of a branch, or why it has none."""
     components = bound.branch.components
     if reason := why_not_any(bound):
         return reason

@@ -53,6 +53,7 @@ class Binder(Binding):
     """Binds the expressions of one query, and collects the constants, tables and columns that they need."""
 
     def predicate(self, role: str, expression: ex.Expression) -> Term:
+        """Return the term of a condition; ``role`` names the condition in errors."""
         self.role = role
         return self.truth(expression)
 
@@ -71,6 +72,7 @@ class Binder(Binding):
     # --- errors
 
     def missing(self, part: ex.Expression, name: str) -> ColumnNotFoundError:
+        """Return the error for a column that does not exist."""
         error = column_not_found(self.role, name, self.schema)
         hint = self._parameter_hint(name) or self._text_hint(part, name)
         return ColumnNotFoundError(f"{error}{hint}\n{self.query.underlined(self.role, part)}")
@@ -97,6 +99,7 @@ class Binder(Binding):
     # --- truth
 
     def truth(self, expression: ex.Expression) -> Term:
+        """Return the term of a condition. Raise if its value is no truth."""
         if isinstance(expression, ex.Call) and (changed := without_choices(expression)) is not None:
             return self.truth(changed)
         term = self.bind(expression)
@@ -113,6 +116,7 @@ class Binder(Binding):
         return term
 
     def bind(self, expression: ex.Expression) -> Term:
+        """Return the term of an expression; equal expressions give the same term."""
         # Equal parts share a term and its constants. Equal literals do not share one, because moving one of
         # them would then change the source.
         if isinstance(expression, ex.Literal):
@@ -132,6 +136,7 @@ class Binder(Binding):
         return expression if changed is None else changed
 
     def of_rows(self) -> Binder:
+        """Return a binder for arguments that are computed row by row before matching."""
         return Binder(self.schema, self.query, self.role, derived=self.derived, has_decimals=False)
 
     @singledispatchmethod
@@ -147,6 +152,7 @@ class Binder(Binding):
         return self._junction("or", e.operands)
 
     def _junction(self, op: str, operands: tuple[ex.Expression, ...]) -> Term:
+        """Return the term of conditions joined by ``and`` or ``or``."""
         args = tuple(self.truth(operand) for operand in operands)
         return Term(op, args, BOOLEAN, None, any(a.nullable for a in args), None, level_of(*args))
 
@@ -239,6 +245,7 @@ class Binder(Binding):
         return self._text_test("like", e.operand, e.pattern, e)
 
     def _text_test(self, test: str, operand: ex.Expression, text: str, whole: ex.Expression) -> Term:
+        """Return the term of a test of a text, such as ``like``; for a column it reads a table by code."""
         arg = self.bind(operand)
         if arg.op == "null":
             return NEVER
@@ -275,6 +282,7 @@ class Binder(Binding):
         return self.value(params[e.name], e)
 
     def value(self, value: object, e: ex.Expression) -> Term:
+        """Return the term of a constant of Python."""
         value = (
             value.item() if isinstance(value, np.generic) and not isinstance(value, np.datetime64) else value
         )
@@ -302,12 +310,13 @@ class Binder(Binding):
         return self._column(e.name, self.column_type(e, e.name), e)
 
     def column_type(self, e: ex.Expression, name: str) -> ColumnType:
-        """Return the type of a column of the frame, or of one that is computed before matching."""
+        """Return the type of a column of the frame, or of a column that is computed before matching."""
         if name not in self.schema and name not in self.derived:
             raise self.missing(e, name)
         return type_of_column(name, self.schema, self.derived)
 
     def _column(self, name: str, of: ColumnType, e: ex.Expression) -> Term:
+        """Return the term of a column. One of decimals is read as integers."""
         if of.kind == LIST:
             raise self.wrong(e, holds_lists(name, e))
         if of.scale is not None and self.has_decimals:
@@ -400,7 +409,7 @@ def _is_text(option: ex.Expression) -> bool:
 
 
 def _plain_number(option: ex.Expression, kind: str) -> int | float | None:
-    """Return the value of a constant that any number of this kind can be compared with as it is."""
+    """Return a constant as a number of a kind if it can be compared exactly; otherwise None."""
     sign, literal = (-1, option.operand) if isinstance(option, ex.Negative) else (1, option)
     value = literal.value if isinstance(literal, ex.Literal) else None
     if type(value) is int and -_EXACT < value < _EXACT:

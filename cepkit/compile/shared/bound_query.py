@@ -40,8 +40,7 @@ class BoundQuery(ABC):
     query: Any  # the query
     schema: Mapping[str, ColumnType]  # the available columns
     columns: tuple[str, ...]  # columns that kernels read, in the order of their arguments
-    # constants, tables, derived, text_groups, ordered_text, functions: further inputs of kernels, collected
-    # by the binder
+    # What the binder collected: further inputs of kernels, and how columns come about before matching.
     constants: tuple[Constant, ...]
     tables: tuple[Table | Members, ...]
     derived: Mapping[str, Derivation]
@@ -55,7 +54,7 @@ class BoundQuery(ABC):
         return {}
 
     def once(self, key: Hashable, write: Callable[[], _T], of: object = None) -> _T:
-        """Return the result of ``write``: it is called once per key, part ``of`` the program and program."""
+        """Return the result of ``write``, which is called once for each ``key`` and part ``of`` the program."""
         # Frames and threads share the program, so the result must depend on no frame and never change.
         place = key, id(of)
         if place not in self.written:
@@ -95,7 +94,7 @@ class BoundQuery(ABC):
 
     @property
     def pure(self) -> bool:
-        """Return whether every user function is declared pure, so events may be evaluated in parallel."""
+        """Return whether every function of the user is declared pure, so that threads may call it at once."""
         return all(function.pure for function in self.functions.values())
 
     def inputs(self, columns: Mapping[str, Column]) -> Inputs:
@@ -128,6 +127,7 @@ class BoundQuery(ABC):
         return {name: np.ascontiguousarray(values) for name, values in arrays.items()}
 
     def _texts(self, columns: Mapping[str, Column]) -> list[np.ndarray]:
+        """Return the categories of the text columns that functions of the user read, if kernels are Python."""
         if self.compiled:
             return []
         calls = (term for root in self.terms() for term in root.walk() if term.op == "call")
@@ -200,6 +200,7 @@ def values_of_table(table: Table | Members, columns: Mapping[str, Column]) -> np
 
 
 def _truth_table(table: Table, column: Column) -> np.ndarray:
+    """Return for null and for each category of a column whether the test of a text is true, uint8."""
     if table.test == "in":
         return np.array([0, *(text in table.text for text in column.categories)], dtype=np.uint8)
     compare = {
@@ -216,6 +217,7 @@ def _truth_table(table: Table, column: Column) -> np.ndarray:
 
 
 def _ordered_table(table: Table, column: Column, order: tuple[str, ...]) -> np.ndarray:
+    """Return the same for a comparison of ordered categories, by their ranks."""
     if table.text not in order:
         raise PredicateError(
             f"{table.text!r} is not one of the ordered categories {list(order)} of {table.column!r}"

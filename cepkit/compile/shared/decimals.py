@@ -26,7 +26,7 @@ _CURE = "cast the column to float64, or to fewer digits after the point, first"
 
 
 def degree_of(term: Term) -> int:
-    """Return 0 for numbers that are no decimals."""
+    """Return how many scales a decimal is multiplied by: 1 for a column, 2 for a product of two; else 0."""
     return int(term.unit) if term.kind == INTEGER and (term.unit or "").isdigit() else 0
 
 
@@ -39,6 +39,7 @@ def digits_of(constants: Iterable[Constant]) -> int:
 
 
 def _digits(value: Decimal) -> int:
+    """Return how many digits a number has after its point."""
     return max(0, -int(value.normalize().as_tuple().exponent))
 
 
@@ -146,6 +147,7 @@ def check_sizes(
 
 
 def _largest(values: np.ndarray) -> int:
+    """Return the largest absolute value of a column without its nulls."""
     present = values[values != NULL_INTEGER] if values.dtype == np.int64 else values
     return max(abs(int(present.min())), abs(int(present.max()))) if len(present) else 0
 
@@ -168,7 +170,7 @@ def as_float(binder: Binding, term: Term) -> Term:
 
 
 def unscaled(binder: Binding, term: Term, degree: int) -> Term:
-    """Return a number of a degree as a float; a number of degree 0 as it is."""
+    """Return a decimal of a degree as a float; a number of degree 0 as it is."""
     if not degree:
         return term
     scale = binder.constant(Constant(FLOAT, 1.0, exact=Decimal(1), degree=degree))
@@ -245,6 +247,7 @@ def _aligned(binder: Binding, left: Term, right: Term) -> tuple[Term, Term]:
 
 
 def _raised(binder: Binding, term: Term, degree: int) -> Term:
+    """Return a term of integers or a constant as a decimal of a higher degree."""
     if term.op == "constant":
         return _constant_term(binder, term, degree)
     missing = degree - degree_of(term)
@@ -255,6 +258,7 @@ def _raised(binder: Binding, term: Term, degree: int) -> Term:
 
 
 def _constant_term(binder: Binding, term: Term, degree: int) -> Term:
+    """Return the term of a constant as a decimal of a degree."""
     exact = _exact_value(binder, term)
     assert exact is not None
     constant = binder.constant(Constant(INTEGER, exact=exact, degree=degree))
@@ -299,7 +303,7 @@ def narrow(values: Any) -> Any:
 
 
 def aligned(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return two numbers as `all_aligned` does."""
+    """Return two columns or constants of numbers as decimals of one type, or as floats; see `all_aligned`."""
     left, right = all_aligned([left, right])
     return left, right
 
@@ -325,6 +329,7 @@ def as_decimals(side: Any) -> Any:
 
 
 def _constant(side: pa.Scalar) -> pa.Scalar | None:
+    """Return a number as a decimal; None if decimals cannot hold it."""
     value = side.as_py()
     if value is None:
         return pa.scalar(None, pa.decimal256(1, 0))
@@ -344,13 +349,14 @@ def product(left: Any, right: Any) -> Any:
 
 
 def _with_few_digits(side: Any) -> Any:
+    """Return decimals with no more digits than the largest one needs, so that a product has room."""
     largest = pc.max(pc.abs(side)).as_py() if isinstance(side, pa.Array) else side.as_py()
     digits = 1 if largest is None else max(1, Decimal(largest).adjusted() + 1)
     return side.cast(pa.decimal256(min(76, digits + side.type.scale), side.type.scale))
 
 
 def divided(operator: str, left: Any, right: Any) -> Any:
-    """Return the quotient or remainder of floor division; null for a null or a divisor of 0."""
+    """Return the quotients (``//``) or remainders of two columns; null for a null, and for a divisor of 0."""
     left, right = aligned(left, right)
     if not is_decimal(left.type):
         return None

@@ -19,7 +19,7 @@ _TAKE, _SPLIT, _AT_START, _AT_END, _BEGIN, _END, _DONE = range(7)
 
 @dataclass(frozen=True, slots=True)
 class RowAutomaton:
-    """States that take one row each, and what can follow them."""
+    """The automaton of a row pattern: states that take one row each, and the states that can follow."""
 
     # ``follow[s][side]`` has the states that can come after state ``s``, the preferred ones first. ``ACCEPT``
     # ends a list. The last entry of ``follow`` is for the start. ``side`` is 1 at the first row of the
@@ -47,6 +47,7 @@ def fewest_rows(automaton: RowAutomaton) -> int:
 
 
 def build_row_automaton(pattern: pt.Pattern, *, every_way: bool = False) -> RowAutomaton:
+    """Return the automaton of a pattern."""
     # Bounded repetitions are written out. A repetition that is not required ends its quantifier if it takes
     # no row, as in Perl. ``every_way`` keeps what comes after ``ACCEPT``, which is never preferred.
     writer = _Writer()
@@ -88,6 +89,7 @@ class _Writer:
         self.n_loops = 0
 
     def add(self, *instruction) -> int:
+        """Add an instruction and return its number."""
         if len(self.instructions) >= INSTRUCTIONS:
             raise _too_large()
         self.instructions.append(instruction)
@@ -120,11 +122,13 @@ class _Writer:
         raise TypeError(f"no automaton for {type(pattern).__name__}")
 
     def _in_turn(self, parts: tuple[pt.Pattern, ...], after: int, excluded: bool) -> int:
+        """Write the parts of a sequence before instruction ``after``; return the first instruction."""
         for part in reversed(parts):
             after = self.write(part, after, excluded=excluded)
         return after
 
     def _repeated(self, pattern: pt.Repeat, after: int, excluded: bool) -> int:
+        """Write all rounds of a repetition before instruction ``after``; return the first instruction."""
         low, high = pattern.low, pattern.high
         if not any(isinstance(part, pt.Variable | pt.AnyEvent) for part in pattern.body.walk()):
             low, high = min(low, 1), min(low, 1)  # without a row, further rounds change nothing
@@ -142,7 +146,9 @@ class _Writer:
     def _round(
         self, pattern: pt.Repeat, again: int | None, after: int, excluded: bool, *, is_required: bool = False
     ) -> int:
-        """Write one round: then ``again``, or itself for None, or ``after`` if the round took no row."""
+        """Write one round of a repetition, and return its first instruction."""
+        # After the round comes instruction ``again``, or another round of this loop if it is None. A round
+        # that took no row leads to ``after``.
         split = self.add(_SPLIT, ())  # its targets are known later
         loop = self.n_loops
         self.n_loops += 1
@@ -155,7 +161,7 @@ class _Writer:
 def _transitions(
     instructions: list[tuple], begin: int, side: int, state_of: dict[int, int], every_way: bool, most: int
 ) -> tuple[tuple[int, ...], int]:
-    """Return the states that can be reached without a row, the preferred ones first."""
+    """Return the states that follow an instruction without a row between, the preferred ones first."""
     # The second value is the number of instructions that were followed, ``most`` at most. ``idle`` has the
     # loops whose present repetition has taken no row.
     reached: dict[int, None] = {}
@@ -248,7 +254,7 @@ def positions(pattern: pt.Pattern, *, longest: bool = False) -> Positions:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """The automaton in the form of the paper: at most one transition per state and predicate name."""
+    """The automaton as Hirzel draws it: at most one transition for each state and name of a predicate."""
 
     # State 0 is the start. States are numbered as they are found; predicates are visited in reading order.
 
@@ -290,6 +296,7 @@ def states(automaton: Positions) -> States:
 
 
 def _union(masks: Iterable[int]) -> int:
+    """Return the mask with the bits of all masks."""
     whole = 0
     for mask in masks:
         whole |= mask
@@ -307,6 +314,7 @@ def _size(pattern: pt.Pattern) -> int:
 
 
 def _without_unreachable(automaton: Positions) -> Positions:
+    """Return an automaton without the positions that no match can reach."""
     kept_mask = automaton.first | automaton.reachable_from(automaton.first)
     kept = [p for p in range(len(automaton.names)) if kept_mask >> p & 1]
 

@@ -187,6 +187,7 @@ NEVER, ALWAYS = Term("never", kind=BOOLEAN), Term("always", kind=BOOLEAN)
 
 
 def comparison(sign: str, left: Term, right: Term) -> Term:
+    """Return the term ``left sign right``."""
     nullable = left.nullable or right.nullable
     return Term("compare", (left, right), BOOLEAN, None, nullable, sign, level_of(left, right))
 
@@ -219,7 +220,7 @@ def described(term: Term) -> str:
 
 
 def clipped(value: int) -> int:
-    """Return the nearest 64-bit integer."""
+    """Return the 64-bit integer that is nearest to an integer of any size."""
     return min(max(value, NULL_INTEGER), -NULL_INTEGER - 1)
 
 
@@ -265,7 +266,7 @@ LEAVES = (
 
 
 def may_precede_all(term: Term) -> bool:
-    """Return whether an earlier value is null only because no row is there; then any integer is a value."""
+    """Return whether a value of an earlier row is null only where that row does not exist."""
     if term.op != "previous" or not term.nullable or term.args[0].nullable:
         return False
     return term.kind in WHOLE
@@ -290,15 +291,16 @@ class Reader(ABC):
         """Return an integer of the reader, or a truth as 0 or 1."""
 
     def truth(self, value: bool) -> Any:
+        """Return the constant true or false."""
         return self.number(int(value))
 
     @abstractmethod
     def table(self, number: int, code: Any, wanted: bool) -> Any:
-        """Return whether the entry of a code in a table is ``wanted``."""
+        """Return whether the truth that a table has for a code is ``wanted``."""
 
     @abstractmethod
     def member(self, number: int, value: Any, wanted: bool) -> Any:
-        """Return whether a value is in a sorted table, or is known and not in it. NaN is neither."""
+        """Return whether a value is in a sorted table; unless ``wanted``, whether it is not. NaN is neither."""
 
     @abstractmethod
     def apply(self, operation: str, *values: Any) -> Any:
@@ -327,11 +329,13 @@ class Reader(ABC):
         return self.apply("integer or null", value, self.all(truths))
 
     def _once(self, key: tuple, make: Callable[[], Any]) -> Any:
+        """Return the result of ``make``, which is called once for each key."""
         if key not in self._known:
             self._known[key] = make()
         return self._known[key]
 
     def _value(self, term: Term) -> Any:
+        """Return the value of a term, computed from the values of its arguments."""
         op, args, kind = term.op, term.args, "floats" if term.kind == FLOAT else "integers"
         if op in LEAVES:
             return self.leaf(term)
@@ -389,6 +393,7 @@ class Reader(ABC):
         return [*self.valid(term), *([self.apply("== floats", x, x)] if term.kind == FLOAT else [])]
 
     def all(self, truths: Iterable[Any]) -> Any:
+        """Return whether all truths hold."""
         whole = None
         for truth in truths:
             whole = truth if whole is None else self.apply("and", whole, truth)

@@ -34,7 +34,7 @@ TIME_FUNCTIONS = frozenset(
 
 
 def function_of_times(name: str, unit: str | None, of: ColumnType) -> tuple[Callable[..., Any], ColumnType]:
-    """Return a function of ticks alone, and the type of its values; ``unit`` is the unit that it is about."""
+    """Return a function of ticks and the type of its values; ``unit`` is its unit of time, if it has one."""
     function = VOCABULARY[name].name
     if function == "epoch":
         per_second = _PER_SECOND[of.unit or "ns"]
@@ -98,6 +98,7 @@ def directives_of(form: str, *, is_java: bool = False) -> str:
 
 
 def time_as_text(of: ColumnType, directives: str, ticks: int) -> str:
+    """Return a time in ticks as a text in the form that ``directives`` of strftime say."""
     per_second = _PER_SECOND[of.unit or "ns"]
     moment = datetime(1970, 1, 1) + timedelta(microseconds=int(_local(ticks, of)) * 10**6 // per_second)
     return moment.strftime(directives.replace("%3f", f"{moment.microsecond // 1000:03}"))
@@ -116,6 +117,7 @@ def time_of_text(directives: str | None, text: str) -> int:
 
 
 def day_of_text(directives: str | None, text: str) -> int:
+    """Return the day that a text says, as a time in microseconds."""
     ticks = time_of_text(directives, text)
     return ticks - ticks % (86_400 * 10**6)
 
@@ -150,6 +152,7 @@ def months_between(of: ColumnType, last: Any, first: Any) -> Any:
 
 
 def last_day(of: ColumnType, ticks: Any) -> Any:
+    """Return the last day of the month of a time, as ticks."""
     per_day = 86_400 * _PER_SECOND[of.unit or "ns"]
     year, month, _ = _civil(_local(ticks, of) // per_day)
     return _from_local((_days(year + month // 12, month % 12 + 1, 1) - 1) * per_day, of)
@@ -177,6 +180,7 @@ def _days(year: Any, month: Any, day: Any) -> Any:
 
 
 def _field(name: str, of: ColumnType, ticks: Any) -> Any:
+    """Return a field of times, such as the hour or the week, as the clock of their zone shows it."""
     per_second = _PER_SECOND[of.unit or "ns"]
     days, of_day = divmod(_local(ticks, of), 86_400 * per_second)
     seconds = of_day // per_second
@@ -229,7 +233,7 @@ def _whole_units(unit: str | None, of: ColumnType, first: Any, last: Any) -> Any
 
 
 def _whole_months(first: Any, last: Any, per_day: int) -> Any:
-    """Return the whole months up to a later time. The last day of a month ends a month of any later day."""
+    """Return the whole months between two times; at the end of a shorter month, any later day has come."""
     (days, rest), (last_days, last_rest) = divmod(first, per_day), divmod(last, per_day)
     (year, month, day), (last_year, last_month, last_day) = _civil(days), _civil(last_days)
     is_end = _civil(last_days + 1)[2] == 1
@@ -258,6 +262,7 @@ def _local(ticks: Any, of: ColumnType) -> Any:
 
 @lru_cache(maxsize=64)
 def _zone(name: str) -> tzinfo | None:
+    """Return a time zone by its name."""
     import pandas as pd
 
     return pd.Timestamp(0, tz=name).tzinfo
@@ -279,4 +284,5 @@ def _from_local(local: Any, of: ColumnType) -> Any:
 
 @lru_cache(maxsize=4096)
 def _one_from_local(local: int, unit: str, zone: str) -> int:
+    """Return the same for one time; the last ones are kept."""
     return int(_from_local(np.array([local], np.int64), ColumnType(TIME, unit, zone))[0])
