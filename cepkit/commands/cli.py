@@ -592,11 +592,7 @@ _COMMANDS: Mapping[str, _Command] = {
         "convert original files to ordered Parquet, with a quality report (on Spark)",
         _add_ingest,
     ),
-    "warmup": (
-        _warmup,
-        "compile bundled patterns and parallel engines for a quick first use",
-        _no_arguments,
-    ),
+    "warmup": (_warmup, "compile bundled patterns and parallel engines for a quick first use", _no_arguments),
     "types": (_types, "write stubs, so that pyright and VS Code know df.cep", _add_types),
 }
 

@@ -71,11 +71,7 @@ OPERATORS = ("CD", "D1", "D2", "HN", "PO", "RD", "SL", "CF")
 
 
 def bus_positions(
-    n_events: int,
-    *,
-    n_vehicles: int = 246,
-    seed: int = 0,
-    start: str = "2013-01-31 08:00:00",
+    n_events: int, *, n_vehicles: int = 246, seed: int = 0, start: str = "2013-01-31 08:00:00"
 ) -> pd.DataFrame:
     """Return the reports of buses: each reports every 20 seconds where it is and how late it is.
 

@@ -50,11 +50,7 @@ class _Track:
 
 
 def soccer_sensors(
-    n_events: int,
-    *,
-    sensors: Sequence[int] = SENSORS,
-    in_play: bool = True,
-    seed: int = 0,
+    n_events: int, *, sensors: Sequence[int] = SENSORS, in_play: bool = True, seed: int = 0
 ) -> pd.DataFrame:
     """Return the events of sensors in the shoes of players, on the arms of goalkeepers, and in the ball.
 

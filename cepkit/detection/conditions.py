@@ -199,10 +199,7 @@ class EqlConditions:
                     f"{event.category!r}; name it, as in event_category='kind'"
                 )
             wanted = self._cased(event.category)
-            held = self.columns.mask(
-                place[0],
-                lambda value: wanted in _listed(self._cased(value)),
-            )
+            held = self.columns.mask(place[0], lambda value: wanted in _listed(self._cased(value)))
             mask = mask & held
         return mask
 

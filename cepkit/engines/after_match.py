@@ -82,6 +82,7 @@ def _longest(program: SequenceProgram, block: MatchBlock) -> MatchBlock:
 def _reported(
     blocks: Iterable[MatchBlock], reporter: Reporter, partition: np.ndarray
 ) -> Iterator[MatchBlock]:
+    """Yield the reported matches of each block."""
     for block in blocks:
         checkpoint()
         yield reporter.reported(block, partition[block.last])
@@ -105,6 +106,7 @@ class Reporter:
     def reported(
         self, block: MatchBlock, partition_of_match: np.ndarray, position: np.ndarray | None = None
     ) -> MatchBlock:
+        """Return the reported matches of a block, in the order of detection."""
         if self.policy in ONCE:
             return self._once(block, position)
         first, last = block.first, block.last

@@ -66,6 +66,7 @@ class Buffer:
         return [[self.add(values) for values in row] for row in rows]
 
     def whole(self) -> np.ndarray:
+        """Return all parts as one array."""
         return np.concatenate(self.parts) if self.parts else np.empty(0, self.dtype)
 
 
@@ -98,6 +99,7 @@ class PoolReaders:
         self.layout, self._readers = layout, {}
 
     def reader(self, pool: int) -> ColumnReader:
+        """Return the reader of the columns at the members of a pool."""
         if pool not in self._readers:
             layout = self.layout
             columns = PickedColumns(layout.inputs.columns, layout.array("members", pool))
@@ -205,6 +207,7 @@ def nearest_interpreted(
 
 
 def _table(rows: Iterable[Iterable[int]], width: int) -> np.ndarray:
+    """Return rows as an int64 array with this number of columns."""
     return np.array(list(rows), np.int64).reshape(-1, width)
 
 

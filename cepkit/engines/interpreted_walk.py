@@ -53,6 +53,7 @@ from cepkit.values import dataclass
 
 
 def read_value(reader: ColumnReader, value: EventValue) -> Values:
+    """Return a value of single events, as an array with an item per event."""
     if value.what == ALL_VALID:
         return reader.all(reader.valid(value.term))
     if value.what == ALL_PRESENT:
@@ -80,7 +81,7 @@ def _run(is_run_scope: int, branch: BranchTables, query: Conditions, *given) -> 
 
 
 def data_of(places, code: ConditionCode) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return what conditions read: the values of single events, then the registers with the constants."""
+    """Return what conditions read: floats and integers of single events, and the registers with constants."""
     constants = constants_of(places.program, places.inputs)
     floats = np.empty((len(code.floats), places.n))
     integers = np.empty((len(code.integers), places.n), np.int64)
@@ -145,6 +146,7 @@ def ordered_tests_of(bound: BoundBranch, order: tuple[int, ...]) -> OrderedTests
 
 
 def _level(bound: BoundBranch, own: BoundCondition, variable: str, level_of: dict[int, int]) -> int:
+    """Return the level of the order that binds an event of a variable; an absent event has the last level."""
     a = own.condition.absence
     if a is not None and bound.branch.absences[a].variable == variable:
         return len(level_of)
@@ -211,9 +213,11 @@ class OrderedTables:
         )  # fmt: skip
 
     def _reader(self, members: np.ndarray) -> ColumnReader:
+        """Return a reader of the columns of the members of a test."""
         return ColumnReader(PickedColumns(self.own.places.inputs.columns, members), *self._constants)
 
     def _limit(self, name: str, component: int) -> np.ndarray:
+        """Return a limit of time for the members of a component; see `OrderedEvents`."""
         return self.own.limit_of_members(name, self._test_of[component])
 
     def _bounds(self, level: int) -> list[list[int]]:

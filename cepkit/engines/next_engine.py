@@ -59,7 +59,7 @@ _MOST_OVERLAP = 4  # a part of the events may look at a quarter of its length be
 _NONE = np.empty(0, np.int64)
 Part = tuple[
     int, int, int
-]  # first events of matches from the first to before the second; events up to the third
+]  # matches begin from the first event to before the second, and end before the third
 T = TypeVar("T")
 
 
@@ -77,7 +77,7 @@ def chain_search(places: NextPlaces, tables: NextTables, number: int) -> NextCha
 
 
 class NextChainSearch:
-    """The search for the matches of a branch, from the last event to the first."""
+    """The search for the matches of a branch that have one event of each component, last events first."""
 
     is_sorted = True  # whether blocks are in canonical order
 
@@ -87,6 +87,7 @@ class NextChainSearch:
 
     @cached_property
     def _kernels(self) -> Any:
+        """The kernels of `cepkit.kernels.next_chain`."""
         return load_kernels(CHAIN, quick=self.n_events < _MANY_EVENTS)
 
     @cached_property
@@ -108,7 +109,7 @@ class NextChainSearch:
         return all(in_slices(rises, even_cuts(last), threads=self.places.threads))
 
     def _parts(self, low: int, high: int) -> list[Part]:
-        """Return where matches that end from ``low`` to ``high`` can begin, a part for each thread."""
+        """Return where matches that end from ``low`` to ``high`` can begin, one part of events per thread."""
         (time, within, _), threads = self._limits, self.places.threads
         if within < 0 or (low == 0 and threads < 2) or not self._is_rising:
             return [(0, high, high)]
@@ -164,7 +165,7 @@ class NextChainSearch:
     def _read(
         self, begin: int, stop: int, numbers: np.ndarray, known: np.ndarray, n_nulls: np.ndarray
     ) -> None:
-        """Write the numbers of a run of events that tests compare."""
+        """Write what tests compare of a run of events: numbers, and which of them are not null."""
         n, columns = stop - begin, {name: values[begin:stop] for name, values in self._columns.items()}
         reader = ColumnReader(columns, *self._constants)
         with np.errstate(all="ignore"):
@@ -186,6 +187,7 @@ class NextChainSearch:
 
     @cached_property
     def _columns(self) -> dict[str, np.ndarray]:
+        """The columns that conditions read, without columns of arrays."""
         return {name: values for name, values in self.places.inputs.columns.items() if values.ndim == 1}
 
     @cached_property
@@ -193,6 +195,7 @@ class NextChainSearch:
         return constants_of(self.places.program, self.places.inputs)
 
     def _of_parts(self, work: Callable[[int], T], parts: list[Part]) -> list[T]:
+        """Return ``work(i)`` for each part, on a thread each."""
         _ = (
             self._kernels,
             self._limits,
@@ -203,6 +206,7 @@ class NextChainSearch:
         return [work(0)] if len(parts) == 1 else run_on_threads(work, len(parts), len(parts))
 
     def total(self) -> int:
+        """Return the number of matches."""
         parts = self._parts(0, self.n_events)
         count = lambda i: sum(n for n, _ in self._walk(parts[i], 0, _NONE, fill=False))  # noqa: E731
         return sum(self._of_parts(count, parts))
@@ -241,7 +245,7 @@ class NextChainSearch:
     def _in_order(
         self, arrays: list[list[np.ndarray]], parts: list[Part], counts: np.ndarray, high: int
     ) -> MatchBlock:
-        """Return the matches of all parts in canonical order; ``counts`` are those of parts and blocks."""
+        """Return the matches of all parts in canonical order; ``counts`` are theirs by part and block."""
         n_of_block = counts.sum(axis=0)
         bounds = sums_before(n_of_block)
         cursors = bounds[:-1] + np.cumsum(counts, axis=0) - counts  # where each part writes in each block
@@ -323,9 +327,11 @@ class NextMatches(SequenceSet):
 
     @cached_property
     def _total(self) -> int:
+        """The number of matches of all branches."""
         return sum(search.total() for search in self._searches)
 
     def count(self) -> int:
+        """Return the number of matches."""
         return self._known.count() if self.__dict__.get("_known") else self._total
 
     def at_most(self) -> int:
@@ -334,9 +340,11 @@ class NextMatches(SequenceSet):
         return self._known.count() if is_listed and self._known else self.count()
 
     def any(self) -> bool:
+        """Return whether there is a match."""
         return len(self.glance(1)) > 0
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions where matches end, and how many end at each."""
         if self.__dict__.get("_known"):
             return self._known.ends()
         counts = np.zeros(self.events.n_events, np.int64)
@@ -346,6 +354,7 @@ class NextMatches(SequenceSet):
         return positions, counts[positions]
 
     def ending(self, low: int, high: int) -> MatchBlock:
+        """Return the matches whose last event has a position from ``low`` to ``high``."""
         is_all = low <= 0 and high >= self.events.n_events
         if (is_all or "_known" in self.__dict__) and self._known:
             return self._known.ending(low, high)
@@ -358,6 +367,7 @@ class NextMatches(SequenceSet):
         return self._known.whole_blocks(size) if self._known else super().whole_blocks(size)
 
     def glance(self, n: int) -> MatchBlock:
+        """Return the first ``n`` matches. It searches the first events alone if they have so many."""
         high = _FIRST_EVENTS
         while n and "_known" not in self.__dict__ and high * _GROWTH < self.events.n_events:
             # No match looks at an event after its last one.
@@ -378,7 +388,7 @@ class NextMatches(SequenceSet):
 
 
 class _BranchSearch:
-    """The search for the matches of one branch."""
+    """The search for the matches of a branch of any form, from first events on."""
 
     is_sorted = False
 
@@ -388,6 +398,7 @@ class _BranchSearch:
 
     @cached_property
     def _arguments(self) -> tuple:
+        """The arguments of the kernel `follow` that stay the same for all calls."""
         places, tables = self.places, self.tables
         values = places.values(tables.floats, tables.integers)
         targets = places.targets(tables, values)
@@ -426,6 +437,7 @@ class _BranchSearch:
             yield report
 
     def total(self) -> int:
+        """Return the number of matches."""
         places = self.places
         none = np.empty(0, np.int64), np.empty(0, np.int32), np.empty((0, self.n_components), np.int64)
 
@@ -475,6 +487,7 @@ class _BranchSearch:
         return None if held[2] else self._made(call_parts)
 
     def _made(self, found: list[tuple[np.ndarray, np.ndarray]]) -> MatchBlock:
+        """Return the matches of several calls as a block, given their places and sizes."""
         if not found:
             return joined([])
         sizes = np.concatenate([array for _, array in found])

@@ -49,6 +49,7 @@ class NextPlaces:
 
     @cached_property
     def kernels(self) -> Any:
+        """The kernels of `cepkit.kernels.next_event`."""
         return load_kernels(KERNELS)
 
     @cached_property
@@ -127,6 +128,7 @@ class NextPlaces:
         return out
 
     def partition_of(self, place: int) -> int:
+        """Return the partition of a place."""
         return int(np.searchsorted(self.bounds, place, "right")) - 1
 
     @cached_property
@@ -156,12 +158,14 @@ class NextPlaces:
         return out
 
     def _limits(self, width: int | float | None) -> np.ndarray:
+        """Return the first place after each that is too late by ``width``, or of another partition."""
         if width is None:
             return self._ends(np.empty(0, np.int64), 0, 1)
         width = float(width) if self._time.dtype.kind == "f" else width
         return self._ends(self._time, width, int(self.program.window.closed))
 
     def _ends(self, time: np.ndarray, width: int | float, closed: int) -> np.ndarray:
+        """Return the same for any rising numbers in place of the clock."""
         out = np.empty(self.n, np.int32)
         self._fill(lambda k, *own: self.kernels.limit_places(time, self.bounds, width, closed, k, *own, out))
         return out

@@ -87,6 +87,7 @@ class OrderedEvents:
         return self._n_up_to(self.limit(inverse), self.members(test))
 
     def _get(self, *key: str | int) -> np.ndarray:
+        """Return the array of a key; it is computed when it is first needed."""
         if key not in self._arrays:
             self._arrays[key] = getattr(self, f"_{key[0]}")(*key[1:])
         return self._arrays[key]
@@ -104,7 +105,7 @@ class OrderedEvents:
         return np.ascontiguousarray(getattr(places, name), np.int64)
 
     def _n_up_to(self, limit: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Return, for each of these places, the first place with a limit after it; limits ascend."""
+        """Return how many events have a limit up to each place; limits ascend."""
         return np.searchsorted(limit, places, side="right").astype(np.int64, copy=False)
 
 
@@ -135,7 +136,7 @@ class OrderedSearch:
         self._search = load_kernels(KERNELS).search
 
     def _candidates(self, low: int, high: int) -> slice | np.ndarray:
-        """Return the events of the order's first component that matches from ``low`` to ``high`` can have."""
+        """Return the members of the first component in the order that may be in matches ending there."""
         events, first, last = self.own, self.order[0], self.n - 1
         if low <= 0 and high >= events.places.n:
             return slice(None)
@@ -161,7 +162,7 @@ class OrderedSearch:
         return gather_calls(self._find(low, high, work), most, most_calls)
 
     def _find(self, low: int, high: int, work: int) -> Iterator[tuple[FoundPart, bool]]:
-        """Yield the matches of each call of the kernel, and whether the search is done."""
+        """Yield the matches that each call of the kernel finds, and whether the search is done."""
         out = np.empty((_MATCHES_PER_CALL, self.n), np.int64)
         for report in self._runs(low, high, np.empty(0, np.int64), out, work):
             matches = out[: int(report[N_MATCHES])].copy()
@@ -171,6 +172,7 @@ class OrderedSearch:
             )
 
     def _block(self, places: np.ndarray) -> MatchBlock:
+        """Return matches, given as rows of places, as a block."""
         return LineBlock(self.own.places.position_of_place[places].T, self.branch.number)
 
     def count_by_last(self) -> np.ndarray:

@@ -86,6 +86,7 @@ def _reduce(
     order: tuple[str, ...] | None,
     by: pa.Array | pa.Scalar | None,
 ) -> pa.Array:
+    """Return one value for the items of each match."""
     if decimals.is_decimal(values.type) and function in (*SUMMED, "min", "max"):
         return _reduce_decimals(function, values, first_item, by)
     if function == "collect":
@@ -153,7 +154,7 @@ def _reduce_decimals(
 
 
 def float_of_decimals(function: str, values: pa.Array, compute: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Return what ``compute`` returns for decimals as integers, as a float of their unit."""
+    """Return the result of ``compute`` for decimals, which it gets as integers, as a float."""
     numbers = decimals.whole_numbers(values, values.type.scale) if values.type.scale >= 0 else None
     if numbers is None:
         return compute(values.cast(pa.float64()))
@@ -163,6 +164,7 @@ def float_of_decimals(function: str, values: pa.Array, compute: Callable[[pa.Arr
 
 
 def _of_decimals(function: str, items: list[Decimal]) -> Decimal | None:
+    """Return the sum, the least or the greatest of some decimals; None for none."""
     if not items:
         return None
     if function in ("min", "max"):
@@ -172,11 +174,13 @@ def _of_decimals(function: str, items: list[Decimal]) -> Decimal | None:
 
 
 def _type_of_sum(function: str, of: pa.DataType) -> pa.DataType:
+    """Return the type of a sum or an extreme of decimals."""
     digits = decimals.DIGITS if function == "sum" else min(of.precision, decimals.DIGITS)
     return pa.decimal128(digits, of.scale)
 
 
 def _largest(numbers: np.ndarray) -> int:
+    """Return the largest absolute value."""
     return max(abs(int(numbers.min())), abs(int(numbers.max()))) if len(numbers) else 0
 
 
@@ -221,6 +225,7 @@ def _plain_items(values: pa.Array) -> list:
 
 
 def _check(function: str, kind: pa.DataType) -> None:
+    """Raise if a function is not defined for values of a type."""
     if pa.types.is_boolean(kind) or pa.types.is_nested(kind):
         raise TypeError(f"{function}() is not defined for {in_words(kind)}")
     is_ordered = is_text(kind) or (pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
@@ -276,7 +281,7 @@ def _numbers(values: pa.Array) -> np.ndarray:
 
 
 def _codes(values: pa.Array, order: tuple[str, ...] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted texts and the index of each value among them; a null has any index."""
+    """Return sorted texts, and the index of each value among them; the index of a null means nothing."""
     if order is None:
         every = np.asarray(values.fill_null("").to_pylist(), dtype=object)
         return np.unique(every, return_inverse=True)
@@ -304,6 +309,7 @@ def _total(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 def _segments(operation: np.ufunc, values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Return the result of an operation such as `np.add` for each segment that begins at ``starts``."""
     return operation.reduceat(values, starts) if len(starts) else values[:0]
 
 
@@ -315,6 +321,7 @@ _VECTORS = ColumnType(LIST, nullable=True, item=ColumnType(FLOAT, nullable=True)
 def vectors_of_arrow(
     array: pa.Array | pa.ChunkedArray, name: str, label: Callable[[int], object] = lambda row: row
 ) -> np.ndarray:
+    """Return a column of arrays of one length as a matrix; ``label`` names a row in errors."""
     array = one_chunk(array)
     n_items = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(n_items)
@@ -338,6 +345,7 @@ def vectors_of_arrow(
 
 
 def one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return an array in one piece."""
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
@@ -367,6 +375,7 @@ def prepare(vectors: np.ndarray, function: str) -> np.ndarray:
 
 
 def _near_one(rows: np.ndarray) -> np.ndarray:
+    """Return rows that a power of two scales so that their largest number is near 1."""
     exponent = np.frexp(np.abs(rows).max(axis=1, keepdims=True))[1]
     return np.ldexp(rows, -exponent)
 
@@ -433,6 +442,7 @@ def _lengths(calls: list[tuple[str, str, str]], matrix_of: Mapping[str, np.ndarr
 
 
 def _of_length(matrix: np.ndarray, length: int) -> np.ndarray:
+    """Return a matrix; one without columns becomes rows of NaN of this length."""
     return matrix if matrix.shape[1] else np.full((len(matrix), max(1, length)), np.nan)
 
 
@@ -494,10 +504,12 @@ def _in_one_unit(name: str, arguments: list[Any], read: Read) -> list[Any]:
 
 
 def _with_unit(of: pa.DataType, unit: str) -> pa.DataType:
+    """Return a type of times or durations in another unit."""
     return pa.duration(unit) if pa.types.is_duration(of) else pa.timestamp(unit, of.tz)
 
 
 def type_of_plain(of: pa.DataType) -> ColumnType:
+    """Return the type of a column with such values."""
     if pa.types.is_timestamp(of):
         return ColumnType(TIME, of.unit, of.tz)
     if pa.types.is_duration(of):
@@ -509,6 +521,7 @@ def type_of_plain(of: pa.DataType) -> ColumnType:
 
 
 def _value_of(scalar: pa.Scalar) -> Any:
+    """Return the value of a constant; times and durations as ticks."""
     return scalar.value if scalar.is_valid and pa.types.is_temporal(scalar.type) else scalar.as_py()
 
 
@@ -546,6 +559,7 @@ def arrow_type(kind: ColumnType) -> pa.DataType | None:
 
 
 def _arrow_of(column: Column, of: ColumnType) -> pa.Array:
+    """Return a column as an Arrow array of a type."""
     if of.kind == OTHER:
         return pa.nulls(len(column.values))
     nulls = is_null(column)

@@ -56,7 +56,7 @@ def kernel_for(program: Program, inputs: Inputs, n_events: int, tier: str = AUTO
 def take_over(
     program: Program, interpreter: Interpreter, state: State, inputs: Inputs
 ) -> tuple[Kernel, State] | None:
-    """Return the query's own kernel and its state after the same events; None while it is not compiled."""
+    """Return the compiled kernel and its state if it can continue after the interpreter, or None."""
     # A kernel with queues keeps its starts in another order, so it does not take over.
     if program.plan.queues or not is_ready(program.matching_source(inputs).text):
         return None
@@ -115,6 +115,8 @@ class _BoundedRun(Run):
 
 
 class _CompileNowError(Exception):
+    """A run was interpreted for as long as it takes to compile its kernel."""
+
     pass
 
 
@@ -127,6 +129,7 @@ def match_regex(
     run: Run | None = None,
     tier: str = "auto",
 ) -> MatchSet:
+    """Return the matches of a regex query in events."""
     # Source: Hirzel, "Partition and Compose", DEBS 2012, sections 2.3 and 3.
     run = run if run is not None else Run()
     if not program.query.skips_by_default:
@@ -165,6 +168,7 @@ def _match(
     progress: Callable[[int], None] | None,
     run: Run,
 ) -> MatchSet:
+    """Return the matches that a kernel or an interpreter finds, block by block on threads."""
     run.tier = INTERPRETED if isinstance(kernel, Interpreter) else COMPILED
     if not program.compiled or (threads == 1 and events.n_partitions <= _MOST_PARTITIONS_AT_ONCE):
         run.n_blocks, run.threads = 1, 1
@@ -215,6 +219,7 @@ def _interpret(
 
 
 def _threads(program: Program, events: Events, threads: int | None) -> int:
+    """Return how many threads to use: ``threads``, or as many as pay."""
     if not program.compiled or not program.pure:
         return 1
     if threads is not None:
@@ -272,7 +277,7 @@ def advance(
 def advance_by_one(
     kernel: Kernel, state: State, partition: np.ndarray, arguments: list, row: int, out: tuple
 ) -> int:
-    """Advance ``state`` by one event; return how many matches end there. ``out`` has room for one."""
+    """Advance ``state`` by one event, and return 1 if a match ends there, else 0."""
     # ``arguments`` are those that come from the event, ``out`` the first and last row and the report.
     while True:
         n_found = kernel.run(partition, 0, 1, row, _WORK_PER_CALL, *arguments, *state.arguments(), *out)
@@ -361,6 +366,7 @@ def _match_blocks(
     progress: Callable[[int], None] | None,
     run: Run,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the first and last events of the matches of each block."""
     local = threading.local()
     n_blocks = len(blocks.first_row) - 1
     runs: list[Run] = []
@@ -475,7 +481,7 @@ def place_rows(program: Program, events: Events, inputs: Inputs, name: str) -> P
 def search_in_turn(
     program: Program, events: Events, progress: Callable[[int], None] | None = None
 ) -> tuple[MatchSet, bool]:
-    """Return the matches as ``after_match`` and ``keep`` say, and whether the query was interpreted."""
+    """Return the matches under ``after_match`` and ``keep``, and whether the query was interpreted."""
     rows = place_rows(program, events, program.inputs(events.columns), "search")
     kind, name = program.query.after_match or ("past_last", None)
     code = _CODES_OF_NAMES[kind] if name else _CODES[kind]
@@ -504,7 +510,7 @@ def search_in_turn(
 
 
 def n_left_out(program: Program, matches: MatchSet) -> tuple[int, int]:
-    """Return how many matches begin on the last row of another one, and among how many events they are."""
+    """Return how many matches would begin on the last row of another match, and in how many events."""
     # They share no other row with it, and at most the first row of the next one. Only patterns count that
     # begin with any row, or with the name that ends them: in others, a row that ends a match and begins one
     # is a coincidence. A pattern of one name, such as ``fail{3}``, counts rows. O(_LOOKED_AT rows), and

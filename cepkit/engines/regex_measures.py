@@ -142,6 +142,7 @@ class Evaluator:
         self.role = "measure"
 
     def measure(self, role: str, expression: ex.Expression) -> Measured:
+        """Return the values of a measure, one per match; ``role`` names it in errors."""
         self.role = role
         if (
             isinstance(expression, ex.Aggregate)
@@ -154,14 +155,17 @@ class Evaluator:
         return decimals.narrow(repeat_scalar(self.value(expression), len(self.matches)))
 
     def wrong(self, e: ex.Expression, problem: str) -> PredicateError:
+        """Return the error for a part of a measure."""
         return PredicateError(f"{self.role}: {problem}\n{self.query.underlined(self.role, e)}")
 
     def _check(self, e: ex.Attribute) -> None:
+        """Raise if a column does not exist."""
         if e.name not in self.source.schema:
             error = column_not_found(self.role, e.name, self.source.schema)
             raise type(error)(f"{error}\n{self.query.underlined(self.role, e)}")
 
     def _rows_of(self, end: str) -> np.ndarray:
+        """Return the row numbers of the first or last row of each match."""
         return self.rows_at(self.matches.first if end == "first" else self.matches.last)
 
     def rows_at(self, positions: np.ndarray) -> np.ndarray:
@@ -169,11 +173,13 @@ class Evaluator:
         return self.matches.events.rows(positions)
 
     def event_of_item(self) -> np.ndarray:
+        """Return the events of all matches, one match after the other."""
         return self.matches.lineage.event_of_item
 
     # The leaves of a value per match are aggregates, those of a value per row are columns.
 
     def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
+        """Return the values of an expression, one per match, or a constant."""
         if isinstance(e, ex.Aggregate):
             return self._aggregate(e)
         if isinstance(e, ex.Previous):
@@ -195,6 +201,7 @@ class Evaluator:
         return pc.if_else(pa.array(is_there), values, pa.scalar(None, values.type))
 
     def _row_value(self, e: ex.Expression, rows: np.ndarray) -> pa.Array | pa.Scalar:
+        """Return the values of an expression at rows of the frame, or a constant."""
         if isinstance(e, ex.Attribute):
             self._check(e)
             return plain_values(self.source.arrow(e.name, rows))
@@ -216,6 +223,7 @@ class Evaluator:
         return plain_values(pa.array(items, type=lists.type.value_type))
 
     def _aggregate(self, e: ex.Aggregate) -> pa.Array:
+        """Return an aggregate over the rows of each match."""
         function, operand = e.function, e.operand
         if operand is not None and any(isinstance(node, ex.Reference) for node in operand.walk()):
             return self._aggregate_of_name(e, operand)
@@ -270,6 +278,7 @@ class Evaluator:
 
     @cached_property
     def _label_of_item(self) -> np.ndarray:
+        """The name of the pattern that each row of each match has."""
         if self._labels is None:
             raise PredicateError(
                 f"{self.role}: which name a row of a match has is known in finished data only. Collect the "
@@ -285,6 +294,7 @@ class Evaluator:
             raise self.wrong(e, f"delta() needs numbers or times, not {in_words(last.type)}") from None
 
     def _combine(self, e: ex.Expression, of) -> pa.Array | pa.Scalar:
+        """Return the value of an expression from its parts, which ``of`` computes. Errors name the place."""
         try:
             return self._evaluate(e, of)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -308,6 +318,7 @@ class Evaluator:
         return ""
 
     def _parameter(self, e: ex.Expression, value: Any) -> pa.Scalar:
+        """Return the value of a parameter."""
         try:
             return pa.scalar(value)
         except (
@@ -320,6 +331,7 @@ class Evaluator:
             raise self.wrong(e, f"params: the value of {e} cannot be used; it is of type {kind}") from None
 
     def _evaluate(self, e: ex.Expression, of) -> pa.Array | pa.Scalar:
+        """Return the value of an expression from its parts, which ``of`` computes."""
         match e:
             case ex.Literal(value=value):
                 return pa.scalar(value)
@@ -373,6 +385,7 @@ class Evaluator:
         return value if any(side is None for side in sides) else self._arithmetic(e, e.operator, *sides)
 
     def _compare(self, e: ex.Expression, sign: str, left, right):
+        """Return whether a comparison holds."""
         left, right = _as_plain_time(left), _as_plain_time(right)
         if _is_literal_text(left) and pa.types.is_timestamp(right.type):
             left, right, sign = right, left, ex.MIRRORED[sign]
@@ -400,6 +413,7 @@ class Evaluator:
         return self._read(e, left, right.type), self._read(e, right, left.type)
 
     def _read(self, e: ex.Expression, side, of: pa.DataType):
+        """Return a constant text as a time or a duration if it meets values of type ``of``."""
         import pandas as pd
 
         if not (isinstance(side, pa.Scalar) and pa.types.is_string(side.type)):
@@ -424,9 +438,11 @@ class Evaluator:
         return tuple(pc.index_in(side, value_set=pa.array(order, side.type)) for side in (left, right))
 
     def _order(self, e: ex.Expression) -> tuple[str, ...] | None:
+        """Return the order of the categories of a column, or None."""
         return self.source.schema[e.name].ordered if isinstance(e, ex.Attribute) else None
 
     def _arithmetic(self, e: ex.Expression, operator: str, left, right):
+        """Return a sum, difference, product, quotient or remainder."""
         left, right = self._unify(e, left, right)
         if _is_with_decimals(left, right) and operator != "/":
             if operator in ("//", "%"):
@@ -451,6 +467,7 @@ class Evaluator:
         return _clean(_divide_floor(operator, left.cast(pa.float64()), right.cast(pa.float64())))
 
     def _call(self, e: ex.Call, of):
+        """Return the values of a function."""
         name, arguments = e.function, [of(argument) for argument in e.arguments]
         if name in VECTOR_FUNCTIONS:
             return self._similarity(e, arguments)
@@ -494,6 +511,7 @@ class Evaluator:
         return e.function not in FUNCTIONS or not FUNCTIONS[e.function].accepts(len(arguments))
 
     def _similarity(self, e: ex.Call, arguments) -> pa.Array:
+        """Return a function of two columns of arrays."""
         names = tuple(map(str, e.arguments))
         for name, side in zip(names, arguments, strict=True):
             side_type = side.type
@@ -510,6 +528,7 @@ class Evaluator:
         return pa.array(similarities, mask=np.isnan(similarities))
 
     def _user_function(self, e: ex.Call, arguments):
+        """Return the values of a function of the user, called row by row."""
         from cepkit.language.expressions.functions import registered_function
 
         function = dict(self.query.functions).get(e.function) or registered_function(e.function)
@@ -552,10 +571,12 @@ def _plain_argument(side: Any) -> Any:
 
 
 def _without_variable(e: ex.Expression) -> ex.Expression:
+    """Return ``A.x`` as the column ``x``."""
     return ex.Attribute(e.name, span=e.span) if isinstance(e, ex.Reference) and e.name else e
 
 
 def _column_of(e: ex.Expression) -> str:
+    """Return the first column that an expression names."""
     return next(ex.columns_in(e))
 
 
@@ -612,10 +633,12 @@ def _combine_times(sign: str, left, right):
 
 
 def _is_literal_text(side) -> bool:
+    """Return whether a value is one text for all rows."""
     return isinstance(side, pa.Scalar) and is_text(side.type)
 
 
 def _as_plain_time(side):
+    """Return dates as times, and times of a day as durations since midnight."""
     if pa.types.is_date(side.type):
         return side.cast(pa.timestamp("s" if pa.types.is_date32(side.type) else "ms"))
     if pa.types.is_time(side.type):
@@ -632,7 +655,7 @@ def _clean(array):
 
 
 def _divide_floor(operator: str, left, right):
-    """Return the quotient or remainder of floor division; null for a null or a divisor of 0."""
+    """Return ``left // right`` or ``left % right``; null for a null, and for a divisor of 0."""
     dividend, divisor = (
         np.asarray(side.fill_null(0) if isinstance(side, pa.Array) else side.as_py() or 0)
         for side in (left, right)

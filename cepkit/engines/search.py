@@ -41,7 +41,7 @@ _CALLS_OF_A_GLANCE = 2
 
 @dataclass(frozen=True, slots=True)
 class FoundPart:
-    """The matches that one call of a search found; ``block(k)`` makes the first k of them."""
+    """The matches of one call of a search, before they are made: ``block(k)`` makes the first k of them."""
 
     # ``n_items`` is the number of events of all of them, 0 if it is not known.
 
@@ -68,7 +68,7 @@ class RangeSearch(Protocol):
         """Return matches that end from ``low`` to ``high``."""
 
     def count_by_last(self) -> np.ndarray:
-        """Return how many matches end at each position."""
+        """Return how many matches end at each position, int64, (n_events,)."""
 
 
 def gather_calls(found: Iterator[tuple[FoundPart, bool]], most: int | None, most_calls: int | None) -> Found:
@@ -76,6 +76,7 @@ def gather_calls(found: Iterator[tuple[FoundPart, bool]], most: int | None, most
     # ``found`` yields the matches of each call, and whether it was the last. Calls end when there are more
     # than ``most`` matches, or after ``most_calls`` calls. If they are not all, only some are made. Where
     # they do not fit into memory, calls end as well; without ``most``, an error says so.
+    # The blocks of the matches are made last, so that calls that stop early cost little.
     parts, n, n_items, is_done = [], 0, 0, False
     for part, is_done in islice(found, most_calls):
         parts.append(part)
@@ -107,18 +108,22 @@ class SearchedMatches(SequenceSet):
         return _run_of(self._searches)
 
     def at_least(self) -> tuple[int, bool]:
+        """Return how many matches were found so far, and False: there may be more."""
         return self._n_found, False
 
     def any(self) -> bool:
+        """Return whether there is a match."""
         return self._n_found > 0 or self.count() > 0
 
     def first(self, n: int) -> MatchBlock:
+        """Return the first ``n`` matches in canonical order."""
         high = 1
         while len(block := self.ending(0, high)) < n and high < self.events.n_events:
             high *= 2
         return block.take(slice(0, n))
 
     def glance(self, n: int) -> MatchBlock:
+        """Return up to ``n`` matches quickly: the first ones if the search soon finds them, otherwise any."""
         searched_to, whole, part = 0, EMPTY, EMPTY  # all matches that end below ``searched_to``
         high, beyond = 64, None
         while (
@@ -140,11 +145,13 @@ class SearchedMatches(SequenceSet):
         return (part if len(part) else self._some).take(slice(0, n)).sorted()
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions where matches end, and how many end at each."""
         count = sum(search.count_by_last() for search in self._searches)
         positions = np.flatnonzero(count)
         return positions, count[positions]
 
     def ending(self, low: int, high: int) -> MatchBlock:
+        """Return the matches whose last event has a position from ``low`` to ``high``."""
         return joined([search.matches(low, high).block for search in self._searches]).sorted()
 
 
@@ -154,7 +161,7 @@ def known_or_searched(
     most_known: int = MOST_KNOWN,
     most_calls: int | None = None,
 ) -> SequenceSet:
-    """Return the matches of the branches' searches; if there are many, they are searched again when read."""
+    """Return the matches that searches find, one search a branch. If there are many, only some are kept."""
     results = []
     for search in searches:
         results.append(search.matches(0, events.n_events, most_known, most_calls))
@@ -165,6 +172,7 @@ def known_or_searched(
 
 
 def _run_of(searches: Sequence[RangeSearch]) -> SearchRun:
+    """Return how the searches ran: compiled, interpreted, or both."""
     tiers = dict.fromkeys(search.tier for search in searches)
     return SearchRun(" and ".join(sorted(tiers)))
 
@@ -178,7 +186,7 @@ _MOST_TO_INTERPRET = 1 << 27  # events looked at; then a kernel of its own pays,
 
 
 def search_of(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[str, list, list[np.ndarray]]:
-    """Return the source of the search for a branch, its arguments and its scratch arrays."""
+    """Return the source of the search for a branch, its arguments, and arrays that it uses while it runs."""
     program, inputs = places.program, places.inputs
     text = write_search(program, bound, dtypes_of(inputs)).text
     tests = [
@@ -217,7 +225,7 @@ class BranchSearch:
         self.tier = "compiled" if self._walk is None else "interpreted"
 
     def _interpreted(self) -> Callable | None:
-        """Return the function that interprets the branch if the query is new and this is possible."""
+        """Return the function that interprets the branch; None if its kernel is ready or must be compiled."""
         if reason_to_compile(self.text, KERNELS):
             return None
         code = walk_code_of(self.places.program, self.bound)
@@ -240,6 +248,7 @@ class BranchSearch:
         self._n_looked_at += int(arguments[-1][WORK]) - before
 
     def _work_per_call(self, look: int) -> int:
+        """Return how many events one call may look at; a kernel that runs as Python takes fewer."""
         return look if self._walk is not None else per_call(self._compiled, look)
 
     def calls(self, low: int, high: int, fill: bool, *outputs: np.ndarray, work: int) -> Iterator[np.ndarray]:
@@ -281,6 +290,7 @@ class BranchSearch:
             yield FoundPart(n, partial(self._block, places, sizes), n_items), bool(report[DONE])
 
     def _work_of_a_look(self) -> int:
+        """Return how many events a short look at the matches may look at."""
         if self._given_work is not None:
             return self._given_work
         # A condition on a whole loop costs as much as all its events.
@@ -288,6 +298,7 @@ class BranchSearch:
         return _WORK_PER_CALL_OF_A_LOOK >> (5 if any(leaf.op == "group" for leaf in leaves) else 0)
 
     def _block(self, places: np.ndarray, sizes: np.ndarray, n: int) -> MatchBlock:
+        """Return the first ``n`` matches of a call as a block."""
         places = places[: sizes[:n].sum()]
         return block_of_sizes(self.places.position_of_place[places], sizes[:n], self.number)
 

@@ -208,8 +208,7 @@ class _Explainer(RowsExplainer):
             return
         if within is not None:
             read.stop(
-                "window",
-                f"{row} is outside the window of {duration_text(within)} from {self.row(read.low)}",
+                "window", f"{row} is outside the window of {duration_text(within)} from {self.row(read.low)}"
             )
         elif not failing:
             read.stop("condition", f"{row} is not {names_of_mask(self.names, wanted & meant)}")

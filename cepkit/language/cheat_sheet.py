@@ -91,10 +91,7 @@ _EVENTS = _entries(
         ("ANY B b", "with any events before it"),
         ("B+ b[] INNER NEXT", "what may be skipped between two of the events"),
         ("B+ b[] UNTIL (x > 5)", "the repetition ends before the first such event"),
-        (
-            "B+ b[] GREEDY",
-            "an event that fits continues the repetition, and the longest match remains",
-        ),
+        ("B+ b[] GREEDY", "an event that fits continues the repetition, and the longest match remains"),
         ("B+ b[] RELUCTANT", "an event that fits the next part ends the repetition"),
     ),
 ) + _entries(

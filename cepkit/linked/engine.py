@@ -87,7 +87,7 @@ _OUTPUTS = ("all", "count")
 
 
 class _Runs(KernelMachine):
-    """Find every match of a sequence (skip-till-any-match) by runs. An event that extends a run copies it."""
+    """An engine that makes a run, a partial match by itself, for each event that extends another run."""
 
     kept: str
 
@@ -138,6 +138,7 @@ class SiddhiLikeRuns(_Runs):
 
 
 def _advance_runs(kept: str, output: str):
+    """Return the function that advances the runs of a `KernelMachine`."""
     kernels, mode = load_kernels(KERNELS, quick=False), (_OUTPUTS.index(output), KEPT.index(kept))
 
     def advance(tables, events, store, parts, scratch, out, start, stop, report):
@@ -232,6 +233,7 @@ class PartialMatchRun:
         return self._coverages()
 
     def chains_frame(self) -> pd.DataFrame:
+        """Return the chains of LinkedCEP as a frame, a row per event."""
         if self._chains is None:
             raise AttributeError(f"engine {self.engine!r} has no chains; engine='linked' has")
         return self._chains()
@@ -265,9 +267,11 @@ class PlainlyMatched(SequenceSet):
 
     @cached_property
     def _query(self) -> PlainQuery:
+        """The query and the events as the engine needs them."""
         return PlainQuery(self.program, self.events)
 
     def _push_all(self, output: str) -> tuple[LinkedCEP | SaseRuns, list[PlainMatches]]:
+        """Return a new engine after it took all events, and the matches of each push."""
         plain, engine = self._query.plain, self._machine(self._query.pattern, output=output)
         starts = range(0, plain.n_events, _EVENTS_PER_PUSH)
         return engine, [engine.push(plain.take(slice(s, s + _EVENTS_PER_PUSH))) for s in starts]
@@ -296,9 +300,11 @@ class PlainlyMatched(SequenceSet):
         )
 
     def _latest(self) -> np.ndarray:
+        """Return the coverages: the latest match of each chain of the last component."""
         return self._push_all("latest")[0].coverages
 
     def _linked_chains(self) -> pd.DataFrame:
+        """Return the chains of the stream, with the variables of their components."""
         chains = chains_of(self._query.pattern, self._query.plain)
         names = np.array(variables_of(self.program), dtype=object)
         chains.insert(2, "variable", names[chains["component"].to_numpy()])
@@ -313,9 +319,11 @@ class PlainlyMatched(SequenceSet):
         return KnownMatches(self.events, joined(blocks))
 
     def count(self) -> int:
+        """Return the exact number of matches."""
         return self.run.matches
 
     def ends(self) -> tuple[np.ndarray, np.ndarray | list[int]]:
+        """Return the positions where matches end, and how many end at each."""
         if self._known is not None:
             return self._known.ends()
         plain = self._query.plain
@@ -326,6 +334,7 @@ class PlainlyMatched(SequenceSet):
         return positions[nonzero], [counts[k] for k in nonzero]
 
     def ending(self, low: int, high: int) -> MatchBlock:
+        """Return the matches whose last event has a position from ``low`` to ``high``."""
         if self._known is not None:
             return self._known.ending(low, high)
         low, high = max(0, low), min(high, self.events.n_events)
@@ -371,6 +380,7 @@ class PartialMatchEngine(EngineValue):
         Copying(self.copies, self.payload)
 
     def planned(self, *, trace: bool) -> Engine:
+        """Return the engine that a plan runs. It writes no trace."""
         if trace:
             raise UnsupportedQueryError(
                 f"trace=True: {self} writes no trace. Parallel engines do: cep.Hybrid(), cep.RIP()"

@@ -137,6 +137,7 @@ class KernelMachine:
         )
 
     def _grow_slots(self, at_least: int) -> None:
+        """Make room for at least this many further chains or runs."""
         n = len(self._store.free)
         wanted = max(2 * n, n + at_least)
         most = _MOST_SLOTS * _SLOT_BYTES // self._slot_bytes
@@ -155,7 +156,7 @@ class KernelMachine:
         self._report[kernel.N_FREE] += wanted - n
 
     def _widen_slots(self, at_least: int) -> None:
-        """Make room for longer copies."""
+        """Make room for copies of at least this many events in each slot."""
         longest = 2 * (at_least - 1)
         wider = _copy_room(self.copying, len(self._store.free), longest)
         for old, new in zip(self._store[2:], wider, strict=True):
@@ -164,9 +165,11 @@ class KernelMachine:
 
     @property
     def _slot_bytes(self) -> int:
+        """The memory of a chain or run, with what copies take along."""
         return _SLOT_BYTES + 8 * (self._store.positions.shape[1] + self._store.payload.shape[1])
 
     def _append_events(self, events: PlainEvents) -> None:
+        """Add events to those in memory, and their partitions."""
         n, n_absences = self.n_events, len(self.pattern.absences)
         stop = n + events.n_events
         room = len(self._events.time)
@@ -291,6 +294,7 @@ class KernelMachine:
         return counts
 
     def _check_and_append(self, events: PlainEvents) -> None:
+        """Check events, and add them to those in memory."""
         events.check(self.pattern, int(self._events.time[self.n_events - 1]) if self.n_events else None)
         self._take_types(events)
         self._append_events(events)

@@ -93,10 +93,12 @@ class PlainPattern:
             self._check_component(j)
 
     def _all_conditions(self) -> list[tuple[EventComparison, bool]]:
+        """Return the conditions, each with whether it is one on an absent event."""
         pairs = [(condition, False) for condition in self.conditions]
         return pairs + [(condition, True) for absence in self.absences for condition in absence.conditions]
 
     def _check(self, condition: EventComparison, is_absence: bool) -> None:
+        """Raise if a condition does not fit the pattern."""
         for j in condition.components:
             self._check_component(j)
         if condition.sign not in SIGNS:
@@ -115,6 +117,7 @@ class PlainPattern:
             )
 
     def _check_component(self, j: int) -> None:
+        """Raise if a component does not exist."""
         if not 0 <= j < self.n_components:
             raise CepError(f"component {j} does not exist. Components: 0 to {self.n_components - 1}")
 
@@ -195,6 +198,7 @@ class PlainEvents:
         return len(self.time)
 
     def take(self, rows: slice) -> PlainEvents:
+        """Return a range of the events."""
         partition, absent = self.partition_of_event, self.accepts_of_absence
         return PlainEvents(
             self.time[rows],

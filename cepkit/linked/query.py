@@ -72,6 +72,7 @@ def _conjuncts(term: Term, wanted: bool) -> Iterator[tuple[Term, bool]]:
 def _comparison(
     bound: BoundBranch, condition: BoundCondition, term: Term, holds: bool
 ) -> TermComparison | None:
+    """Return a comparison as one of two events, or None if a side looks at several events."""
     sides = [_side(bound, condition, arg) for arg in term.args]
     if None in sides:
         return None

@@ -10,13 +10,7 @@ from cepkit.pipelines.ingest import (
     read_report,
 )
 from cepkit.pipelines.spark_session import spark_session, worker_python
-from cepkit.pipelines.stages import (
-    frequent_tags,
-    hashtags,
-    parse_tweets,
-    tag_code,
-    tag_mask,
-)
+from cepkit.pipelines.stages import frequent_tags, hashtags, parse_tweets, tag_code, tag_mask
 
 __all__ = [
     "FORMATS", "QualityReport", "frequent_tags", "hashtags", "ingest", "parse_tweets",

@@ -127,7 +127,7 @@ def _warn_of_rejected(tried: list[str], found: Java) -> Java:
     if rejected:
         warn(
             f"{rejected[0]}; Spark needs Java {OLDEST_JAVA} or later "
-            f"and runs on {found.home} ({found.found_by})",
+            f"and runs on {found.home} ({found.found_by})"
         )
     return found
 

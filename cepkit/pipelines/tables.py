@@ -326,10 +326,7 @@ def parse_siri(records: DataFrame) -> DataFrame:
     # ``stop`` and ``block``. Reports without a line are no events, because the line is their event type.
     places = {name: place for place, name in enumerate(SIRI_FIELDS)}
     del places["time"]
-    missing = F.transform(
-        trimmed_cells(),
-        lambda text: F.when(~F.lower(text).isin("null", ""), text),
-    )
+    missing = F.transform(trimmed_cells(), lambda text: F.when(~F.lower(text).isin("null", ""), text))
     read = fields_as(_SIRI_COLUMNS, places)
     values = {
         **read,

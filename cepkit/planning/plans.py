@@ -304,7 +304,7 @@ def _compile(value: RegexQuery | SequenceQuery, source: Source) -> Program | Seq
         impure = [name for name, function in program.functions.items() if not function.pure]
         warn(
             f"{impure} is not declared pure, so the events are matched on one thread; "
-            "declare it with @cep.pure if its result depends on its arguments alone",
+            "declare it with @cep.pure if its result depends on its arguments alone"
         )
     return replace(program, schema=known_types(source.schema))
 
@@ -328,7 +328,7 @@ def _warn_of_null_comparisons(value: RegexQuery | SequenceQuery) -> None:
                 wanted = f"{kept} is not null" if node.operator == "!=" else f"{kept} is null"
                 warn(
                     f"{role}: '{node}' is never true because nothing equals or differs from NULL; "
-                    f"write '{wanted}'",
+                    f"write '{wanted}'"
                 )
 
 

@@ -47,12 +47,7 @@ Values = list[Any] | pa.Array
 class RowPatternSearch:
     """The matches of a query in a frame, and their measures."""
 
-    def __init__(
-        self,
-        bound: BoundRowQuery,
-        source: Source,
-        latest: int | None = None,
-    ):
+    def __init__(self, bound: BoundRowQuery, source: Source, latest: int | None = None):
         self.bound, self._latest, self.source = bound, latest, source
         self._query, self._program, self._measures = bound.query.rows, bound.program, bound.measures
         program = self._program

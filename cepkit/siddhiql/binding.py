@@ -171,7 +171,7 @@ def _check_ties(parts: Sequence[tuple[str, list[tuple], list[Event]]], meeting: 
                 for i, (name, stream_keys, _) in enumerate(parts)
                 if name in names
                 for key in stream_keys
-            ),
+            )
         )
         for (left, i), (right, k) in pairwise(keys):
             if left == right and i != k:

@@ -133,10 +133,7 @@ def at_distance(name: str, distance: int) -> ex.Expression:
     return ex.Previous(ex.Attribute(name), distance) if distance else ex.Attribute(name)
 
 
-def map_values(
-    tree: ex.Expression,
-    of_row: Callable[[str, int], ex.Expression],
-) -> ex.Expression:
+def map_values(tree: ex.Expression, of_row: Callable[[str, int], ex.Expression]) -> ex.Expression:
     """Return a condition of a chain with each column replaced; ``of_row`` takes a name and a distance."""
     match tree:
         case ex.Attribute(name=name):

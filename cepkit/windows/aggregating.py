@@ -352,10 +352,7 @@ def total_or_mean(name: str, total: np.ndarray, count: np.ndarray, of: pa.DataTy
 
 
 def with_infinities(
-    total: np.ndarray,
-    values: np.ndarray,
-    present: np.ndarray,
-    count: Callable[[np.ndarray], np.ndarray],
+    total: np.ndarray, values: np.ndarray, present: np.ndarray, count: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """Return sums of finite values, and infinity or NaN where ``count`` counts infinite values."""
     for sign in (1, -1):

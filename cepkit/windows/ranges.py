@@ -150,9 +150,7 @@ class Pairs(NamedTuple):
 
 
 def meet(
-    times: tuple[np.ndarray, ...],
-    sizes: tuple[Size | None, ...],
-    first_numbers: tuple[int, ...] = (0, 0),
+    times: tuple[np.ndarray, ...], sizes: tuple[Size | None, ...], first_numbers: tuple[int, ...] = (0, 0)
 ) -> Meeting:
     """Return the events of both sides in one order, and when each leaves its window."""
     n_left = len(times[0])

@@ -61,6 +61,7 @@ def _time(text: str, zone: str | None) -> Compiled:
 
 
 def _in_coarsest(nanoseconds: int) -> tuple[int, str]:
+    """Return a time or a duration in ticks of the coarsest unit that holds it, and this unit."""
     unit = next(unit for unit in _UNITS if nanoseconds % NANOSECONDS[unit] == 0)
     return nanoseconds // NANOSECONDS[unit], unit
 
@@ -141,6 +142,7 @@ def _time_ticks(text: str, unit: str, zone: str | None) -> int | Fraction:
 
 
 def _moment(text: str, zone: str | None) -> Any:
+    """Return a text as a moment; raise an error of this package if it is no time."""
     try:
         return moment_of(text, zone, "TIMESTAMP '2024-01-31 09:30:00'")
     except ValueError as error:
@@ -180,6 +182,7 @@ def text_of_value(value: Any, kind: ColumnType) -> str:
 
 @lru_cache(maxsize=1024)
 def _text_of_time(ticks: int, unit: str, zone: str | None) -> str:
+    """Return a time as CAST writes it."""
     moment = np.datetime64(ticks, unit)
     if zone is not None:
         import pandas as pd
@@ -231,6 +234,7 @@ def as_float(part: Compiled) -> Compiled:
 
 
 def compute(tree: ex.Expression, sign: str, parts: list[Compiled]) -> Compiled:
+    """Return the function of an arithmetic expression of two operands."""
     is_number = all(part.type.kind in (*NUMBERS, OTHER) for part in parts)
     left, right = exact_parts(parts) if is_number and sign in _OF_DECIMALS else list(map(as_float, parts))
     if left.type.scale is not None:
@@ -303,7 +307,7 @@ def type_of_arithmetic(sign: str, left: ColumnType, right: ColumnType) -> Column
 
 
 def _scaling(sign: str, left: Compiled, right: Compiled, kind: ColumnType) -> Callable[..., int]:
-    """Return a function that multiplies or divides a duration exactly, and then rounds to a tick."""
+    """Return the function that multiplies or divides a duration exactly, and then rounds to a tick."""
     duration = left.type if left.type.kind == DURATION else right.type
     factor = NANOSECONDS[duration.unit or "ns"] // NANOSECONDS[kind.unit or "ns"]
     is_product = sign == "*"
@@ -316,6 +320,7 @@ def _scaling(sign: str, left: Compiled, right: Compiled, kind: ColumnType) -> Ca
 
 
 def _nearest(exact: Fraction) -> int:
+    """Return the nearest integer; a half is rounded away from 0."""
     whole = math.floor(abs(exact) + Fraction(1, 2))
     return -whole if exact < 0 else whole
 
@@ -346,6 +351,7 @@ def condition_of(
     part: Callable[[ex.Expression], Compiled],
     condition: Callable[[ex.Expression], Compiled],
 ) -> Compiled:
+    """Return the function of a condition; ``part`` and ``condition`` give those of its parts."""
     match tree:
         case ex.And(operands=operands):
             return all_of([condition(operand) for operand in operands])
@@ -400,10 +406,12 @@ def _sides(tree: ex.Comparison | ex.IsDistinct, part: Callable[[ex.Expression], 
 def _truth(
     call: Callable[[Place, int], Any], op: str, parts: Sequence[Compiled], data: Any = None
 ) -> Compiled:
+    """Return a condition that may be unknown (None)."""
     return Compiled(call, ColumnType(BOOLEAN), op=op, parts=parts, data=data)
 
 
 def _any(values: Iterable[Any]) -> bool | None:
+    """Return whether a truth is true; unknown (None) if none is true and one is unknown."""
     truth: bool | None = False
     for value in values:
         if value is True:
@@ -426,6 +434,7 @@ def constants_of(options: Sequence[ex.Expression]) -> list[Any] | None:
 
 
 def _is_distinct(sides: list[Compiled]) -> Compiled:
+    """Return the function of IS DISTINCT FROM, for which two nulls are equal."""
     left, right = (side.call for side in sides)
 
     def call(place: Place, row: int) -> bool:
@@ -438,6 +447,7 @@ def _is_distinct(sides: list[Compiled]) -> Compiled:
 
 
 def _membership(tree: ex.In, operand: Compiled, choices: list[Compiled]) -> Compiled:
+    """Return the function of IN: unknown if no option is equal and one is null."""
     parts = [operand, *choices]
     trees = [tree.operand, *tree.options]
     refuse_comparison(tree, [(node, part.type) for node, part in zip(trees, parts, strict=True)])

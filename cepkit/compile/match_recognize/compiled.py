@@ -55,6 +55,7 @@ class RowTotal:
 
     @property
     def function(self) -> str:
+        """The name of the aggregate among `AGGREGATES`."""
         is_mean = self.is_of_times and self.tree.function == "avg"
         return "avg_of_times" if is_mean else self.tree.function
 
@@ -85,6 +86,7 @@ class Compiled:
 
 
 def constant(value: Any, kind: ColumnType, text: str | None = None) -> Compiled:
+    """Return a function that gives the same value at every place."""
     return Compiled(lambda place, row: value, kind, True, text)
 
 
@@ -94,6 +96,7 @@ def constant_of(value: Any) -> Compiled:
 
 
 def type_of_constant(value: Any) -> ColumnType:
+    """Return the type of a Python value of a query."""
     kinds = {bool: BOOLEAN, int: INTEGER, float: FLOAT, str: TEXT}
     return ColumnType(kinds.get(type(value), OTHER))
 
@@ -233,7 +236,7 @@ def _reaches(after: list[set[int]], first: Iterable[int], wanted: set[int]) -> b
 def _distance(
     first: set[int], steps: list[set[int]], last: set[int], wanted: set[int], offset: int
 ) -> int | None:
-    """Return the number of steps from the first states to the wanted one, if it is the same on all ways."""
+    """Return the number of steps to a wanted state, after ``offset`` others, if all ways have the same."""
     now, left = set(first), offset
     for distance in range(len(steps)):
         if now <= wanted:
@@ -278,6 +281,7 @@ def _error(tree: ex.Expression, message: str) -> PredicateError:
 
 
 def refuse_non_boolean(tree: ex.Expression, kind: ColumnType, what: str = "a condition") -> None:
+    """Raise if a condition has a type whose values are not true or false."""
     if kind.kind in _AS_CONDITION:
         sql = sql_of(tree)
         written = _AS_CONDITION[kind.kind].format(sql)
@@ -304,6 +308,7 @@ def refuse_comparison(tree: ex.Expression, sides: Sequence[tuple[ex.Expression, 
 def refuse_unlike(
     tree: ex.Expression, types: Iterable[ColumnType], verb: str, *, texts_are_times: bool = False
 ) -> None:
+    """Raise if values are of types that do not go together; ``verb`` says what is done with them."""
     kinds = {_MANY[kind.kind]: kind.kind for kind in types if kind.kind in _MANY}
     if texts_are_times and TEXT in kinds.values() and {TIME, DURATION} & {*kinds.values()}:
         kinds.pop("texts")
@@ -331,6 +336,7 @@ def refuse_objects(sides: Iterable[tuple[ex.Expression, ColumnType]]) -> None:
 
 
 def refuse_arithmetic(tree: ex.Expression, sign: str, left: ColumnType, right: ColumnType) -> NoReturn:
+    """Raise for an operation on types that do not go together, with what to write instead."""
     sql, kinds = sql_of(tree), (left.kind, right.kind)
     for kind in kinds:
         if kind in (TEXT, BOOLEAN, LIST, MAP):
@@ -363,12 +369,14 @@ def _interval_of(number: ex.Expression) -> str:
 
 
 def refuse_no_truth(tree: rp.IsTruth, kind: ColumnType) -> None:
+    """Raise if IS TRUE and the like test what is no truth value."""
     if kind.kind not in (BOOLEAN, OTHER):
         sql = sql_of(tree)
         raise _error(tree, f"{sql} needs a truth value, not {_ONE[kind.kind]}; compare it, as in x = 1")
 
 
 def refuse_like(tree: ex.Like | rp.LikeWithEscape, kind: ColumnType) -> None:
+    """Raise if LIKE tests what is no text."""
     if kind.kind in _ONE and kind.kind != TEXT:
         sql = sql_of(tree.operand)
         cast = rp.Cast(tree.operand, "varchar")
@@ -402,6 +410,7 @@ _OF_SIGNS = ("abs", "sign")
 
 
 def refuse_function_of_ticks(tree: ex.Call, function: str, types: Iterable[ColumnType]) -> None:
+    """Raise if a function of numbers gets a time or an interval."""
     for kind in types:
         is_wrong = function in _OF_NUMBERS and kind.kind in (TIME, DURATION)
         if is_wrong or (function in _OF_SIGNS and kind.kind == TIME):

@@ -81,7 +81,7 @@ class TypesOnly:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """A value of instructions. The vector has its type, its texts and a bound, or its constant."""
+    """A number that an instruction reads or writes: its place, and a vector with its type and bound."""
 
     number: int
     vector: Vector
@@ -93,6 +93,8 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class _Register:
+    """A value that the kernel keeps over the rows of a match, such as the last row of a variable."""
+
     rule: int
     argument: int  # the register before it, or -1; the number of a column for totals
     names: frozenset[str] | None  # the variables whose rows change it; None: all
@@ -139,11 +141,13 @@ class RegisterWriter:
         return bit, self._code
 
     def _bit(self, term: Compiled, wanted: bool = True) -> int:
+        """Return the number of the bit with the truth of a condition on nearby rows."""
         key = _key(term), wanted
         self.nearby.setdefault(key, (term, wanted))
         return [*self.nearby].index(key)
 
     def _require(self, term: Compiled) -> None:
+        """Write the instructions that demand a condition to be true."""
         if term.op == "and":
             for part in term.parts:
                 self._require(part)
@@ -193,19 +197,23 @@ class RegisterWriter:
         return self._write(op.COMPARE_INTEGERS, value.number, self._constant(int(wanted)))
 
     def _joined(self, join: int, truths: Sequence[int]) -> int:
+        """Return the slot of truths that instruction ``join``, AND or OR, puts together."""
         whole, *others = truths
         for other in others:
             whole = self._write(join, whole, other)
         return whole
 
     def _unless(self, wanted: bool, truth: int) -> int:
+        """Return the slot of a truth, or of its opposite if it is not ``wanted``."""
         return truth if wanted else self._write(op.NOT, truth, truth)
 
     def _is_null(self, value: _Slot) -> int:
+        """Return the slot of whether a value is null."""
         code = op.IS_NULL_FLOAT if value.is_float else op.IS_NULL_INTEGER
         return self._write(code, value.number, value.number)
 
     def _compared(self, sign: str, left: _Slot, right: _Slot) -> int:
+        """Return the slot of whether a comparison holds."""
         kinds = {left.vector.type.kind, right.vector.type.kind}
         code = op.COMPARE_INTEGERS
         if TEXT in kinds or BOOLEAN in kinds:
@@ -237,6 +245,7 @@ class RegisterWriter:
     # --- values
 
     def _value(self, term: Compiled) -> _Slot:
+        """Return the slot of the value of an expression."""
         if is_nearby(term, self._variable, self.members):
             return self._loaded(term, HERE, 0)
         parts = term.parts
@@ -261,6 +270,7 @@ class RegisterWriter:
         raise self._refused(term)
 
     def _refused(self, term: Compiled) -> Exception:
+        """Return the error for an expression that instructions cannot compute."""
         if term.tree is None:  # such as a column in another unit
             return NotVectorizedError()
         return NoRegistersError(
@@ -268,6 +278,7 @@ class RegisterWriter:
         )
 
     def _navigated(self, term: Compiled, operand: Compiled, read: ReadRow, variable: str | None) -> _Slot:
+        """Return the slot of an expression at the row of a variable that ``read`` describes."""
         offset, first, distance = read.offset, read.from_first, read.distance
         if read.final or any(node.op in ("navigation", "total") for node in operand.walk()):
             raise self._refused(term)
@@ -298,6 +309,7 @@ class RegisterWriter:
         return register
 
     def _total(self, term: Compiled) -> _Slot:
+        """Return the slot of an aggregate over the rows of the match so far."""
         tree, arguments, variable = term.data.tree, term.parts, term.data.variable
         function, names = tree.function, None if variable is None else self.members[variable]
         of_match = ("navigation", "total", "label", "number")
@@ -338,6 +350,7 @@ class RegisterWriter:
         return self._made(op.DIVIDE_FLOATS, *parts, ColumnType(FLOAT), bound)
 
     def _count(self, counted: tuple[Any, Vector] | None, names: frozenset[str] | None) -> _Slot:
+        """Return the slot of the number of rows, or of the values of ``counted`` that are not null."""
         register = _Register(op.COUNT_ROWS, 0, names)
         if counted is not None:
             key, vector = counted
@@ -346,6 +359,7 @@ class RegisterWriter:
         return self._read(register, ColumnType(INTEGER), max(1, self.longest))
 
     def _computed(self, term: Compiled, left: _Slot, right: _Slot) -> _Slot:
+        """Return the slot of a sum, difference, product, quotient or remainder."""
         sign, kind = term.data, term.type
         if not (left.vector.is_number and right.vector.is_number):
             raise self._refused(term)
@@ -368,6 +382,7 @@ class RegisterWriter:
         return self._made(_OF_FLOATS[sign], left.number, right.number, kind, bound)
 
     def _of_sign(self, term: Compiled, value: _Slot, of_integers: int, of_floats: int) -> _Slot:
+        """Return the slot of an operation on one number, by its codes for integers and for floats."""
         if not value.vector.is_number:
             raise self._refused(term)
         code = of_floats if value.is_float else of_integers
@@ -375,6 +390,7 @@ class RegisterWriter:
         return self._made(code, value.number, value.number, value.vector.type, bound)
 
     def _as_float(self, value: _Slot) -> _Slot:
+        """Return the slot of a number as a float."""
         if value.is_float:
             return value
         check_bound(value.vector.bound(), EXACT)
@@ -383,6 +399,7 @@ class RegisterWriter:
     # --- what instructions read
 
     def _vector(self, term: Compiled) -> Vector:
+        """Return the values of an expression at all rows, computed once."""
         key = _key(term)
         if key not in self._vectors:
             self._vectors[key] = self.rows.value(term, 0)
@@ -406,6 +423,7 @@ class RegisterWriter:
         return [*columns].index(key)
 
     def _loaded(self, term: Compiled, register: int, distance: int) -> _Slot:
+        """Return the slot of an expression at a row, ``distance`` rows from the one in a register."""
         vector = self._vector(term)
         if vector.is_one:
             return self._constant_slot(vector)
@@ -416,16 +434,19 @@ class RegisterWriter:
         return _Slot(self._write(code, register, self._column(_key(term), vector), distance), vector)
 
     def _read(self, register: _Register, kind: ColumnType, bound: float = 0, texts: Any = None) -> _Slot:
+        """Return the slot of the value of a register."""
         number = self._write(op.LOAD_REGISTER, self._number(register), 0)
         return _Slot(number, Vector(_bounded(bound, kind), kind, texts=texts))
 
     def _number(self, register: _Register) -> int:
+        """Return the number of a register."""
         self.registers.setdefault(register)
         if len(self.registers) > MOST_REGISTERS:
             raise NoRegistersError(f"conditions read more than {MOST_REGISTERS} rows and totals")
         return [*self.registers].index(register)
 
     def _constant_slot(self, vector: Vector) -> _Slot:
+        """Return the slot of a constant."""
         value = vector.values
         if isinstance(value, str):
             return _Slot(-1, vector)  # it is compared by its code, see `_in_codes`
@@ -435,6 +456,7 @@ class RegisterWriter:
         return _Slot(self._constant(int(bits)), vector)
 
     def _constant(self, bits: int) -> int:
+        """Return the slot that holds the bits of a constant."""
         for slot, constant in self.constants.items():
             if constant == bits:
                 return slot
@@ -443,9 +465,11 @@ class RegisterWriter:
         return self._n_slots - 1
 
     def _made(self, code: int, left: int, right: int, kind: ColumnType, bound: float) -> _Slot:
+        """Return the slot of the result of an instruction, with its type and bound."""
         return _Slot(self._write(code, left, right), Vector(_bounded(bound, kind), kind))
 
     def _write(self, code: int, left: int, right: int, more: int = 0) -> int:
+        """Write an instruction unless an equal one is there; return the slot of its result."""
         key = code, left, right, more
         if key not in self._slots:
             self._slots[key] = self._n_slots
@@ -462,6 +486,7 @@ def _bound_of(vector: Vector) -> float:
 
 
 def _bounded(bound: float, kind: ColumnType) -> np.ndarray:
+    """Return an array that stands for numbers up to a bound."""
     return np.array([bound], np.float64 if kind.kind == FLOAT else object)
 
 
@@ -482,6 +507,7 @@ class WrittenRows:
 def reason_without_registers(
     automaton: RowAutomaton, conditions: Mapping[str, Compiled], members: Members
 ) -> str | None:
+    """Return why the kernels cannot test the conditions of a query, or None."""
     try:
         write_rows(automaton, conditions, members, TypesOnly())
     except NoRegistersError as error:
@@ -558,6 +584,7 @@ def write_rows(
 
 
 def _stacked(columns: Mapping[str, np.ndarray], dtype: type) -> np.ndarray:
+    """Return columns as the rows of one array."""
     arrays = [*columns.values()]
     if len(arrays) == 1:
         return np.ascontiguousarray(arrays[0], dtype).reshape(1, -1)
@@ -565,6 +592,7 @@ def _stacked(columns: Mapping[str, np.ndarray], dtype: type) -> np.ndarray:
 
 
 def _start_value(rule: int) -> int:
+    """Return the value of a register before the first row: 0 for counts, else null."""
     if rule in (op.COUNT_ROWS, op.COUNT_INTEGERS, op.COUNT_FLOATS):
         return 0
     return int(np.float64(np.nan).view(np.int64)) if rule > op.COUNT_FLOATS else NULL_INTEGER
@@ -590,7 +618,7 @@ def _is_loop(registers: Sequence[_Register], takes: int, reads: int) -> bool:
 def _live(
     transitions: Transitions, registers: Sequence[_Register], takes: Sequence[int], reads: Sequence[int]
 ) -> list[int]:
-    """Return for each state the registers on which the rest of a match depends after its row, as bits."""
+    """Return for each state, as bits, the registers that matter after its row: later conditions read them."""
     n_states = len(takes)
     always = sum(
         1 << r for r, reg in enumerate(registers) if (reg.rule, reg.argument) == (op.STAYS, op.START_AT)
@@ -614,7 +642,7 @@ def _live(
 
 
 def _sources(registers: Sequence[_Register], takes: int, wanted: int) -> int:
-    """Return the registers before a row that decide those in ``wanted`` after it."""
+    """Return, as bits, the registers before a row of which those in ``wanted`` are made at the row."""
     sources = 0
     for r, register in enumerate(registers):
         if not wanted >> r & 1:

@@ -90,6 +90,7 @@ class SetTables:
         self._number(-1)  # after the last row
 
     def fill(self, cell: int) -> None:
+        """Compute the set of states that a cell of the table leads to, unless another thread has."""
         with self._lock:
             if self.following[cell] != UNKNOWN:
                 return  # another thread was faster

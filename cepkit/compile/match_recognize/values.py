@@ -70,7 +70,7 @@ _TIME_OF_TEXT = ColumnType(TIME, "us")  # the type of constant texts that are ti
 
 
 def _as_decimal(precision: int = 38, scale: int = 0) -> Callable[[Any], float]:
-    """Return a function that makes a DECIMAL of a number or a text, as a float."""
+    """Return a function that rounds a value to a DECIMAL with so many digits, as CAST does."""
     # It rounds to ``scale`` digits, and halves away from zero. Numbers that need more than ``precision``
     # digits have no value.
 
@@ -84,6 +84,7 @@ def _as_decimal(precision: int = 38, scale: int = 0) -> Callable[[Any], float]:
 
 
 def _as_truth(item: Any) -> bool:
+    """Return a value of any type as a truth, as CAST does."""
     if not isinstance(item, str):
         return bool(item)
     words = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
@@ -133,6 +134,7 @@ _KEEPING_DECIMALS = (
 
 
 def call_of(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
+    """Return the call of a function of SQL with its arguments."""
     if function == "abs" and parts and parts[0].type.scale is not None:
         return strict(Decimal.copy_abs, parts, parts[0].type)
     if function not in _KEEPING_DECIMALS:
@@ -222,6 +224,7 @@ def _element_at(items: Sequence[Any] | Mapping[Any, Any], key: Any) -> Any:
 
 
 def _joined(items: Sequence[Any], separator: str, instead_of_null: str | None = None) -> str:
+    """Return the texts of a list with a separator between them; nulls are left out, or replaced."""
     texts = (instead_of_null if item is None else str(item) for item in items)
     return separator.join(text for text in texts if text is not None)
 
@@ -233,6 +236,7 @@ _OF_LISTS: dict[str, tuple[Callable[..., Any], str]] = {
 
 
 def _of_lists(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
+    """Return the call of a function that takes a list."""
     compute_value, kind = _OF_LISTS[function]
     if kind == TEXT:
         parts = [as_text(part) for part in parts]
@@ -271,6 +275,7 @@ def _with_moments(state: tuple, item: Any) -> tuple:
 
 
 def _variance(state: tuple, n_less: int) -> float | None:
+    """Return the variance from `_with_moments`; ``n_less`` is 1 for a sample and 0 for a population."""
     n, total, squares = state
     if n <= n_less:
         return None
@@ -278,15 +283,18 @@ def _variance(state: tuple, n_less: int) -> float | None:
 
 
 def _deviation(state: tuple, n_less: int) -> float | None:
+    """Return the standard deviation from `_with_moments`; see `_variance`."""
     variance = _variance(state, n_less)
     return None if variance is None else math.sqrt(variance)
 
 
 def _plus(total: Any, item: Any) -> Any:
+    """Return a sum; decimals are added exactly."""
     return EXACT.add(total, item) if isinstance(item, Decimal) else total + item
 
 
 def _mean(total: Any, n: int) -> float | None:
+    """Return the mean of ``n`` values from their sum; None for no values."""
     if isinstance(total, Decimal):
         return float(Fraction(total) / n)
     return total / n if n else None
@@ -356,6 +364,7 @@ def compile_condition(
     *,
     inside: bool = False,
 ) -> Compiled:
+    """Return a condition as a function of a place in a match."""
     compiled = compile_value(tree, schema, params, inside=inside)
     refuse_non_boolean(tree, compiled.type)
     return compiled
@@ -368,12 +377,15 @@ def compile_value(
     *,
     inside: bool = False,
 ) -> Compiled:
+    """Return an expression as a function of a place in a match."""
     return replace(_compile(tree, schema, params, inside), tree=tree)
 
 
 def _compile(
     tree: ex.Expression, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None, inside: bool
 ) -> Compiled:
+    """Return the function of an expression. ``inside`` an aggregate or a navigation, it reads a given row."""
+
     def part(node: ex.Expression) -> Compiled:
         return compile_value(node, schema, params, inside=inside)
 
@@ -468,6 +480,7 @@ def column_of(name: str, schema: Iterable[str]) -> str:
 
 
 def _column(tree: ex.Attribute | ex.Reference, schema: Mapping[str, ColumnType], inside: bool) -> Compiled:
+    """Return a column: of the given row inside an aggregate, else of the last row of its variable."""
     name = column_of(tree.name or "", schema)
     variable = tree.variable if isinstance(tree, ex.Reference) else None
 
@@ -480,6 +493,7 @@ def _column(tree: ex.Attribute | ex.Reference, schema: Mapping[str, ColumnType],
 
 
 def _label_of_last(place: Place, variable: str | None) -> str | None:
+    """Return the variable that the last row of ``variable`` is of; None without such a row."""
     row = place.nth(variable, False, 0, False)
     return None if row < 0 else place.label(row)
 
@@ -496,6 +510,7 @@ def variable_of(trees: Iterable[ex.Expression]) -> str | None:
 def _navigation(
     tree: rp.Navigation, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None
 ) -> Compiled:
+    """Return the value of an expression at the row that FIRST, LAST, PREV or NEXT reads."""
     operand, read = row_read_by(tree)
     from_first, offset, final, distance = read.from_first, read.offset, read.final, read.distance
     variable = variable_of([operand])
@@ -513,7 +528,7 @@ def _navigation(
 def _aggregate(
     tree: rp.RowAggregate, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None
 ) -> Compiled:
-    """Return an aggregate. Raise if no engine computes it."""
+    """Return an aggregate over rows of the match. Raise if no engine computes it."""
     arguments = [compile_value(node, schema, params, inside=True) for node in tree.arguments]
     if tree.function not in AGGREGATES:
         raise PredicateError(f"MATCH_RECOGNIZE does not compute {tree.function.upper()}")
@@ -618,6 +633,7 @@ class ColumnScope:
         return _with_caret(error, self._told(error, role, name, node.span, node), self.source, node.span)
 
     def _raises(self, tree: ex.Expression, error: CepError) -> bool:
+        """Return whether an expression alone raises the same error."""
         try:
             compile_value(tree, self.schema, self.params, inside=self.inside)
         except CepError as own:

@@ -47,6 +47,7 @@ class Vector:
 
     @property
     def is_number(self) -> bool:
+        """Whether the values are integers, ticks or floats."""
         return self.is_whole or self.type.kind == FLOAT
 
     def bound(self) -> int:
@@ -56,12 +57,14 @@ class Vector:
         return max(abs(int(self.values.min())), abs(int(self.values.max()))) if len(self.values) else 0
 
     def is_null(self, n: int) -> np.ndarray:
+        """Return which of ``n`` places have no value."""
         is_missing = np.zeros(n, bool)
         for places in self.missing:
             is_missing[places] = True
         return is_missing
 
     def with_missing(self, *more: np.ndarray) -> Vector:
+        """Return the vector with nulls at further places."""
         return replace(self, missing=join_missing(self.missing, more))
 
 
@@ -91,6 +94,7 @@ def vector_of_column(
 
 
 def column_parts(column: Column) -> tuple[ColumnType, np.ndarray, np.ndarray | None]:
+    """Return the type, the values and the categories of a column that vectors can hold."""
     kinds = (*WHOLE, FLOAT, BOOLEAN, TEXT)
     is_decimal = column.type.scale is not None  # floats are not exact
     if (
@@ -157,11 +161,13 @@ def join_missing(*groups: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
 
 
 def check_numbers(*vectors: Vector) -> None:
+    """Raise if the values of a vector are no numbers."""
     if not all(vector.is_number for vector in vectors):
         raise NotVectorizedError
 
 
 def check_bound(bound: int, most: int = LARGEST) -> None:
+    """Raise if a result may exceed ``most``; Python computes it then."""
     if bound > most:
         raise NotVectorizedError
 
@@ -176,6 +182,7 @@ _COMPARISONS: dict[str, Callable[..., Any]] = {
 
 
 def compare(sign: str, left: Vector, right: Vector) -> Vector:
+    """Return the truths of a comparison at all places."""
     kinds = {left.type.kind, right.type.kind}
     if kinds & {TEXT, BOOLEAN}:
         if len(kinds) > 1 or sign not in ("==", "!="):
@@ -192,6 +199,7 @@ def compare(sign: str, left: Vector, right: Vector) -> Vector:
 
 
 def _are_distinct(texts: np.ndarray | None) -> bool:
+    """Return whether no two codes have the same text."""
     return texts is not None and len(set(texts)) == len(texts)
 
 
@@ -243,6 +251,7 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 
 
 def compute(sign: str, left: Vector, right: Vector, kind: ColumnType, n: int) -> Vector:
+    """Return a sum, difference, product, quotient or remainder at all places."""
     check_numbers(left, right)
     is_whole, missing = left.is_whole and right.is_whole, join_missing(left.missing, right.missing)
     if sign in ("/", "%", "//"):
@@ -273,11 +282,13 @@ def scaled(part: Vector, factor: int, kind: ColumnType) -> Vector:
 
 
 def negative(one: Vector) -> Vector:
+    """Return the numbers with the opposite sign."""
     check_numbers(one)
     return replace(one, values=-one.values)
 
 
 def call_function(function: str, bound: BoundCall, parts: list[Vector], n: int) -> Vector:
+    """Return the results of a function at all places."""
     if function in ("least", "greatest") and len({part.is_whole for part in parts}) == 1:
         check_numbers(*parts)
         return _extreme(function, parts)
@@ -313,10 +324,12 @@ def _check_times(function: str, parts: list[Vector]) -> None:
 
 
 def _has_nan(part: Vector, n: int) -> bool:
+    """Return whether a float is NaN where it is not null."""
     return bool(np.any(np.isnan(part.values) & ~part.is_null(n)))
 
 
 def _column_of(part: Vector, n: int) -> Column:
+    """Return a vector in the form of a column."""
     null = null_of(part.type)
     values = np.where(part.is_null(n), null, part.values) if part.missing else part.values
     return Column(
@@ -327,6 +340,7 @@ def _column_of(part: Vector, n: int) -> Column:
 
 
 def _extreme(function: str, parts: list[Vector]) -> Vector:
+    """Return the least or the greatest of several numbers at each place."""
     extreme = parts[0].values
     for part in parts[1:]:
         is_next = part.values < extreme if function == "least" else part.values > extreme
@@ -335,6 +349,7 @@ def _extreme(function: str, parts: list[Vector]) -> Vector:
 
 
 def _call_of_one(function: str, one: Vector) -> Vector:
+    """Return ABS, SIGN, FLOOR and the like of numbers."""
     if function == "abs":
         return replace(one, values=np.abs(one.values))
     if function == "sign":

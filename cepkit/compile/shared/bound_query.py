@@ -54,7 +54,7 @@ class BoundQuery(ABC):
         return {}
 
     def once(self, key: Hashable, write: Callable[[], _T], of: object = None) -> _T:
-        """Return the result of ``write``, which is called once for each ``key`` and part ``of`` the program."""
+        """Return the result of ``write``. It is called once for each ``key`` and part ``of`` the program."""
         # Frames and threads share the program, so the result must depend on no frame and never change.
         place = key, id(of)
         if place not in self.written:
@@ -127,7 +127,7 @@ class BoundQuery(ABC):
         return {name: np.ascontiguousarray(values) for name, values in arrays.items()}
 
     def _texts(self, columns: Mapping[str, Column]) -> list[np.ndarray]:
-        """Return the categories of the text columns that functions of the user read, if kernels are Python."""
+        """Return the categories of text columns that functions of the user read, if kernels are Python."""
         if self.compiled:
             return []
         calls = (term for root in self.terms() for term in root.walk() if term.op == "call")

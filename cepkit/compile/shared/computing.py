@@ -92,7 +92,7 @@ def bind_next(binder: Binding, e: ex.Call) -> Term:
 
 
 def _rows(e: ex.Expression) -> Iterator[ex.Expression]:
-    """Yield the rows that an expression reads, as an access to a column without a name."""
+    """Yield the rows that an expression reads: for each, the access to a column there, without its name."""
     match e:
         case ex.Attribute():
             yield _HERE
@@ -113,7 +113,7 @@ def _rows(e: ex.Expression) -> Iterator[ex.Expression]:
 
 
 def _at_row(e: ex.Expression) -> ex.Expression:
-    """Return an expression that reads one row, with columns in place of accesses to that row."""
+    """Return an expression of one row in which that row is the current one."""
     match e:
         case ex.Reference(name=str(name)):
             return ex.Attribute(name, span=e.span)
@@ -125,6 +125,7 @@ def _at_row(e: ex.Expression) -> ex.Expression:
 
 
 def _placed(row: ex.Expression, column: str) -> ex.Expression:
+    """Return the access to a column at a row that `_rows` yielded."""
     match row:
         case ex.Attribute() | ex.Reference():
             return replace(row, name=column)
@@ -156,6 +157,7 @@ def _is_readable(e: ex.Expression, row: ex.Expression) -> bool:
 
 
 def _unused(binder: Binding, name: str) -> str:
+    """Return a name that no column of the frame has."""
     while name in binder.schema:
         name += " "
     return name
@@ -174,6 +176,7 @@ def _computed_column(binder: Binding, e: ex.Expression) -> str:
 
 
 def _computed(rows: Binding, e: ex.Expression) -> Computed:
+    """Return the column that a call on values of one row computes before matching."""
     call = (
         e if isinstance(e, ex.Call) and e.function in VOCABULARY else ex.Call("coalesce", (e,), span=e.span)
     )

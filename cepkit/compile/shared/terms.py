@@ -300,7 +300,7 @@ class Reader(ABC):
 
     @abstractmethod
     def member(self, number: int, value: Any, wanted: bool) -> Any:
-        """Return whether a value is in a sorted table; unless ``wanted``, whether it is not. NaN is neither."""
+        """Return whether a value is in a sorted table; not ``wanted``: whether it is not. NaN is neither."""
 
     @abstractmethod
     def apply(self, operation: str, *values: Any) -> Any:

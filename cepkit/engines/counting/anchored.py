@@ -103,13 +103,16 @@ class AnchoredLayout(Layout):
     # --- arrays by their keys
 
     def _first(self) -> np.ndarray:
+        """Return the first entry in the window of each anchor."""
         strict = self.program.window.strict_time
         return self._n_entries_before(self.places.later[self.anchors] if strict else self.anchors + 1)
 
     def _until(self) -> np.ndarray:
+        """Return the end of the entries in the window of each anchor."""
         return self._n_entries_before(self.places.window_end[self.anchors])
 
     def _near(self) -> np.ndarray:
+        """Return, for each anchor, the first entry that the gap does not allow next."""
         return self._n_entries_before(self.places.gap_end[self.anchors])
 
     def _n_entries_before(self, places: np.ndarray) -> np.ndarray:
@@ -124,12 +127,15 @@ class AnchoredLayout(Layout):
         return sums_before(self._states != 0)
 
     def _mask(self) -> np.ndarray:
+        """Return the states that accept each entry."""
         return self._states[self.entries]
 
     def _later(self) -> np.ndarray:
+        """Return, for each entry, the first one that may follow it."""
         return n_below(self.entries, self.places.later[self.entries])
 
     def _gap(self) -> np.ndarray:
+        """Return, for each entry, the first one that the gap does not allow next."""
         return n_below(self.entries, self.places.gap_end[self.entries])
 
     def _anchor(self, number: int) -> np.ndarray:
@@ -139,6 +145,7 @@ class AnchoredLayout(Layout):
         return self.columns[number][self.entries]
 
     def _reach(self) -> np.ndarray:
+        """Return, for each anchor and state, the first entry that is in this state on a path."""
         source = self.write_once("reach", write=partial(write_reach, self.program, self.graph, self.dtypes))
         out, done = np.full(len(self.anchors) * len(self.graph.states), -1), 0
         run, arrays = self.function(source), self.arrays_of(source)
@@ -163,6 +170,7 @@ class AnchoredCounter(PathCounter):
 
     @cached_property
     def work(self) -> float:
+        """About how many pairs of events a count looks at."""
         layout, window = self.layout, self.layout.program.window
         widths = (layout.array("until") - layout.array("first")).astype(np.float64)
         links = (self.graph.link(e) for e, edge in enumerate(self.graph.edges) if edge.source > 0)
@@ -221,7 +229,7 @@ class AnchoredCounter(PathCounter):
         return outputs
 
     def _interpret(self, made: CountingKernel, tests: AnchoredTests, modulus: int, out: np.ndarray) -> int:
-        """Write the numbers of the counting kernel ``made`` until it is compiled, and return the anchor."""
+        """Count until the kernel is compiled, and return the first anchor that is not counted yet."""
         layout, is_float = self.layout, out.dtype.kind == "f"
         kernels = load_kernels(KERNELS)
         run = kernels.count_as_floats if is_float else kernels.count

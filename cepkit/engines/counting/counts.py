@@ -60,7 +60,7 @@ def total_unary(layout: Layout) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Paths:
-    """The states of all events, and the edges between states, as `count_graph` reads them."""
+    """A graph without conditions between events: the states of each event, and the edges into each state."""
 
     states: np.ndarray
     source: list[int]
@@ -82,11 +82,12 @@ class _Paths:
 
     @property
     def edges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The edges as arrays: the sources by target, where each target begins, and the final states."""
         return np.array(self.source), np.array(self.first_edge), np.array(self.final, np.uint8)
 
 
 def _long_numbers(graph: _Paths, since: np.ndarray, last: np.ndarray) -> Iterator[int]:
-    """Yield how many paths end at each of ``last``, as Python integers; see `count_graph`."""
+    """Yield the number of paths that end at each place in ``last``, as int of any size."""
     n, n_states = len(graph.states), len(graph.final)
     into = [graph.source[graph.first_edge[t] : graph.first_edge[t + 1]] for t in range(n_states)]
     states_of_mask = {
@@ -95,6 +96,7 @@ def _long_numbers(graph: _Paths, since: np.ndarray, last: np.ndarray) -> Iterato
     # Only an event that leaves a window needs more than the first row.
     leaves = bool(((since[1:] > since[:-1]) & (since[1:] < np.arange(1, n))).any())
     rows = list(range(n_states + 1)) if leaves else [0]
+    # ``paths[i][j]``: the number of paths in the window from state i to j; 0 is before the first state.
     paths: list[list[int]] = []
     masks, starts, wanted = graph.states.tolist(), since.tolist(), iter([*last.tolist(), n])
     oldest, next_one = 0, next(wanted)
@@ -125,7 +127,7 @@ def _long_numbers(graph: _Paths, since: np.ndarray, last: np.ndarray) -> Iterato
 
 
 def _take_back(paths: list[list[int]], states: list[int], into: list[list[int]]) -> None:
-    """Take the paths that begin with the oldest event out of the numbers."""
+    """Take the paths that begin with the oldest event out of ``paths``, in place."""
     n_states = len(into)
     for i in range(n_states, -1, -1):
         is_loop = False
@@ -142,6 +144,7 @@ def _take_back(paths: list[list[int]], states: list[int], into: list[list[int]])
 
 
 def _count_row(layout: Layout, last: np.ndarray, since: np.ndarray) -> np.ndarray:
+    """Return how many paths end at each of ``last``, modulo 2^64, if the states form a row without loops."""
     kernels, n = load_kernels(PLACES), len(layout.graph.states)
     tests = [state.test for state in layout.graph.states]
     n_states_of_event = layout.accept[tests[0]].copy()
@@ -272,6 +275,7 @@ class PathCounter:
         return counts
 
     def total(self) -> int:
+        """Return the number of matches, of any size."""
         if "by_member" in self.__dict__ or not self.are_long:
             return total_of(self.by_member)
         if self._is_free_of_conditions:
@@ -383,6 +387,7 @@ class PathCounter:
         return self.layout.n_members(pool)
 
     def _most_in_window(self, pool: int) -> int:
+        """Return the largest number of members of a pool in the window before an end."""
         inside = self.layout.n_before(pool, self.last) - self.layout.n_before(pool, self.since)
         return int(inside.max(initial=0))
 
@@ -395,6 +400,7 @@ class PathCounter:
     # --- passes
 
     def _source(self, arithmetic: str, component: int | None = None) -> CountingKernel:
+        """Return the text of the kernel that counts in an arithmetic."""
         layout = self.layout
         return layout.write_once(
             arithmetic,
@@ -470,7 +476,7 @@ class PathCounter:
 
 
 def total_of(numbers: np.ndarray | list[int]) -> int:
-    """Return the sum, of any size."""
+    """Return the sum of numbers, as an int of any size."""
     if isinstance(numbers, list):
         return sum(numbers)
     if numbers.sum(dtype=np.float64) < _SAFE:
@@ -480,5 +486,5 @@ def total_of(numbers: np.ndarray | list[int]) -> int:
 
 
 def _sum_modulo(residues: np.ndarray, modulus: int) -> int:
-    """Return the sum of uint64 numbers modulo another number."""
+    """Return the sum of uint64 numbers modulo ``modulus``."""
     return total_of(residues) % modulus

@@ -50,6 +50,7 @@ class _Weights:
 
     @property
     def largest(self) -> int:
+        """The largest absolute value of a weight."""
         return max(
             (abs(m) << s for m, s in zip(self.mantissa.tolist(), self.shift.tolist(), strict=True)), default=0
         )
@@ -134,6 +135,7 @@ def _sum(counter: PathCounter, component: int, weights: _Weights) -> int:
 
 
 def _integers(values: np.ndarray) -> _Weights:
+    """Return integers as weights."""
     return _Weights(values, np.zeros(len(values), np.int64))
 
 
@@ -154,7 +156,7 @@ def _weights(values: np.ndarray) -> tuple[_Weights, int | Fraction]:
 
 
 def _infinite_sum(counter: PathCounter, component: int, values: np.ndarray) -> float | None:
-    """Return the sum if infinite values are part of a match, otherwise None."""
+    """Return the sum if infinite values are part of a match, and set them to 0; otherwise None."""
     if values.dtype.kind != "f" or not np.isinf(values).any():
         return None
     part = taking_part(counter, component)
@@ -170,6 +172,7 @@ def ratio(total: int | float | Fraction, n: int) -> float:
 
 
 def _round_to_float(number: int | Fraction) -> float:
+    """Return the nearest float; infinity for a number that is too large."""
     try:
         return float(number)
     except OverflowError:
@@ -207,6 +210,7 @@ def counting_unsupported(program: BoundQuery) -> str | None:
 
 
 def _components(program: SequenceProgram) -> Iterator[Component]:
+    """Yield the components of all branches."""
     return chain.from_iterable(bound.branch.components for bound in program.branches)
 
 
@@ -222,15 +226,18 @@ def counter_of(graph: StateGraph, places: Places, accept: np.ndarray) -> PathCou
 
 
 def _layout(graph: StateGraph, places: Places, accept: np.ndarray, *, as_python: bool = False) -> Layout:
+    """Return the layout of the events of a graph."""
     layout_class = AnchoredLayout if isinstance(graph, AnchoredGraph) else Layout
     return layout_class(graph, places, accept, as_python=as_python)
 
 
 def _counter(layout: Layout) -> PathCounter:
+    """Return the counter of a layout."""
     return (AnchoredCounter if isinstance(layout, AnchoredLayout) else PathCounter)(layout)
 
 
 def _walk(layout: Layout, number: int) -> MatchWalk:
+    """Return the walk over the matches of a layout."""
     return (AnchoredWalk if isinstance(layout, AnchoredLayout) else PathWalk)(layout, number)
 
 
@@ -242,6 +249,7 @@ def match_by_counting(program: SequenceProgram, events: Events) -> SequenceSet:
 
 
 def _first_of(walk: MatchWalk, n: int) -> MatchBlock:
+    """Return the first ``n`` matches of a walk."""
     return collect(first_of_blocks(n, walk.blocks(n) if n else iter(())))
 
 
@@ -256,6 +264,7 @@ class CountedMatches(SequenceSet):
 
     @cached_property
     def _placed(self) -> tuple[Places, np.ndarray]:
+        """The places of the events, and which of them fulfil which conditions on single events."""
         return placed_and_accepted(self.program, self.events)
 
     @property
@@ -264,6 +273,7 @@ class CountedMatches(SequenceSet):
 
     @cached_property
     def _layouts(self) -> list[Layout]:
+        """The events as the graph of each branch reads them."""
         accept, as_python = self._placed[1], self._as_python
         layouts = [_layout(graph, self._places, accept, as_python=as_python) for graph in self._graphs]
         for layout in layouts:
@@ -280,6 +290,7 @@ class CountedMatches(SequenceSet):
 
     @cached_property
     def _counters(self) -> list[PathCounter]:
+        """The counter of each branch."""
         return [_counter(layout) for layout in self._layouts]
 
     @cached_property
@@ -289,6 +300,7 @@ class CountedMatches(SequenceSet):
 
     @cached_property
     def _walks(self) -> list[MatchWalk]:
+        """The walk over the matches of each branch."""
         return [_walk(layout, number) for number, layout in enumerate(self._layouts)]
 
     @cached_property
@@ -315,6 +327,7 @@ class CountedMatches(SequenceSet):
 
     @cached_property
     def _total(self) -> int:
+        """The number of matches of all branches."""
         return sum(counter.total() for counter in self._counters)
 
     def count(self) -> int:
@@ -331,12 +344,14 @@ class CountedMatches(SequenceSet):
         return self._is_slow or any(counter.are_long for counter in self._counters)
 
     def at_least(self) -> tuple[int, bool]:
+        """Return a number of matches that is quick to find, and whether it is the count."""
         if "_total" in self.__dict__ or not self._is_much:
             return super().at_least()
         n = len(self.glance(_MOST_GLANCED))
         return n, n < _MOST_GLANCED
 
     def at_most(self) -> int:
+        """Return an upper bound of the count, or the count if it is known."""
         return (
             self._total if "_total" in self.__dict__ else sum(counter.at_most for counter in self._counters)
         )
@@ -349,6 +364,7 @@ class CountedMatches(SequenceSet):
         return [total_of(counts) for counts in self._counts]
 
     def sample_of_branch(self, number: int, n: int, seed: int) -> MatchBlock:
+        """Return ``n`` matches of a branch, drawn uniformly."""
         return self._walks[number].sample(n, seed + number, self._counts[number])
 
     def ends(self) -> tuple[np.ndarray, np.ndarray | list[int]]:
@@ -356,6 +372,7 @@ class CountedMatches(SequenceSet):
 
     @cached_property
     def _ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """The positions where matches end, rising, and how many end at each."""
         if len(self._counters) == 1 and self._total < 2**63:
             [counter] = self._counters
             return self._positions_and_counts(counter.last, np.asarray(counter.by_member, np.uint64))
@@ -383,6 +400,7 @@ class CountedMatches(SequenceSet):
         return positions, counts[of_end[number[positions]]]
 
     def ending(self, low: int, high: int) -> MatchBlock:
+        """Return the matches whose last event has a position from ``low`` to ``high``."""
         if self._listed:
             return self._listed.ending(low, high)
         is_all = low <= 0 and high >= self.events.n_events and "_total" in self.__dict__
@@ -397,6 +415,7 @@ class CountedMatches(SequenceSet):
         return self._walks[0].blocks(size) if len(self._walks) == 1 else super().blocks(size)
 
     def glance(self, n: int) -> MatchBlock:
+        """Return the first ``n`` matches."""
         if (block := self._first_of_first_events(n)) is not None:
             return block
         return self._first_of_all(n)
@@ -413,6 +432,7 @@ class CountedMatches(SequenceSet):
         )
 
     def _first_of_all(self, n: int) -> MatchBlock:
+        """Return the first ``n`` matches in the way that costs least."""
         if (block := self._first_as_python(n)) is not None:
             return block
         if self._listed:
@@ -423,6 +443,7 @@ class CountedMatches(SequenceSet):
         return super().glance(n) if len(self._walks) > 1 else _first_of(self._walks[0], n)
 
     def take(self, numbers: list[int]) -> MatchBlock:
+        """Return the matches with these numbers in canonical order."""
         if not numbers:
             return joined([])
         for find in (self._first_of_first_events, self._first_as_python):

@@ -88,10 +88,11 @@ class Layout:
         return self.writer.constants_of(self.inputs)
 
     def function(self, made: CountingKernel) -> Callable:
+        """Return the function of a kernel, compiled or as Python."""
         return self._load(self.program, made.text, made.name)
 
     def tests_if_new(self, text: str) -> list[tuple[PairTest, ...]] | str:
-        """Return the tests of every link for interpretation, or why a generated kernel runs."""
+        """Return the tests of every link if they are to be interpreted, or why a generated kernel runs."""
         return reason_to_compile(text, COUNTING) or self.tests_of_links
 
     def path_kernel(self, write: Callable[[GraphPathWriter], str], name: str) -> Callable:
@@ -101,19 +102,22 @@ class Layout:
         return self._path_kernels[write, name]
 
     def has_path_kernel(self, write: Callable[[GraphPathWriter], str], name: str) -> bool:
+        """Return whether `path_kernel` has loaded this kernel already."""
         return (write, name) in self._path_kernels
 
     def path_text(self, write: Callable[[GraphPathWriter], str]) -> str:
+        """Return the text of a module of kernels that follow paths."""
         return self.write_once(write, write=partial(write, self.writer))
 
     def can_interpret(self, write: Callable[[GraphPathWriter], str]) -> bool:
-        """Whether a kernel is not compiled yet, and one for every graph can take its place."""
+        """Return whether a kernel is not compiled yet, and another one for every graph can run instead."""
         if isinstance(self.tests_of_links, str) or reason_not_to_interpret():
             return False
         return not is_ready(self.path_text(write)) and is_general_ready(text_of(write))
 
     @property
     def tests_of_links(self) -> list[tuple[PairTest, ...]] | str:
+        """The tests of every link for interpretation, or why a link has none."""
         return self.write_once("tests", write=partial(counting_tests_of, self.graph))
 
     @property
@@ -135,7 +139,7 @@ class Layout:
 
     @cached_property
     def _of_pools(self) -> dict[Key, np.ndarray]:
-        """Arrays that depend on accepted events and the window only; the newest stay with the events."""
+        """The arrays that depend on accepted events and the window alone. The events keep the newest."""
         graph, kept_pools = self.graph, self.places.placed.pools
         tests = tuple(state.test for state in graph.states)
         key = type(self), graph.tests, tests, self.program.window, self.program.clock
@@ -158,7 +162,7 @@ class Layout:
             run_on_threads(self.members, len(self.graph.tests), self.places.threads)
 
     def make_on_threads(self, made: CountingKernel) -> None:
-        """Make the columns and ends that a kernel reads, on threads if they pay."""
+        """Compute the columns and ends that a kernel reads, on threads if that pays."""
         keys = [key for key in made.arrays if key[0] in ("column", "ends")] if self.places.threads > 1 else []
         if keys:
             self.list_members()
@@ -173,6 +177,7 @@ class Layout:
         return self.n_members(self.graph.pool(state))
 
     def n_members(self, pool: int) -> int:
+        """Return the number of places in a pool."""
         if not self.graph.is_unary:
             return len(self.members(pool))
         if pool not in self._sizes:
@@ -196,6 +201,7 @@ class Layout:
     # --- what may precede
 
     def n_before(self, pool: int, places: np.ndarray, *, rising: bool = True) -> np.ndarray:
+        """Return how many members of a pool are before each of these places, which ascend if ``rising``."""
         members, n = self.members(pool), self.places.n
         if rising:
             return n_below(members, places)
@@ -206,6 +212,7 @@ class Layout:
         return np.cumsum(rank, out=rank)[places]
 
     def _ends(self, source: int, target: int) -> np.ndarray:
+        """Return, for each member of the target pool, how many of the source pool may precede it."""
         if self.program.window.strict_time:
             return n_below(self.places.later[self.members(source)], self.members(target) + 1)
         return self.n_before(source, self.members(target))
@@ -215,6 +222,7 @@ class Layout:
         return n_below(self.places.gap_end[self.members(source)], self.members(target) + 1)
 
     def _begins(self, link: int) -> np.ndarray:
+        """Return, for each target member, the first of the source pool that absences and gap allow."""
         graph_link, graph = self.graph.links[link], self.graph
         source, target = (
             graph.pool_of_component(graph_link.source),
@@ -242,6 +250,7 @@ class Layout:
         return np.maximum.reduce(nearest)
 
     def _limit(self, link: int) -> np.ndarray:
+        """Return, for each member of the source pool, the last place for the next event."""
         graph_link = self.graph.links[link]
         before = self.members(self.graph.pool_of_component(graph_link.source))
         until = self.places.window_end[before]
@@ -256,6 +265,7 @@ class Layout:
         return np.minimum.reduce(nearest)
 
     def _nearest(self, link: int, absence: LinkAbsence, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
+        """Return, for each neighbour, the nearest absent event in its span that forbids something."""
         writer = partial(ConditionWriter, self.program, self.graph, self.dtypes)
         source = self.write_once(link, absence, write=lambda: write_absence(writer(), link, absence))
         tests = reason_to_compile(source.text, COUNTING) or absence_tests_of(absence)
@@ -350,6 +360,7 @@ class Entries:
 
     @cached_property
     def _values_to_interpret(self) -> tuple:
+        """The arguments that conditions read when a kernel for every graph interprets them."""
         return path_values(self.layout, self.place, self.limits)
 
     def kernel(self, write: Callable[[PathModuleWriter], str], name: str) -> tuple[Callable, tuple]:
@@ -361,6 +372,7 @@ class Entries:
         return interpreting(layout.path_text(write), run, layout.places.n), self._values_to_interpret
 
     def _find_latest_starts(self, layout: Layout) -> None:
+        """Write the latest start of the paths that end at each entry to ``latest``."""
         if not layout.graph.edges:
             return
         run, values = self.kernel(write_starts, "starts")
@@ -386,6 +398,7 @@ class Entries:
 
     @cached_property
     def _spans(self) -> list[tuple[int, int]]:
+        """The first entry of each state, and the one after its last."""
         return list(zip(self.first_of_state.tolist(), self.end_of_state.tolist(), strict=True))
 
     def window(self, start: int, last: int) -> tuple[np.ndarray, np.ndarray]:

@@ -51,6 +51,7 @@ class Numbering:
 
     @classmethod
     def of(cls, counts: np.ndarray | Sequence[int], place_of_end: np.ndarray) -> Numbering:
+        """Return the numbering for the numbers of matches by place, and the places where matches end."""
         if isinstance(counts, np.ndarray):
             end_counts = counts[place_of_end]
             if end_counts.dtype != object and end_counts.sum(dtype=np.float64) < SMALL:
@@ -60,9 +61,11 @@ class Numbering:
 
     @property
     def total(self) -> int:
+        """The number of matches."""
         return int(self.first_of_end[-1])
 
     def count(self, end: int) -> int:
+        """Return the number of matches with one end."""
         return int(self.first_of_end[end + 1]) - int(self.first_of_end[end])
 
     def locate(self, numbers: Sequence[int]) -> list[tuple[int, int]]:

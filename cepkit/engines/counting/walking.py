@@ -58,7 +58,7 @@ class MatchWalk(ABC):
     @property
     @abstractmethod
     def _place_of_end(self) -> np.ndarray:
-        """Their places."""
+        """The places of the events where matches may end."""
 
     @abstractmethod
     def _walk(self, begin: int, stop: int, size: int) -> Iterator[MatchBlock]:
@@ -66,7 +66,7 @@ class MatchWalk(ABC):
 
     @abstractmethod
     def _numbered(self, numbers: Sequence[int], numbering: Numbering) -> Iterator[MatchBlock]:
-        """Yield the matches of ascending numbers."""
+        """Yield the matches with these numbers, which ascend."""
 
     # --- in order
 
@@ -83,7 +83,7 @@ class MatchWalk(ABC):
         self, run: Callable[..., None], scratch: list[np.ndarray], deepen: Callable, span: tuple[int, int],
         size: int, report: np.ndarray,
     ) -> Iterator[MatchBlock]:  # fmt: skip
-        """Yield the matches that ``run(scratch, outputs)`` writes for the ends of ``span``."""
+        """Yield the matches of the ends in ``span``, which ``run(scratch, outputs)`` writes."""
         # A match gets more room if it needs it. ``deepen`` returns scratch arrays for longer paths.
         n_items, (begin, stop) = max(_ITEMS_PER_BLOCK, 4 * size), span
         while not report[DONE]:
@@ -178,10 +178,12 @@ class PathWalk(MatchWalk):
         return (self._walk_line if self.is_line else self._walk_graph)(begin, stop, size, path)
 
     def _walk_single(self, begin: int, stop: int, size: int) -> Iterator[MatchBlock]:
+        """Yield matches of one event each."""
         for low in range(begin, stop, size):
             yield self._of_one_length(self._ends[2][low : min(low + size, stop)])
 
     def _walk_line(self, begin: int, stop: int, size: int, path: Path | None) -> Iterator[MatchBlock]:
+        """Yield the matches of a graph whose states form a line, from ``path`` on."""
         n, entries = self.n_states, self.entries
         start = np.zeros(n, np.int64) if path is None else path.entries[::-1].copy()
         first = np.append(entries.first_of_state, entries.end_of_state[-1])
@@ -205,6 +207,7 @@ class PathWalk(MatchWalk):
                 yield self._of_one_length(_trim(out, n_matches * n))
 
     def _walk_graph(self, begin: int, stop: int, size: int, path: Path | None) -> Iterator[MatchBlock]:
+        """Yield the matches of a graph of any form, from ``path`` on."""
         entries = self.entries
         start = np.zeros(1, np.int64) if path is None else path.entries
         arguments = [
@@ -225,6 +228,7 @@ class PathWalk(MatchWalk):
         return self._filled(run, scratch, _deepen, (begin, stop), size, report)
 
     def _of_one_length(self, positions: np.ndarray) -> MatchBlock:
+        """Return the matches of a line as a block, given the positions of their events."""
         return LineBlock(positions.reshape(-1, self.n_states).T, self.number, self.component_of_state)
 
     # --- by number

@@ -73,6 +73,7 @@ def columns_read(query: RowPatternQuery, schema: Iterable[str]) -> tuple[str, ..
 
 @lru_cache(maxsize=16)
 def _names_in(query: RowPatternQuery) -> tuple[str, ...]:
+    """Return the columns that a query names."""
     nodes = (node for _, tree in (*query.define, *query.measures) for node in tree.walk(literals=False))
     names = [node.name or "" for node in nodes if isinstance(node, ex.Attribute | ex.Reference)]
     return *names, *([] if query.within is None else [key.column for key in query.order_by[:1]])
@@ -80,6 +81,7 @@ def _names_in(query: RowPatternQuery) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16)
 def _has_totals(query: RowPatternQuery) -> bool:
+    """Return whether a query has aggregates."""
     trees = (tree for _, tree in (*query.define, *query.measures))
     return any(isinstance(node, rp.RowAggregate) for tree in trees for node in tree.walk())
 
@@ -96,6 +98,7 @@ def _prepare_once(
 def _prepare(
     query: RowPatternQuery, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None
 ) -> tuple[RowProgram, list[Compiled]]:
+    """Return the program of a query, and its measures as functions."""
     automaton = build_row_automaton(query.pattern)
     primary = [variable.name for variable in pt.variables(query.pattern)]
     members = {name: frozenset([name]) for name in primary}
@@ -137,6 +140,7 @@ def bind_clause(
 
 
 def _within(query: RowPatternQuery, schema: Mapping[str, ColumnType]) -> tuple[str, int] | None:
+    """Return the column of the clock and the ticks of WITHIN, or None."""
     if query.within is None:
         return None
     if not query.order_by:
@@ -173,6 +177,7 @@ def check_select(
     params: Mapping[str, Any] | None = None,
     table: Sequence[str] = (),
 ) -> None:
+    """Raise if the SELECT around a clause names or compares what it cannot."""
     scope = scope_of_result(query, result, params, table)
     if query.where is not None:
         scope.compiled(query.where, "WHERE", is_condition=True)
@@ -193,6 +198,7 @@ def check_select(
 
 
 def _check_number(query: SelectedRows, key: ex.Literal, n: int) -> None:
+    """Raise if ORDER BY has a number beyond the columns of the result."""
     if key.value > n:
         start, stop = key.span or (0, 1)
         message = f"ORDER BY: the result has {counted(n, 'column')}, and no number {key.value}"
@@ -205,6 +211,8 @@ def _check_number(query: SelectedRows, key: ex.Literal, n: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class BoundRowQuery:
+    """A query of MATCH_RECOGNIZE that is bound to the columns of a frame."""
+
     query: RowsQuery  # the query, with names of columns as the frame has them
     program: RowProgram  # its automaton and its conditions
     measures: tuple[Compiled, ...]  # its measures as functions
@@ -235,6 +243,7 @@ class BoundRowQuery:
 
     @property
     def members(self) -> Mapping[str, frozenset[str]]:
+        """The variables that each name stands for."""
         return self.program.members
 
     @property
@@ -244,6 +253,7 @@ class BoundRowQuery:
 
     @property
     def params(self) -> dict[str, Any]:
+        """The values of the parameters."""
         return dict(self.query.params)
 
     @property
@@ -252,6 +262,7 @@ class BoundRowQuery:
         return np.array(self.program.automaton.variable_of_state, dtype=object)
 
     def ordered_by(self, clock: str | None) -> BoundRowQuery:
+        """Return the query ordered by a column if it has no ORDER BY."""
         if self.query.keys or clock is None:
             return self
         return replace(self, query=replace(self.query, keys=(SortKey(clock),)))

@@ -52,6 +52,7 @@ class NearbyRows(VectorReader):
         return Vector(whole.values[here], whole.type, missing, whole.texts)
 
     def rows_of(self, variable: str | None) -> int:
+        """Return 0: a column without a navigation is that of the current row."""
         return 0
 
     def of_match(self, term: Compiled, at: Any) -> Vector:
@@ -117,6 +118,8 @@ def find_in_partitions(program: RowProgram, given: RowInput) -> FoundRows | None
 
 
 class _KernelSearch:
+    """The search for the matches of all partitions by kernels."""
+
     def __init__(self, program: RowProgram, written: WrittenRows, given: RowInput):
         self.program, self.given, self.order, self.written = program, given, given.order, written
         self.kernels = load_kernels(FINDING)
@@ -154,6 +157,7 @@ class _KernelSearch:
         return np.zeros(high - low, dtype) if bits is None else bits
 
     def _by_python(self, condition: Compiled, wanted: bool, first: int, until: int) -> np.ndarray:
+        """Return where a condition is true, or false if not ``wanted``, computed row by row in Python."""
         for column in (node.data[0] for node in condition.walk() if node.op == "column"):
             if column not in self.plain:
                 self.plain[column] = self.given.plain(column)

@@ -73,7 +73,7 @@ def history_needs(conditions: Mapping[str, Compiled], members: Mapping[str, froz
 
 
 def _looks(term: Compiled, from_first: bool = False, offset: int = 0) -> Iterator[tuple[Compiled, bool, int]]:
-    """Yield columns, aggregates, labels and match numbers with the row of the variable that they look at."""
+    """Yield columns, aggregates, labels and match numbers of a condition, each with the row it reads."""
     if term.op == "navigation":
         read, _ = term.data
         yield from _looks(term.parts[0], read.from_first, read.offset)
@@ -85,7 +85,7 @@ def _looks(term: Compiled, from_first: bool = False, offset: int = 0) -> Iterato
 
 
 class MatchHistory:
-    """Steps from one partial match to the next; the state is a tuple with one entry for each part."""
+    """What conditions must know of a partial match: a tuple with an entry for each part, from row to row."""
 
     def __init__(self, needs: Needs, members: Mapping[str, frozenset[str]]):
         self.parts, self.members, self.totals = needs.parts, members, needs.totals
@@ -96,9 +96,11 @@ class MatchHistory:
         self.place_of = {part[:2]: i for i, part in enumerate(needs.parts)}
 
     def step(self, state: tuple, trial: Trial) -> tuple:
+        """Return the history after the row of a trial."""
         return tuple(map(lambda part, entry: self._grown(part, entry, trial), self.parts, state))
 
     def _grown(self, part: tuple, entry: tuple, trial: Trial) -> tuple:
+        """Return one entry of a history after the row of a trial."""
         kind = part[0]
         if kind == "labels":
             return (*entry, trial.variable)
@@ -146,12 +148,14 @@ class Trial:
         return self.row if is_member and from_first and offset == len(rows) else -1
 
     def label(self, row: int) -> str | None:
+        """Return the variable that a row of the partial match is of; None for other rows."""
         if row == self.row:
             return self.variable
         labels = self.state[self.history.place_of[LABELS]]
         return labels[row - self.start] if self.start <= row < self.row else None
 
     def total(self, aggregate: RowTotal) -> Any:
+        """Return an aggregate over the rows of the partial match, with the current row."""
         entry = self.state[self.history.place_of["total", aggregate.tree]]
         value, _ = self.history.grown_total(aggregate, entry, self)
         return AGGREGATES[aggregate.function].result(value)
@@ -192,6 +196,7 @@ class RowMatch:
     states: tuple[int, ...]
 
     def rows(self) -> range:
+        """Return the rows of the match."""
         return range(self.start, self.start + len(self.states))
 
     @property
@@ -233,6 +238,7 @@ class RowProgram:
 def find_row_matches(
     program: RowProgram, columns: Mapping[str, Sequence[Any]], n_rows: int, *, budget: int | None = None
 ) -> list[RowMatch]:
+    """Return the matches of a partition, in order."""
     stop = n_rows - max(program.fewest_rows - 1, 0)  # no match begins here or later
     if stop <= 0:
         return []
@@ -252,6 +258,7 @@ def find_row_matches(
 
 
 def next_start(program: RowProgram, match: RowMatch) -> int:
+    """Return the row at which the search continues after a match."""
     if not match.states or program.after_match == "to_next_row":
         return match.start + 1
     if program.after_match == "past_last_row":
@@ -287,7 +294,7 @@ def work_error(program: RowProgram, start: int) -> CepError:
 
 
 class RowSearch:
-    """The search in one partition, with what is known to fail."""
+    """The search in a partition. It remembers which states cannot lead to a match from which rows."""
 
     def __init__(
         self,
@@ -370,9 +377,11 @@ class RowSearch:
         return None
 
     def _side(self, row: int) -> int:
+        """Return 1 at the first row of the partition, plus 2 after its last row."""
         return (row + self.first == 0) + 2 * (row == self.n_rows)
 
     def _look_at(self, state: int, row: int, history: tuple) -> None:
+        """Let conditions see a row as one that a state takes."""
         self.trial.row, self.trial.state = row, history
         self.trial.variable = self.program.automaton.variable_of_state[state]
 
@@ -386,15 +395,18 @@ class RowSearch:
         self.trial.low, self.trial.n_rows, self.n_rows = low, end, end
 
     def _wait(self, taken: list[int]) -> None:
+        """Keep the first partial match that waits for rows that are not there."""
         if self.waiting is None:
             self.waiting = tuple(taken)
 
     def _in_time(self, start: int, row: int) -> bool:
+        """Return whether a row is within the time of a match that begins at ``start``."""
         assert self.clock is not None and self.program.within is not None
         first, last = self.clock[start], self.clock[row]
         return first is not None and last is not None and last - first < self.program.within[1]
 
     def _pay(self, start: int) -> None:
+        """Count one more partial match. Raise if they are too many."""
         self.budget -= 1
         if self.budget < 0:
             raise work_error(self.program, start)
@@ -404,6 +416,7 @@ class RowSearch:
 
 
 def latest_time(clock: Iterable[int | None]) -> int | None:
+    """Return the latest time, without nulls; None if there is none."""
     return max((ticks for ticks in clock if ticks is not None), default=None)
 
 
@@ -476,6 +489,7 @@ def find_window_matches(
 
 
 def _first_match(search: RowSearch, starts: range) -> RowMatch | None:
+    """Return the match of the first row of ``starts`` that begins one, or None."""
     for start in starts:
         states = search.preferred(start, 1)
         if states is not None:

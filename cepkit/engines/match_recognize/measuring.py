@@ -52,7 +52,7 @@ class Points:
 
 
 def points_of(found: FoundRows, rows_per_match: str, excluded: np.ndarray) -> Points:
-    """Return the points of a result. ``excluded`` says which states take rows that it does not show."""
+    """Return the points of a result: at which rows of which matches measures are computed."""
     if rows_per_match == "one":
         return Points(np.arange(found.n_matches), found.end_of_match - 1, found.start_of_match, True)
     every = rows_of_matches(found)
@@ -110,9 +110,11 @@ class MeasureReader(VectorReader):
 
     @cached_property
     def _first_point(self) -> np.ndarray:
+        """Where the points of each match begin."""
         return self.points.first_point_of_match(self.found.n_matches)
 
     def column(self, name: str, at: Any) -> Vector:
+        """Return a column at places; -1 gives null."""
         key = (name, id(at))
         if key not in self._columns:
             # The array of places lives as long as the entry, so no other one takes its number.
@@ -120,6 +122,7 @@ class MeasureReader(VectorReader):
         return self._columns[key][1]
 
     def _taken(self, name: str, at: np.ndarray) -> Vector:
+        """Return a column at places; -1 gives null."""
         outside: tuple[np.ndarray, ...] = ()
         if len(at) and at.min() < 0:
             outside = (at < 0,)
@@ -135,6 +138,7 @@ class MeasureReader(VectorReader):
         return vector_of_column(kind, taken, texts).with_missing(*outside)
 
     def rows_of(self, variable: str | None) -> np.ndarray:
+        """Return the place of the last row of a variable at each point; -1 if there is none."""
         return self.nth(variable, from_first=False, offset=0, final=False)
 
     def nth(self, variable: str | None, *, from_first: bool, offset: int, final: bool) -> np.ndarray:
@@ -182,6 +186,7 @@ class MeasureReader(VectorReader):
         return None if first is None or last is None else last - first + 1
 
     def of_match(self, term: Compiled, at: Any) -> Vector:
+        """Return an expression that depends on the rows of the match at each point."""
         match term.op:
             case "number":
                 return Vector(self._at_points(self.found.number_of_match), ColumnType(INTEGER))
@@ -194,6 +199,7 @@ class MeasureReader(VectorReader):
         raise NotVectorizedError
 
     def _navigated(self, inner: Compiled, read: ReadRow, variable: str | None) -> Vector:
+        """Return an expression at the row that FIRST, LAST, PREV or NEXT reads."""
         at = self.nth(variable, from_first=read.from_first, offset=read.offset, final=read.final)
         if read.distance:
             partition = self._at_points(self.found.partition_of_match)
@@ -204,6 +210,7 @@ class MeasureReader(VectorReader):
         return vector.with_missing(outside) if outside.any() else vector
 
     def _labels(self, at: np.ndarray) -> Vector:
+        """Return the variable that each of some places is of in its match; null outside the match."""
         rows, match = self.found, self.points.match_of_point
         start, end = rows.start_of_match[match], rows.end_of_match[match]
         is_inside = (at >= start) & (at < end)
@@ -217,6 +224,7 @@ class MeasureReader(VectorReader):
         )
 
     def _aggregated(self, total: RowTotal, arguments: Sequence[Compiled]) -> Vector:
+        """Return an aggregate over the rows of a variable at each point."""
         tree, variable = total.tree, total.variable
         if tree.function not in _FUNCTIONS or tree.distinct or len(arguments) > 1:
             raise NotVectorizedError
@@ -274,11 +282,13 @@ class MeasureReader(VectorReader):
         return values, ColumnType(FLOAT) if function == "avg" else vector.type
 
     def _last(self, final: bool) -> np.ndarray:
+        """Return the place of the last row that each point sees; if ``final``, the last row of its match."""
         if not final or self.points.see_whole_matches:
             return self.points.last_of_point
         return self._at_points(self.found.end_of_match) - 1
 
     def _at_points(self, of_match: np.ndarray) -> np.ndarray:
+        """Return what each point has of values by match."""
         return of_match if self.points.see_whole_matches else of_match[self.points.match_of_point]
 
     def _is_member(self, variable: str | None) -> np.ndarray:
@@ -288,6 +298,7 @@ class MeasureReader(VectorReader):
 
 
 def arrow_of_vector(vector: Vector, kind: ColumnType, n: int) -> pa.Array:
+    """Return a vector as an Arrow array of a type."""
     if (vector.type.kind, vector.type.unit) != (kind.kind, kind.unit):
         raise NotVectorizedError
     missing = vector.is_null(n) if vector.missing else None
@@ -342,9 +353,11 @@ class MatchPlace:
         return rows[offset] if from_first else rows[n - 1 - offset]
 
     def label(self, row: int) -> str | None:
+        """Return the variable that a row of the match is of; None for other rows."""
         return self.labels[row - self.start] if self.start <= row < self.end else None
 
     def total(self, aggregate: RowTotal) -> Any:
+        """Return an aggregate over the rows of the match up to the current one."""
         last = self.end - 1 if aggregate.tree.final else self.row
         rows: Sequence[int] = range(self.start, self.end)
         if aggregate.variable is not None:
@@ -357,6 +370,7 @@ class MatchPlace:
         return steps.result(states[n])
 
     def _rows(self, variable: str) -> list[int]:
+        """Return the rows of a variable in the match."""
         if variable not in self._rows_of:
             members = self.members[variable]
             self._rows_of[variable] = [

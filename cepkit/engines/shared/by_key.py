@@ -94,10 +94,12 @@ def _keyed(program: SequenceProgram) -> KeyedProgram | None:
 
 
 def _column_of(role: int) -> str:
+    """Return the name of the column of truths that stands for a role."""
     return f"(role {role})"
 
 
 def _with_branches(program: SequenceProgram, branches: list[BoundBranch], n_roles: int) -> SequenceProgram:
+    """Return the program with other branches, and without columns that these do not read."""
     leaves = (leaf for bound in branches for root in bound.terms() for leaf in root.walk())
     read = {leaf.data[-1] for leaf in leaves if leaf.op == "element"}
     columns = *(name for name in program.columns if name in read), *map(_column_of, range(n_roles))
@@ -114,13 +116,15 @@ def _with_branches(program: SequenceProgram, branches: list[BoundBranch], n_role
 
 
 class _Equality(NamedTuple):
+    """Condition number ``condition`` says that terms of two parts of a branch are equal."""
+
     condition: int
     as_float: bool
     ends: tuple[tuple[int, Term], tuple[int, Term]]
 
 
 def _joined_by_key(bound: BoundBranch) -> tuple[dict[int, Term], bool, set[int]] | None:
-    """Return the key of each part, whether it is a float, and the conditions that it replaces; or None."""
+    """Return a term that is equal for all events of a match, by part, and the conditions that say so."""
     components, n_absences = bound.branch.components, len(bound.branch.absences)
     steps = [component.step for component in components[1:]]
     steps += [component.inner for component in components if component.high != 1]
@@ -160,7 +164,7 @@ def _joined_by_key(bound: BoundBranch) -> tuple[dict[int, Term], bool, set[int]]
 
 
 def _grow(key_of_part: dict[int, Term], parts: range, links: Sequence[tuple]) -> None:
-    """Give a key to each of ``parts`` that a link joins to the key of another part."""
+    """Add each of ``parts`` that an equality links to the term of a part with a key."""
     n_before = -1
     while n_before < len(key_of_part):
         n_before = len(key_of_part)

@@ -37,7 +37,8 @@ class WholePart(ABC):
         return len(self.last)
 
     @abstractmethod
-    def take(self, matches: Any) -> Self: ...
+    def take(self, matches: Any) -> Self:
+        """Return some of the matches."""
 
     def count(self) -> int:
         return len(self)
@@ -48,15 +49,18 @@ class WholePart(ABC):
         return len(self) > 0
 
     def at_least(self) -> tuple[int, bool]:
+        """Return the count, and that it is exact."""
         return len(self), True
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions where matches end, and how many end at each."""
         return np.unique(self.last, return_counts=True)
 
     def glance(self, n: int) -> Self:
         return self.take(slice(0, n))
 
     def sample(self, n: int, seed: int) -> Self:
+        """Return ``n`` matches drawn uniformly, in their order."""
         numbers = np.random.default_rng(seed).choice(len(self), size=min(n, len(self)), replace=False)
         return self.take(np.sort(numbers))
 
@@ -118,6 +122,7 @@ class MatchSet(WholePart):
 
     @cached_property
     def _taken_out(self) -> tuple[MatchSet, np.ndarray] | None:
+        """What `in_few_partitions` returns; None if the partitions of the matches have most of the events."""
         events = self.events
         if events.n_events < _MANY or events.n_partitions < _FEW:
             return None

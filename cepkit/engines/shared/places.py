@@ -56,7 +56,7 @@ def threads_for(n_events: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """Runs of events, and where the events of each partition go in each run. Threads take one run each."""
+    """How events are moved to their partitions: runs of events, one per thread, and where each run writes."""
 
     partition: np.ndarray  # int32, (n_events,)
     cuts: np.ndarray  # int64, (n_runs + 1,)
@@ -111,10 +111,12 @@ def placing_of(events: Events) -> Placing | None:
 
 
 def can_place(values: np.ndarray) -> bool:
+    """Return whether kernels can place values of this type."""
     return values.ndim == 1 and values.dtype.kind != "O" and values.dtype.itemsize in _WIDTHS
 
 
 def _for_each_run(cuts: np.ndarray, work: Callable[[int, slice], None]) -> None:
+    """Call ``work(run, slice of events)`` for each run, on a thread each."""
     checkpoint()
     runs = [slice(begin, stop) for begin, stop in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)]
     if len(runs) == 1:
@@ -172,15 +174,17 @@ def dtypes_of(inputs: Inputs) -> dict[str, str]:
 
 @lru_cache(maxsize=100)
 def _name_of(dtype: np.dtype) -> str:
+    """Return the name of a dtype."""
     return dtype.name  # numpy writes it again each time
 
 
 def per_call(run: Callable, amount: int) -> int:
-    """Return how much work a kernel may do in one call: ``amount``, or less if it runs as Python."""
+    """Return how much work a kernel may do in one call: ``amount``, but less if it runs as Python."""
     return amount if hasattr(run, "py_func") else min(amount, _WORK_PER_CALL_AS_PYTHON)
 
 
 def _reading_unsupported(program: SequenceProgram) -> str | None:
+    """Return why numpy cannot compute the conditions on single events, or None."""
     terms = (term for terms in tests_of(program) for term in terms)
     return next(filter(None, map(reading_unsupported, terms)), None)
 
@@ -188,6 +192,7 @@ def _reading_unsupported(program: SequenceProgram) -> str | None:
 def chunk_readers(
     columns: Mapping[str, np.ndarray], n_events: int, constants: tuple
 ) -> Iterator[tuple[slice, ColumnReader]]:
+    """Yield slices of events, few enough for the cache, each with a reader of its columns."""
     for start in range(0, n_events, _EVENTS_PER_CHUNK):
         checkpoint()
         rows = slice(start, start + _EVENTS_PER_CHUNK)
@@ -195,7 +200,7 @@ def chunk_readers(
 
 
 def _accepted_by_columns(places: Any, threads: int) -> np.ndarray:
-    """Return the same as `accepted`, computed by numpy."""
+    """Return which places fulfil which conditions on single events, computed by numpy."""
     tests = tests_of(places.program)
     accept = np.zeros((len(tests), places.n), np.uint8)
     constants = constants_of(places.program, places.inputs)
@@ -274,6 +279,7 @@ class Places:
 
     @property
     def n(self) -> int:
+        """The number of places."""
         return self.placed.n_events
 
     @property
@@ -300,12 +306,14 @@ class Places:
         return self.events.rank_by_partition
 
     def places_of(self, positions: np.ndarray) -> np.ndarray:
+        """Return the places of events, given their positions."""
         if self.kept is not None:
             positions = np.searchsorted(self.kept, positions)
         return self.placed.rank_by_partition[positions]
 
     @cached_property
     def _placing(self) -> Placing | None:
+        """How kernels move values to places; None if numpy is as fast."""
         return placing_of(self.placed)
 
     def place(self, values: np.ndarray) -> np.ndarray:
@@ -325,6 +333,7 @@ class Places:
         )
 
     def _by_place(self, name: str, values: np.ndarray) -> np.ndarray:
+        """Return a column of the inputs by place, which the events keep unless texts have other codes."""
         column = self.placed.columns.get(name)
         if column is not None and column.values is values:  # texts may have other codes
             return self.placed.values_by_partition(name, self.place)
@@ -420,12 +429,13 @@ class Places:
         return np.minimum(starts, np.arange(self.n))
 
     def _ends(self, width: int | float | None) -> np.ndarray:
+        """Return the first place after each that is too late by ``width``; None: the end of the partition."""
         if width is None:
             return self.end_of_partition
         return self._limit("window_ends", self.end_of_partition, width)
 
     def _limit(self, kernel: str, of_partition: np.ndarray, width: int | float) -> np.ndarray:
-        """Return what a kernel computes for a width; the newest limits stay with the events."""
+        """Return what a kernel computes from the clock and a width; the events keep the newest results."""
         closed, kept_limits = self.program.window.closed, self.placed.limits
         key = kernel, self.program.clock, width, type(width), closed
         out = kept_limits.get(key)

@@ -40,6 +40,7 @@ def new_as_python(program: SequenceProgram, text: str, name: str) -> Callable[..
 
 @lru_cache(maxsize=512)
 def _code(text: str):
+    """Return the byte code of a generated module, without its decorators."""
     text = text.replace(module_header().rstrip("\n"), _HEADER)
     lines = (line for line in text.splitlines() if not line.startswith(_FOR_NUMBA))
     return compile("\n".join(lines), "<plain kernel>", "exec")
@@ -49,10 +50,12 @@ class _TruthWriter(PathWriter):
     """Writes functions that also pass the outcome of a condition to ``note``: true, and false."""
 
     def write(self, term: Term, component_of: Mapping[str, int], **how: Any) -> str:
+        """Return the text of a condition that calls ``note`` with its outcome."""
         self.root = term
         return "\n".join(self.condition("condition", term, component_of, **how))
 
     def true(self, term: Term) -> str:
+        """Return the code of a truth; that of the whole condition also calls ``note``."""
         code = super().true(term)
         return f"note({code}, {self.false(term)})" if term is self.root else code
 
@@ -104,6 +107,7 @@ class PlainConditions:
         }
 
     def _writer(self, kind: type[PathWriter]) -> PathWriter:
+        """Return a writer of functions of a path."""
         program = self.places.program
         return kind(
             program.terms(), dtypes_of(self.places.inputs), tuple(program.functions),
@@ -111,11 +115,13 @@ class PlainConditions:
         )  # fmt: skip
 
     def _add(self, writer, key: tuple, term: Term, of: Mapping[str, int], **how: Any) -> None:
+        """Add the text of a function that tests a term, under a key."""
         name = f"f{len(self._made)}"
         self._made[key] = name, term, of, how
         self._text += [*writer.condition(name, term, of, **how), ""]
 
     def _add_condition(self, writer, i: int, condition, term: Term, of: Mapping[str, int]) -> None:
+        """Add the text of the function that tests condition ``i``."""
         if condition.absence is None:
             at = condition.decided_at
             self._add(writer, ("condition", i), term, of, top=at, taking=at if condition.each else None)

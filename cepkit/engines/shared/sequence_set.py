@@ -48,6 +48,7 @@ class MatchBlock:
 
     @property
     def n_items(self) -> int:
+        """The number of events of all matches."""
         return len(self.event_of_item)
 
     @property
@@ -66,6 +67,7 @@ class MatchBlock:
         return self.event_of_item[self.first_item_of_match[1:] - 1]
 
     def take(self, matches: np.ndarray | slice) -> MatchBlock:
+        """Return some of the matches, in the given order."""
         sizes = np.diff(self.first_item_of_match)
         if len(sizes) and sizes[0] * len(sizes) == self.n_items and (sizes == sizes[0]).all():
             event, component = (
@@ -87,6 +89,7 @@ class MatchBlock:
         )
 
     def with_events(self, event_of_item: np.ndarray) -> MatchBlock:
+        """Return the matches with other positions in place of their events."""
         return MatchBlock(
             event_of_item, self.component_of_item, self.first_item_of_match, self.branch_of_match
         )
@@ -96,6 +99,7 @@ class MatchBlock:
         return self if len(self) < 2 else self.take(self.order())
 
     def order(self) -> np.ndarray:
+        """Return the numbers of the matches in canonical order, int64."""
         # They are ordered by their events from the last to the first, then by the ends of the components,
         # then by the branch. Equal matches keep their order.
         if len(self) <= _FEW:
@@ -118,6 +122,7 @@ class MatchBlock:
         return order
 
     def _key(self, m: int) -> tuple:
+        """Return the key by which match ``m`` is sorted."""
         items = slice(self.first_item_of_match[m], self.first_item_of_match[m + 1])
         components = (-self.component_of_item[items]).tolist()
         return (self.event_of_item[items][::-1].tolist(), components, int(self.branch_of_match[m]))
@@ -250,6 +255,8 @@ class SetLock:
 
 
 def _in_turn(method: Callable) -> Callable:
+    """Return a method that waits until no other thread runs a method of the same set."""
+
     @functools.wraps(method)
     def call(self: SequenceSet, *given: Any, **keywords: Any) -> Any:
         with hold(self._turn.lock):
@@ -260,6 +267,7 @@ def _in_turn(method: Callable) -> Callable:
 
 
 def _step_in_turn(found: SequenceSet, steps: Iterator[MatchBlock]) -> Iterator[MatchBlock]:
+    """Yield the blocks of a set; other threads wait while one is computed."""
     while True:
         with hold(found._turn.lock):
             block = next(steps, None)
@@ -301,6 +309,7 @@ class SequenceSet(ABC):
         return self._first_number[-1]
 
     def any(self) -> bool:
+        """Return whether there is a match."""
         return self.count() > 0
 
     def at_least(self) -> tuple[int, bool]:
@@ -312,6 +321,7 @@ class SequenceSet(ABC):
         return self.count()
 
     def first(self, n: int) -> MatchBlock:
+        """Return the first ``n`` matches in canonical order."""
         return self.glance(n)
 
     def glance(self, n: int) -> MatchBlock:
@@ -320,6 +330,7 @@ class SequenceSet(ABC):
 
     @cached_property
     def _ends(self) -> tuple[np.ndarray, list[int]]:
+        """The positions where matches end, and how many end at each, as a list."""
         positions, counts = self.ends()
         return positions, [int(count) for count in counts]
 
@@ -338,11 +349,13 @@ class SequenceSet(ABC):
             begin = stop
 
     def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
+        """Yield all matches in blocks of at most ``size``."""
         for block in self.whole_blocks(size):
             for start in range(0, len(block), size):
                 yield block.take(slice(start, start + size)) if len(block) > size else block
 
     def take(self, numbers: list[int]) -> MatchBlock:
+        """Return the matches with these numbers in canonical order, in the given order."""
         positions, first = self._ends[0], self._first_number
         end_of_wanted = [bisect_right(first, number) - 1 for number in numbers]
         # Matches with ends near each other are enumerated together, while few are enumerated in vain.
@@ -407,6 +420,8 @@ class KnownMatches(SequenceSet):
 
 
 def _asked(name: str) -> Callable[..., Any]:
+    """Return a method that passes its call on to the set ``_found``."""
+
     def ask(self: FoundElsewhere, *arguments: Any, **keywords: Any) -> Any:
         return getattr(self._found, name)(*arguments, **keywords)
 
@@ -436,10 +451,12 @@ class FoundLater(FoundElsewhere):
 
     @cached_property
     def _looked(self) -> SequenceSet:
+        """What a search within limits found."""
         return self._find(self.events, most_calls=CALLS_OF_A_LOOK)
 
     @cached_property
     def _found(self) -> SequenceSet:
+        """What the whole search found."""
         return self._looked if self._has_looked_at_all else self._find(self.events)
 
     @property
@@ -448,12 +465,14 @@ class FoundLater(FoundElsewhere):
         return getattr(self._quick(), "run", None)
 
     def _quick(self) -> SequenceSet:
+        """Return all matches if they are found already, otherwise those of a search within limits."""
         return self._found if "_found" in self.__dict__ else self._looked
 
     def at_least(self) -> tuple[int, bool]:
         return self._quick().at_least()
 
     def first(self, n: int) -> MatchBlock:
+        """Return the first ``n`` matches; if possible, only the first events are searched."""
         block = None
         if self._has_looked_at_all:
             return self._looked.first(n)
@@ -464,6 +483,7 @@ class FoundLater(FoundElsewhere):
 
     @property
     def _has_looked_at_all(self) -> bool:
+        """Whether the search within limits found all matches."""
         return isinstance(self.__dict__.get("_looked"), KnownMatches)
 
     def glance(self, n: int) -> MatchBlock:

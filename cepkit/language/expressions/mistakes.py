@@ -250,10 +250,7 @@ _MISTAKES_IN_EXPRESSIONS = (
     (r"<<|>>", "bit shifts do not exist; write x * power(2, n) or x // power(2, n)"),
     (r"\+=|-=|:=", "a predicate cannot assign a value"),
     (r"\bcount\s*\(\s*\*\s*\)", "write count()"),
-    (
-        rf"(?<![\w.])([0-9]+\.?[0-9]*|\.[0-9]+)\s*({_UNIT})\b(?!\s*\()",
-        r"write durations in quotes: '\1 \2'",
-    ),
+    (rf"(?<![\w.])([0-9]+\.?[0-9]*|\.[0-9]+)\s*({_UNIT})\b(?!\s*\()", r"write durations in quotes: '\1 \2'"),
     (r"(?<![\w.])[0-9]{1,3}(?:[,_][0-9]{3})+\b", "write numbers without thousands separators"),
     (r"\blambda\b[^:]*:?", "a predicate is the condition alone, without 'lambda'"),
     (r"\bif\b|\belse\b", "'if … else' does not exist; write if(condition, value, other), or join conditions"),

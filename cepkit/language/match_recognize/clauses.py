@@ -155,11 +155,7 @@ OF_WINDOW_SELECT = (
     Keyword("ORDER BY", r"ORDER BY\b", 3),
     *_rows_kept(4),
 )
-OF_SELECT = (
-    Keyword("WHERE", r"WHERE\b", 0),
-    Keyword("ORDER BY", r"ORDER BY\b", 1),
-    *_rows_kept(2),
-)
+OF_SELECT = (Keyword("WHERE", r"WHERE\b", 0), Keyword("ORDER BY", r"ORDER BY\b", 1), *_rows_kept(2))
 # The first words of all clauses; most tokens begin none, and need no look at the clauses one by one.
 _FIRST_WORD = re.compile(
     "PARTITION|ORDER|MEASURES|ONE|ALL|AFTER|PATTERN|WITHIN|SUBSET|DEFINE|ROWS|RANGE|GROUPS|INITIAL|SEEK|FROM|"

@@ -75,11 +75,7 @@ class SqlPrinter(ExpressionPrinter):
     and_, or_, not_ = " AND ", " OR ", "NOT "
     constants: ClassVar[dict[bool | None, str]] = {None: "NULL", True: "TRUE", False: "FALSE"}
     signs: ClassVar[dict[str, str]] = {"==": "=", "!=": "<>"}
-    tests: ClassVar[tuple[type, ...]] = (
-        *ExpressionPrinter.tests,
-        rp.IsTruth,
-        rp.LikeWithEscape,
-    )
+    tests: ClassVar[tuple[type, ...]] = (*ExpressionPrinter.tests, rp.IsTruth, rp.LikeWithEscape)
 
     def name(self, name: str) -> str:
         return sql_column(name)

@@ -247,11 +247,7 @@ def _can_be_empty(pattern: SequencePattern) -> bool:
 
 Check = Callable[["SequenceQuery"], None]
 
-PATTERN_CHECKS: tuple[Check, ...] = (
-    _refuse_bad_names,
-    _refuse_bad_parts,
-    _refuse_no_event,
-)
+PATTERN_CHECKS: tuple[Check, ...] = (_refuse_bad_names, _refuse_bad_parts, _refuse_no_event)
 WHOLE_CHECKS: tuple[Check, ...] = (
     _refuse_preference_under_any, _refuse_after_match_under_any, _refuse_bad_order, _refuse_endless_absence,
     refuse_clash_with_partition, refuse_parameters,
