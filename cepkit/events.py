@@ -27,16 +27,8 @@ NULL_CODE = -1
 _KEPT_PARTS = 2  # of some events, for queries over the same types of events
 
 INTEGER, FLOAT, BOOLEAN, TEXT, TIME, DURATION, LIST, MAP, OTHER = (
-    "integer",
-    "float",
-    "boolean",
-    "text",
-    "time",
-    "duration",
-    "list",
-    "map",
-    "other",
-)
+    "integer", "float", "boolean", "text", "time", "duration", "list", "map", "other",
+)  # fmt: skip
 EVENTS_PER_COUNT = 1 << 15  # of equal neighbours: their values fit the cache
 NUMBERS = (INTEGER, FLOAT)
 WHOLE = (INTEGER, TIME, DURATION)  # of 64 bits

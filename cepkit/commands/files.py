@@ -237,12 +237,8 @@ def output_of(name: str | None, format: str | None, inputs: Sequence[str]) -> Wr
 
 
 _FORMAT_OF_ENDING = {
-    ".parquet": "parquet",
-    ".csv": "csv",
-    ".json": "json",
-    ".jsonl": "jsonl",
-    ".txt": "table",
-}
+    ".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".txt": "table",
+}  # fmt: skip
 
 
 def _text_of(frame: pd.DataFrame, format: str) -> str:

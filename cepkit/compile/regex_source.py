@@ -77,14 +77,9 @@ class _MatchingWriter:
         lines = _Lines([*module_header().splitlines(), *self.terms.helpers])
         lines.extend(follow_tables(self.automaton.follow, self.mask_dtype))
         arguments = [
-            "partition",
-            "start",
-            "stop",
-            "row_base",
-            "work_limit",
-            *self.terms.arguments(),
+            "partition", "start", "stop", "row_base", "work_limit", *self.terms.arguments(),
             *(a.name for a in state),
-        ]
+        ]  # fmt: skip
         types = [
             "read_only(T.int32)",
             *["T.int64"] * 4,

@@ -312,15 +312,11 @@ class Stock:
 # Source: data_distributions.json of github.com/koralchapnik/darling at 27510c8. The authors bought bars of
 # EODData. These are the statistics of their warm-up.
 STOCKS = {
-    "GOOG": Stock(512.91, 12.01, 18_054, 20_434),
-    "AAPL": Stock(126.44, 4.367, 91_379, 94_531),
-    "MSFT": Stock(28.770, 0.8344, 269_729, 391_419),
-    "NFLX": Stock(25.797, 0.5743, 4_789, 8_343),
-    "INTC": Stock(20.491, 0.5183, 170_595, 266_109),
-    "YHOO": Stock(28.850, 0.4360, 323_889, 612_182),
-    "EBAY": Stock(28.278, 0.4298, 47_032, 81_420),
-    "SIRI": Stock(3.2415, 0.06886, 80_292, 140_958),
-}
+    "GOOG": Stock(512.91, 12.01, 18_054, 20_434), "AAPL": Stock(126.44, 4.367, 91_379, 94_531),
+    "MSFT": Stock(28.770, 0.8344, 269_729, 391_419), "NFLX": Stock(25.797, 0.5743, 4_789, 8_343),
+    "INTC": Stock(20.491, 0.5183, 170_595, 266_109), "YHOO": Stock(28.850, 0.4360, 323_889, 612_182),
+    "EBAY": Stock(28.278, 0.4298, 47_032, 81_420), "SIRI": Stock(3.2415, 0.06886, 80_292, 140_958),
+}  # fmt: skip
 
 # A day from 04:00 to 19:59 has 650 bars per stock: 409.6 million bars of 2,500 stocks in a year.
 LONG_DAY, LONG_DAY_OPENS = 960, 330

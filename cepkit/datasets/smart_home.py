@@ -263,21 +263,10 @@ _SAME_AREA = 0.42  # probability that a pair stays in the area of the pair befor
 # Factor by which an activity follows more often than in the table. Without it, activities with fixed hours
 # would be missed too often, because the simulated resident has no habits except the table.
 _HABITS = {
-    "Bathe": 1.5,
-    "Cook_Breakfast": 1.6,
-    "Cook_Dinner": 0.85,
-    "Cook_Lunch": 2.2,
-    "Dress": 1.4,
-    "Evening_Meds": 0.6,
-    "Exercise": 5.0,
-    "Morning_Meds": 2.6,
-    "Read": 1.6,
-    "Sleep_Out_Of_Bed": 5.0,
-    "Step_Out": 1.7,
-    "Toilet": 1.25,
-    "Wake_Up": 1.5,
-    "Work_At_Table": 0.8,
-}
+    "Bathe": 1.5, "Cook_Breakfast": 1.6, "Cook_Dinner": 0.85, "Cook_Lunch": 2.2, "Dress": 1.4,
+    "Evening_Meds": 0.6, "Exercise": 5.0, "Morning_Meds": 2.6, "Read": 1.6, "Sleep_Out_Of_Bed": 5.0,
+    "Step_Out": 1.7, "Toilet": 1.25, "Wake_Up": 1.5, "Work_At_Table": 0.8,
+}  # fmt: skip
 _PUNCTUAL = 1.3  # exponent of the shares of the hours
 _WAKES_S, _WAKES_SD_S = 7.8 * 3600, 1800  # when a night's sleep ends at the latest, in seconds of the day
 _ALIKE = 0.8  # share of the runs whose length in seconds and in events have the same quantile

@@ -191,13 +191,8 @@ _OTHERS = (
     *SUMMARIES,
 )  # fmt: skip
 _CLOCKS = (
-    "currenttimemillis",
-    "uuid",
-    "time:currenttimestamp",
-    "time:currentdate",
-    "time:currenttime",
-    "math:rand",
-)
+    "currenttimemillis", "uuid", "time:currenttimestamp", "time:currentdate", "time:currenttime", "math:rand",
+)  # fmt: skip
 
 
 def compile_call(tree: ex.Call, parts: Sequence[Typed], scope: Scope) -> Typed:

@@ -341,15 +341,10 @@ class ExternalTimeBatch(BatchWindow):
 
 
 _WINDOWS: dict[str, type[EventWindow]] = {
-    "length": LengthWindow,
-    "time": TimeWindow,
-    "timeLength": TimeWindow,
-    "externalTime": ExternalTimeWindow,
-    "sort": SortWindow,
-    "lengthBatch": LengthBatch,
-    "timeBatch": TimeBatch,
+    "length": LengthWindow, "time": TimeWindow, "timeLength": TimeWindow, "externalTime": ExternalTimeWindow,
+    "sort": SortWindow, "lengthBatch": LengthBatch, "timeBatch": TimeBatch,
     "externalTimeBatch": ExternalTimeBatch,
-}
+}  # fmt: skip
 
 
 def make_window(plan: WindowPlan | None, clock: RunClock, emit: Emit) -> EventWindow:

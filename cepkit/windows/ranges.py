@@ -116,14 +116,9 @@ def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, wit
     order[np.concatenate((arrived, left))] = np.arange(len(order))
     moment = np.concatenate((row_of_place, limits.gone[row_of_place[leaving]]))
     return Emitted(
-        row_of_place,
-        row_of_item,
-        n,
-        np.concatenate((start, leaving_start)),
-        np.concatenate((places + 1, leaving_stop)),
-        order,
-        moment,
-    )
+        row_of_place, row_of_item, n, np.concatenate((start, leaving_start)),
+        np.concatenate((places + 1, leaving_stop)), order, moment,
+    )  # fmt: skip
 
 
 # The pairs that the arrivals of a join create; arrays in, arrays out.
