@@ -45,6 +45,7 @@ class AgentRun:
     # --- the work of each thread
 
     def _groups(self) -> list[list[int]]:
+        """Return the stages of each agent, or of each group of fused agents."""
         stages = self.agents.stage_of_agent
         self.agents.check_fused(self.crew.fused)
         groups = [[stages[a] for a in group] for group in self.crew.fused]
@@ -52,6 +53,7 @@ class AgentRun:
         return sorted([*groups, *([s] for s in stages if s not in taken)])
 
     def _threads_of_groups(self) -> list[int]:
+        """Return the number of threads of each agent or group of fused agents."""
         crew, n_groups = self.crew, len(self.groups)
         if crew.of_agent is not None:
             counts = list(crew.of_agent)
@@ -89,6 +91,7 @@ class AgentRun:
         return serves, home
 
     def _network(self, costs: Costs, arrival: np.ndarray | None, own):
+        """Return what stays the same during a run: stages, events, threads, costs and settings, as arrays."""
         k, agents, settings = self.k, self.agents, self.settings
         serves, home = self._assign_work()
         stages = np.zeros((self.n_stages, 13), np.int64)
@@ -150,6 +153,7 @@ class AgentRun:
     # --- arrays
 
     def _make_state(self, own, seed: int, room: int) -> None:
+        """Make the arrays that change during a run; ``own`` limits the run to a chunk of the stream."""
         k, agents = self.k, self.agents
         n_stages, n_threads = self.n_stages, self.crew.n_threads
         n_own = n_threads + 1  # the source has rows like a thread
@@ -210,6 +214,7 @@ class AgentRun:
         self.trace = np.zeros((1 << 12 if self.settings.trace else 1, k.N_TRACE_COLUMNS))
 
     def _lists(self) -> np.ndarray:
+        """Return empty lists in which threads write which blocks or ranges they look at."""
         length = max(len(self.blocks.state), self.blocks.log.shape[2])
         return np.zeros((self.crew.n_threads + 1, 3, length), np.int64)
 
@@ -238,6 +243,7 @@ class AgentRun:
             self.own = self.own._replace(path=path)
 
     def _grow_blocks(self) -> None:
+        """Double the number of blocks of partial matches."""
         k, old, n = self.k, self.blocks, len(self.blocks.state)
         if 2 * n >= 1 << 24:
             raise CepError("agents: more than 2^24 blocks of partial matches are in use. Give a larger batch")
@@ -257,6 +263,7 @@ class AgentRun:
         self._renew_lists()
 
     def _grow_log(self) -> None:
+        """Double the room in which events and partial matches are noted for other threads."""
         k, old = self.k, self.blocks.log
         length = old.shape[2]
         log = np.zeros((2, self.n_stages, 2 * length, 5), np.int64)
@@ -268,6 +275,7 @@ class AgentRun:
         self._renew_lists()
 
     def _renew_lists(self) -> None:
+        """Make the lists of the threads as long as the blocks and the log need."""
         k, old, lists = self.k, self.own.lists, self._lists()
         for r, hand in enumerate(self.own.hand):
             if hand[k.PHASE] == k.TAKEN:  # the thread continues with its lists; others write new ones
@@ -282,6 +290,7 @@ class AgentRun:
         return int(self.of_stage[:, [self.k.EVENTS_HELD, self.k.PARTIALS_HELD]].sum())
 
     def n_matches(self) -> int:
+        """Return the number of matches so far."""
         return int(self.own.counts[:, :, self.k.N_COMPLETE].sum())
 
     def block(self) -> MatchBlock:
@@ -309,6 +318,7 @@ class AgentRun:
         return joined(blocks) if blocks else EMPTY
 
     def _block_of_singles(self, b: int, rows: np.ndarray, n_components: int) -> MatchBlock:
+        """Return matches of a branch without loops as a block; ``rows`` says which are of this branch."""
         items = self.found.items[rows, :n_components].ravel()
         return MatchBlock(
             self.agents.places.position_of_place[items],

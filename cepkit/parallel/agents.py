@@ -162,6 +162,7 @@ class Agents:
 
     @cached_property
     def plans(self) -> tuple[JoinPlan, ...]:
+        """The joins of each branch."""
         branches = self.program.branches
         orders = self.orders if self.orders is not None else map(self.program.given_order, branches)
         return tuple(plan_joins(bound, order) for bound, order in zip(branches, orders, strict=True))
@@ -224,6 +225,7 @@ class Agents:
 
     @cached_property
     def _accept(self) -> np.ndarray:
+        """Which events fulfil which conditions on single events, uint8, (n_tests, n_places)."""
         return accepted(self.places)
 
     @cached_property
@@ -275,12 +277,14 @@ class Agents:
 
     @cached_property
     def _compiled(self) -> Agents:
+        """The same agents with compiled joins."""
         agents = replace(self, compiled=True)
         vars(agents).update(places=self.places, _accept=self._accept)
         return agents
 
     @cached_property
     def _module(self):
+        """The module with the functions that join: compiled for this query, or one that interprets it."""
         if self.code is not None:
             return load_kernels(INTERPRETED)
         user = {f"u{i}": function.in_kernel for i, function in enumerate(self.program.functions.values())}
@@ -288,6 +292,7 @@ class Agents:
 
     @cached_property
     def _text(self) -> str:
+        """The text of the module of compiled joins."""
         return write_joins(self.program, self.plans, dtypes_of(self.places.inputs)).text
 
     @cached_property

@@ -132,6 +132,7 @@ class _Divided(ParallelEngine):
 
 
 def _own(chunk: Chunk | None) -> tuple[int, int, int] | None:
+    """Return the positions at which matches of a chunk begin, and the end of the chunk; None for no chunk."""
     return None if chunk is None else (chunk.starts[0], chunk.starts[1], chunk.end)
 
 
@@ -192,15 +193,18 @@ class RIP(_Divided):
             raise CepError("RIP: start_filter=False needs multiple. Give multiple as well")
 
     def _filters(self, program: SequenceProgram) -> bool:
+        """Return whether chunks also find matches of other chunks, which `_own_matches` drops."""
         # With an evaluation order, the first event of a match may not be joined first.
         return not self.start_filter or bool(program.query.evaluation_order)
 
     def reason_against(self, program: SequenceProgram) -> str | None:
+        """Return why the engine cannot run a program, to complete "it …"; None if it can."""
         if self.multiple is not None and not program.window.within:
             return "has no window in time above 0, which multiple counts"
         return ParallelEngine.reason_against(self, program)
 
     def parts(self, program: SequenceProgram, events: Events) -> list[StreamPart]:
+        """Return a part of the stream for each chunk."""
         agents = Agents(program, events)
         places = agents.places
         if self.multiple is not None:
@@ -217,6 +221,7 @@ class RIP(_Divided):
     def _own_matches(
         self, run: ParallelRun, part: StreamPart, keep: bool, arrival: np.ndarray | None = None
     ) -> ParallelRun:
+        """Return the run with the matches that begin in the chunk, and not in its overlap."""
         if part.chunk is None or run.found_at is None or not self._filters(part.agents.program):
             return run
         first, (begin, stop) = run.block.first, part.chunk.own
@@ -270,6 +275,7 @@ class DataParallel(_Divided):
         key_blocks(np.zeros(0, np.int64), 1, self.how)
 
     def reason_against(self, program: SequenceProgram) -> str | None:
+        """Return why the engine cannot run a program, to complete "it …"; None if it can."""
         return keys_unsupported(program) or ParallelEngine.reason_against(self, program)
 
     def parts(self, program: SequenceProgram, events: Events) -> list[StreamPart]:
@@ -285,6 +291,7 @@ class DataParallel(_Divided):
     def _own_matches(
         self, run: ParallelRun, part: StreamPart, keep: bool, arrival: np.ndarray | None = None
     ) -> ParallelRun:
+        """Return the run with positions in the whole stream, and not in the part of its thread."""
         block = run.block
         return replace(run, block=block.with_events(part.agents.events.rows(block.event_of_item)))
 

@@ -58,14 +58,17 @@ class ParallelMatches(FoundLater):
 
     @cached_property
     def _counting_run(self) -> ParallelRun:
+        """The run that counts the matches."""
         return self._run_engine(keep=False)
 
     def _run_engine(self, keep: bool) -> ParallelRun:
+        """Run the engine over all events."""
         self.engine.check(self.program)
         return self.engine.run(self.program, self.events, keep=keep, trace=self.trace)
 
     @cached_property
     def _found(self) -> KnownMatches:
+        """All matches, from a second run that keeps them."""
         if self.count() > MOST_KEPT:
             raise ResultTooLargeError(
                 f"{self.engine} makes all matches at once, and {count_text(self.count())} are too many. "
@@ -74,6 +77,7 @@ class ParallelMatches(FoundLater):
         return KnownMatches(self.events, self._run_engine(keep=True).block.sorted())
 
     def count(self) -> int:
+        """Return the exact number of matches."""
         return self.run.n_matches
 
     def any(self) -> bool:
@@ -117,6 +121,7 @@ class ParallelEngine(EngineValue):
         )  # fmt: skip
 
     def _reason(self, program: BoundQuery) -> str | None:
+        """Return why the engine cannot run a program, or None."""
         if not isinstance(program, SequenceProgram):
             return "it runs event sequences only"
         reason = self.reason_against(program)
@@ -132,6 +137,7 @@ class ParallelEngine(EngineValue):
         """Return the threads, and the agents that they work for."""
 
     def settings(self) -> RunSettings:
+        """Return the settings of a run."""
         return RunSettings()
 
     def run(
@@ -388,6 +394,7 @@ class Hybrid(ParallelEngine):
 
 
 def _pairs(fuse: object) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of variables whose agents share threads. Raise for anything else."""
     pairs = tuple(fuse) if isinstance(fuse, Sequence) and not isinstance(fuse, str) else None
     if pairs is None or not all(
         isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2

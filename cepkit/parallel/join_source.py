@@ -98,11 +98,14 @@ def write_joins(
 
 
 class _JoinWriter:
+    """Writes the module of the functions that join: one for each stage, and one that picks the stage."""
+
     def __init__(self, program: SequenceProgram, plans: Sequence[JoinPlan], dtypes: Mapping[str, str]):
         self.program, self.plans, self.dtypes = program, plans, dtypes
         self.lines: list[str] = []
 
     def write(self) -> KernelSource:
+        """Return the text of the module."""
         stages = [(plan, join) for plan in self.plans for join in plan.joins]
         writer = WorldWriter(self.program, self.dtypes, ())
         self.lines = [*module_header().splitlines(), _ATOMIC, _PASSED, *writer.helpers]
@@ -126,9 +129,11 @@ class _JoinWriter:
         return KernelSource("\n".join(self.lines) + "\n", ())
 
     def _function(self, lines: list[str]) -> None:
+        """Add a helper function."""
         self.lines += [_INLINED, *lines, "", ""]
 
     def _add_kernel(self, lines: list[str]) -> None:
+        """Add a function that threads call."""
         # User functions may allocate, and the cache does not notice changes of their callees.
         cache = "" if self.program.functions else ", cache=True, _nrt=False"
         types = {"JOIN_TYPES": _JOIN_TYPES, "WORLD": ", ".join(WORLD_TYPES)}

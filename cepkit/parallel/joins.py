@@ -79,6 +79,7 @@ def joins_unsupported(bound: BoundBranch) -> str | None:
 
 
 def plan_joins(bound: BoundBranch, order: Sequence[int] | None = None) -> JoinPlan:
+    """Return the joins of a branch in an order of its components, by default from first to last."""
     n = len(bound.branch.components)
     order = tuple(range(n)) if order is None else tuple(order)
     if sorted(order) != list(range(n)):
@@ -115,6 +116,7 @@ def plan_joins(bound: BoundBranch, order: Sequence[int] | None = None) -> JoinPl
 
 
 def _rank_of_absence(bound: BoundBranch, number: int, absence: Absence, order: tuple[int, ...]) -> int:
+    """Return the number of the join after which an absence can be tested."""
     n = len(order)
     if absence.spanning or absence.after < 0 or absence.before >= n:
         return n - 1  # it depends on both ends of the match
@@ -163,6 +165,7 @@ def join_code_of(program: SequenceProgram, plans: Sequence[JoinPlan]) -> JoinCod
 
 
 def _join_code(program: SequenceProgram, plans: Sequence[JoinPlan]) -> JoinCode | str:
+    """Return the joins as data for interpretation, or why they cannot be interpreted."""
     terms = [condition.term for plan in plans for condition in plan.bound.conditions]
     if reason := next(filter(None, map(reading_unsupported, terms)), None):
         return reason
@@ -184,6 +187,7 @@ class _JoinsWriter(BranchWriter):
         self.absences: list[list[int]] = []
 
     def written(self) -> JoinCode:
+        """Return the joins as data."""
         stages = []
         for plan in self.plans:
             self.bound, self.of, self.n = plan.bound, plan.bound.branch.components, len(plan.joins)
@@ -203,6 +207,7 @@ class _JoinsWriter(BranchWriter):
         )  # fmt: skip
 
     def _stage(self, plan: JoinPlan, join: LevelJoin) -> list[int]:
+        """Write the conditions of a join, and return the row that describes the join."""
         c, is_follower = join.component, join.after is not None or join.is_loop
         gap = ALWAYS if join.after == join.component - 1 else IN_LOOP if join.is_loop else 0
         limits = [is_follower, gap, join.before is not None, join.before == c + 1 and not join.is_loop]
@@ -225,6 +230,7 @@ class _JoinsWriter(BranchWriter):
         return [int(value) for value in row]
 
     def _condition_of(self, plan: JoinPlan, join: LevelJoin, i: int, *, is_taking: bool) -> None:
+        """Write a condition that a join tests for each event, or once its component is complete."""
         condition, c = plan.bound.conditions[i], join.component
         at = condition.condition.decided_at
         if condition.condition.each and not is_taking and at != c and self.of[at].is_group:
@@ -232,6 +238,7 @@ class _JoinsWriter(BranchWriter):
         self.condition(condition.term, condition.component_of_variable, -1, taking=c if is_taking else None)
 
     def _absence_of(self, plan: JoinPlan, a: int) -> None:
+        """Write an absence that a join tests."""
         conditions = [condition for condition in plan.bound.conditions if condition.condition.absence == a]
         row = test_of(self.program, plan.bound.absent_accepts[a])
         self.absences.append([*self._absence(a, conditions, -1), row])

@@ -151,11 +151,13 @@ def flows_of(rates: AgentRates, model: str) -> list[Flow]:
 
 
 def _add(to: dict[int, float], layer: dict[int, float], share: float = 1.0) -> None:
+    """Add the rates of a layer, times a share, to ``to``; both are by number of events."""
     for n, rate in layer.items():
         to[n] = to.get(n, 0.0) + rate * share
 
 
 def agent_flows(rates: AgentRates, model: str) -> list[Flow]:
+    """Return the flow of each agent."""
     return [flow for flow in flows_of(rates, model) if flow.component in rates.agents]
 
 
@@ -275,6 +277,7 @@ def _window(ordered: OrderedEvents, duration: float) -> float:
 
 
 def _ticks_per_s(program: SequenceProgram) -> int:
+    """Return the ticks of the clock in a second."""
     return _TICKS_PER_S.get(program.schema[program.clock].unit, 1)
 
 
@@ -286,6 +289,7 @@ class _EventSample:
         self.later, self.window_end = own.limit("later"), own.limit("window_end")
 
     def rates(self, plan: JoinPlan) -> AgentRates:
+        """Return the rates and selectivities of a branch, measured on the sample."""
         members = self.own.members_of(plan.bound)
         n_events, in_window = measure_rates(members, self.later, self.window_end)
         in_gap = (inf,) * len(members)
@@ -320,7 +324,7 @@ class _JoinShares:
         return prod(shares) * (1.0 if self.join.is_loop else self.completing())
 
     def further(self) -> float:
-        """Return the share of events that can be a further one of a loop; without a loop, `first`."""
+        """Return the share of events that can be a further event of a loop; without a loop, as `first`."""
         if not self.join.is_loop:
             return self.first()
         c = self.join.component
@@ -347,12 +351,14 @@ class _JoinShares:
         return self._share(f"condition {i}", compared, sizes, conditions=(i,))
 
     def _absence(self, a: int) -> float:
+        """Return the share of combinations without a forbidden event."""
         components = components_of_absence(self.bound, a)
         return self._share(f"absence {a}", components, {}, absences=(a,))
 
     def _share(
         self, name: str, of: Iterable[int], sizes: Mapping[int, int], conditions=(), absences=()
     ) -> float:
+        """Return the share of drawn combinations of events that pass conditions and absences."""
         sample, ordered = self.sample, self.sample.own
         size = np.array([sizes.get(c, 1) for c in range(len(self.members))], np.int64)
         first = np.concatenate([[0], np.cumsum(size)])

@@ -95,6 +95,7 @@ def run_units(
 
 
 def _worker(agents: Agents) -> Callable[[AgentRun, int], int]:
+    """Return the function that lets a thread work until it has nothing to do, or an array is full."""
     kernels = load_kernels(KERNELS)
     agents.functions()  # before threads need them
 
@@ -269,11 +270,13 @@ def key_blocks(partition_of_event: np.ndarray, threads: int, how: str = "least_l
 
 
 def _at_least_one(name: str, value: int) -> None:
+    """Raise if a number is below 1."""
     if value < 1:
         raise CepError(f"{name}={value}: there must be at least 1")
 
 
 def _lists(*arrays: np.ndarray) -> list[list]:
+    """Return arrays as lists."""
     return [np.asarray(array).tolist() for array in arrays]
 
 
@@ -324,12 +327,14 @@ def calibrate_costs(
 
 
 def _crew_to_measure(crew: Crew) -> Crew:
+    """Return the threads for a measurement, no more than the machine has cores."""
     if crew.allocation == "sequential":
         return crew
     return Crew("fully_dynamic", min(crew.n_threads, usable_threads()))
 
 
 def _part(agents: Agents, n: int, seed: int) -> tuple[int, int, int]:
+    """Return a random part of ``n`` events, as positions."""
     n_all = agents.events.n_events
     n = min(n, n_all)
     begin = int(np.random.default_rng(seed).integers(0, n_all - n + 1))
@@ -337,6 +342,7 @@ def _part(agents: Agents, n: int, seed: int) -> tuple[int, int, int]:
 
 
 def _time_part(agents: Agents, crew: Crew, keep: bool, part: tuple[int, int, int]) -> tuple[Timed, float]:
+    """Run the agents on a part of the events; return the time of each step, and of all."""
     run = AgentRun(agents, crew, RunSettings(keep=keep, trace=True), own=part)
     seconds = on_threads(run)[0]
     return _timed_steps(run), seconds

@@ -85,15 +85,18 @@ def columns_of(table: pa.Table, words: Words) -> dict[str, np.ndarray]:
 
 
 def _is_trace(path: Path) -> bool:
+    """Return whether a folder has the files of a trace."""
     return path.is_dir() and all((path / name).is_file() for name in FILES)
 
 
 def _as_words(codes: np.ndarray, words: Sequence[str]) -> pa.DictionaryArray:
+    """Return codes as a column of words; codes below 0 are null."""
     codes = pa.array(codes, mask=codes < 0, type=pa.int32())
     return pa.DictionaryArray.from_arrays(codes, pa.array(words, pa.string()))
 
 
 def _as_codes(column: pa.ChunkedArray, words: Sequence[str]) -> np.ndarray:
+    """Return a column of words as codes, with -1 for a word that is missing or not known."""
     texts, values = column.cast(pa.string()), pa.array(words, pa.string())
     codes = pc.index_in(texts, value_set=values)  # pyright: ignore[reportAttributeAccessIssue]
     return pc.fill_null(codes, -1).to_numpy().astype(np.int64)
