@@ -367,7 +367,7 @@ class NextMatches(SequenceSet):
         return self._known.whole_blocks(size) if self._known else super().whole_blocks(size)
 
     def glance(self, n: int) -> MatchBlock:
-        """Return the first ``n`` matches. It searches the first events alone if they have so many."""
+        """Return the first ``n`` matches. It searches the first events alone if these have enough."""
         high = _FIRST_EVENTS
         while n and "_known" not in self.__dict__ and high * _GROWTH < self.events.n_events:
             # No match looks at an event after its last one.

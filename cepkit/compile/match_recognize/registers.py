@@ -642,7 +642,7 @@ def _live(
 
 
 def _sources(registers: Sequence[_Register], takes: int, wanted: int) -> int:
-    """Return, as bits, the registers before a row of which those in ``wanted`` are made at the row."""
+    """Return, as bits, the registers before a row that decide the registers in ``wanted`` after it."""
     sources = 0
     for r, register in enumerate(registers):
         if not wanted >> r & 1:

@@ -70,7 +70,7 @@ _TIME_OF_TEXT = ColumnType(TIME, "us")  # the type of constant texts that are ti
 
 
 def _as_decimal(precision: int = 38, scale: int = 0) -> Callable[[Any], float]:
-    """Return a function that rounds a value to a DECIMAL with so many digits, as CAST does."""
+    """Return a function that rounds a value to a DECIMAL with these digits, as CAST does."""
     # It rounds to ``scale`` digits, and halves away from zero. Numbers that need more than ``precision``
     # digits have no value.
 

@@ -52,7 +52,7 @@ class Points:
 
 
 def points_of(found: FoundRows, rows_per_match: str, excluded: np.ndarray) -> Points:
-    """Return the points of a result: at which rows of which matches measures are computed."""
+    """Return the points of a result: the rows of matches where measures are computed."""
     if rows_per_match == "one":
         return Points(np.arange(found.n_matches), found.end_of_match - 1, found.start_of_match, True)
     every = rows_of_matches(found)
