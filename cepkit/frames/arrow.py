@@ -89,6 +89,7 @@ def no_array(series: pd.Series, name: str, error: Exception) -> str:
 
 
 def _first_refused(series: pd.Series) -> object | None:
+    """Return the first object of a column that Arrow refuses, or None."""
     if series.dtype != object:
         return None
     for value in series:
@@ -160,6 +161,7 @@ def check_texts_of_frame(frame: pd.DataFrame) -> None:
 
 
 def _has_texts(of: pa.DataType) -> bool:
+    """Return whether a type holds texts, also inside lists and structs."""
     if pa.types.is_dictionary(of):
         return _has_texts(of.value_type)
     if pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of):
@@ -182,6 +184,7 @@ def _is_nested(of: pa.DataType) -> bool:
 
 
 def _as_bytes(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return texts as bytes, which may be invalid texts."""
     if pa.types.is_dictionary(array.type):
         array = (
             array.dictionary_decode() if isinstance(array, pa.Array) else array.cast(array.type.value_type)
@@ -193,6 +196,7 @@ def _as_bytes(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 def type_of_arrow(of: pa.DataType, *, nullable: bool = True) -> ColumnType:
+    """Return the type of a column for an Arrow type."""
     if pa.types.is_boolean(of):
         return ColumnType(BOOLEAN, nullable=True)
     if pa.types.is_integer(of):
@@ -320,6 +324,7 @@ def list_item(array: pa.Array | pa.ChunkedArray, index: int, name: str) -> Colum
 
 
 def _text(array: pa.Array, column_type: ColumnType) -> Column:
+    """Return texts as codes and categories."""
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     indices = array.indices
@@ -363,6 +368,7 @@ def _kept_text(array: pa.Array, of: ColumnType, name: str, owner: object) -> Col
 
 
 def _integers(array: pa.Array, name: str) -> np.ndarray:
+    """Return integers as int64. Raise if one does not fit."""
     if pa.types.is_uint64(array.type):
         greatest = pc.max(array).as_py()
         if greatest is not None and greatest >= 2**63:
@@ -410,6 +416,7 @@ class FieldTypes(dict[str, ColumnType]):
         return self[name] if self.__contains__(name) else default
 
     def _find(self, name: object) -> ColumnType | None:
+        """Return the type of a field of a struct, such as ``user.id``, or None."""
         if not isinstance(name, str) or "." not in name:
             return None
         path = path_of(name, self._arrow.names)
@@ -490,6 +497,7 @@ class ArrowSource:
         return column_of_arrow(self._chunks(name), name, self.owner)
 
     def _chunks(self, name: str) -> pa.ChunkedArray:
+        """Return a column of the table, or a field of a struct."""
         if name in self.duplicates:
             raise repeated_column(name)
         if name in self._carried:

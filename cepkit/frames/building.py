@@ -107,6 +107,7 @@ def _order_and_ties(source: Source, order_by: tuple[str, ...]) -> tuple[np.ndarr
 
 
 def _sort_rows(keys: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the order of rows by several keys, and which neighbours in it have equal keys."""
     order = np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1])
     is_tied = np.ones(len(order) - 1, bool)
     for key in keys:
@@ -116,6 +117,7 @@ def _sort_rows(keys: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _order_key(source: Source, name: str) -> np.ndarray:
+    """Return the values by which rows are ordered. Raise for a type without an order, and for nulls."""
     column = key_column(source, name)
     kind = column.type.kind
     if kind not in (INTEGER, FLOAT, TIME, DURATION, TEXT):
@@ -167,6 +169,7 @@ def partition_codes(source: Source, partition_by: tuple[str, ...]) -> tuple[np.n
 
 
 def _codes(source: Source, name: str) -> tuple[np.ndarray, int]:
+    """Return a code from 0 for each row, the same for equal values, and the number of codes."""
     column = key_column(source, name)
     values = column.values
 

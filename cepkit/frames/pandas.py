@@ -147,6 +147,7 @@ class _SeriesByName:
         return array if array is not None and pa.types.is_struct(array.type) else None
 
     def _field(self, name: str) -> pd.Series:
+        """Return a field of a column of structs."""
         column, fields = path_of(name, self.frame.columns) or ("", [])
         values = array_of_arrow(one_chunk(field_of(self._structs(column), fields)))
         series = pd.Series(values, index=self.frame.index)
@@ -155,6 +156,7 @@ class _SeriesByName:
         return series
 
     def type(self, name: str) -> ColumnType:
+        """Return the type of a column."""
         if name in self.duplicates:
             return ColumnType(OTHER)
         series = self.series(name)
@@ -214,6 +216,7 @@ class PandasSource:
         return index_clock(self._isolated)
 
     def column(self, name: str) -> Column:
+        """Return a column; it is kept unless the frame may change."""
         is_safe = _PANDAS >= 3 and name not in self.duplicates  # before pandas 3 the frame may have changed
         if not is_safe:
             return column_of_series(self._series(name), name, self.owner)
@@ -242,6 +245,7 @@ class PandasSource:
         return vectors_of_arrow(array, name, lambda row: self._isolated.index[row])
 
     def decimals(self, name: str) -> Column:
+        """Return a column of decimals as integers."""
         series = self._series(name)
         if series.dtype != object:
             return kept_decimals(arrow_of_series(series, name), name, self.owner)
@@ -270,6 +274,7 @@ class PandasSource:
         return values
 
     def _type_of_objects(self, name: str) -> pa.DataType | None:
+        """Return the Arrow type of a column of objects; None if they have none."""
         if name not in self._arrow_types:
             if self.schema[name].kind == TEXT:
                 self._arrow_types[name] = pa.string()
@@ -499,6 +504,7 @@ def _has_only_missing(objects: pd.Series) -> bool:
 
 
 def _arrow_of_objects(series: pd.Series) -> pa.Array | None:
+    """Return a column of objects as an Arrow array; None if Arrow refuses them."""
     inferred = pd.api.types.infer_dtype(series, skipna=True)
     if inferred.startswith("timedelta"):
         series = pd.to_timedelta(series)  # Arrow reads only objects of nanoseconds correctly
@@ -559,6 +565,7 @@ def column_of_series(
 
 
 def _text(series: pd.Series, of: ColumnType, name: str, owner: object | None) -> Column:
+    """Return texts as codes and categories, and keep these for the next call."""
     # The copy holds the texts, so no other object takes their addresses.
     objects = np.array(series.to_numpy(dtype=object))
     result = _codes_of_objects(objects)
@@ -605,6 +612,7 @@ def _may_change(kind: type) -> bool:
 
 
 def _categorical(series: pd.Series, of: ColumnType, name: str) -> Column:
+    """Return a categorical as a column of the type of its categories."""
     if of.kind != TEXT:
         values = column_of_series(pd.Series(series.dtype.categories), name).values
         null = {FLOAT: np.nan, BOOLEAN: NULL_CODE, OTHER: None}.get(of.kind, NULL_INTEGER)
@@ -630,6 +638,7 @@ def _read_categories(categories: pd.Index) -> tuple[ColumnType, np.ndarray | Non
 
 
 def _integers(series: pd.Series, of: ColumnType, name: str) -> np.ndarray:
+    """Return integers as a column. Raise if one does not fit 64 bits."""
     dtype = series.dtype
     if dtype.kind == "O":
         array = _arrow_of_objects(series)

@@ -160,6 +160,7 @@ def _failed_export(frame: Any, error: Exception) -> CepError:
 
 
 def _only_once(frame: Any) -> str:
+    """Return the error text for a reader that gives its rows only once."""
     return f"a {type(frame).__name__} gives its rows only once, and a query may need them again; " + (
         "call read_all() first: reader.read_all()"
         if hasattr(frame, "read_all")
@@ -371,6 +372,7 @@ def with_types(source: Source, query: RegexQuery | SequenceQuery | Wishes) -> So
 
 
 def _read_wishes(query: RegexQuery | SequenceQuery) -> Wishes:
+    """Return the types that a query expects of columns that hold no values."""
     types: dict[str, pa.DataType] = {}
     measured = [tree for _, tree in query.measures or ()]
     if isinstance(query, RegexQuery):
@@ -509,6 +511,7 @@ def type_like(of: ColumnType | None) -> pa.DataType | None:
 
 
 def _type_beside(operand: ex.Expression, text: str) -> pa.DataType:
+    """Return the type of a column without values that a query compares with a text."""
     is_difference = any(
         isinstance(node, ex.Arithmetic) or (isinstance(node, ex.Aggregate) and node.function == "delta")
         for node in operand.walk()
@@ -539,6 +542,7 @@ def wishes_of_rows(query: RowPatternQuery | SelectedRows | WindowedRows, params:
 def _read_wishes_of_rows(
     query: RowPatternQuery | SelectedRows | WindowedRows, params: Mapping[str, Any]
 ) -> Wishes:
+    """Return the types that a MATCH_RECOGNIZE expects of columns that hold no values."""
     rows = query if isinstance(query, RowPatternQuery) else query.rows
     order = [key.column for key in rows.order_by]
     conditions = [tree for _, tree in rows.define]

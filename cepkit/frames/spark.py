@@ -333,6 +333,7 @@ def in_utc(table: pa.Table) -> pa.Table:
 
 
 def _in_utc(of: Any) -> pa.DataType:
+    """Return an Arrow type with its times in UTC."""
     # Spark calls fields not nullable that are null where their struct is; Arrow refuses to cast these.
     if pa.types.is_timestamp(of) and of.tz is not None:
         return pa.timestamp(of.unit, "UTC")
@@ -430,6 +431,7 @@ def as_text(values: Iterable[Any]) -> str:
 
 
 def _one_as_text(value: Any) -> Any:
+    """Return a value as one that JSON holds with all digits."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -445,6 +447,7 @@ def from_text(text: str) -> list[Any]:
 
 
 def _from_text(text: Any) -> Any:
+    """Return the value that `_one_as_text` was given."""
     if text is None:
         return None
     if isinstance(text, dict):

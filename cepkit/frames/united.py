@@ -155,6 +155,7 @@ def _with_index_as_columns(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _unite_pandas(frames: Mapping[str, pd.DataFrame], name: str) -> pd.DataFrame:
+    """Return one frame of several pandas frames, with a column for the name of each."""
     columns = list(dict.fromkeys(column for frame in frames.values() for column in frame))
     dtypes = {column: _dtype_of([frame.get(column) for frame in frames.values()]) for column in columns}
     whole = [
@@ -181,6 +182,7 @@ def _dtype_of(columns: Sequence[pd.Series | None]) -> Any:
 
 
 def _typed(column: pd.Series | None, dtype: Any, index: pd.Index) -> pd.Series:
+    """Return a column with a type that all frames share; one without values gets it, too."""
     if column is None:
         return pd.Series(index=index, dtype=dtype)
     is_empty = column.dtype == object and column.isna().all()
@@ -189,6 +191,7 @@ def _typed(column: pd.Series | None, dtype: Any, index: pd.Index) -> pd.Series:
 
 
 def _unite_arrow(frames: Mapping[str, pa.Table], name: str, row: str) -> pa.Table:
+    """Return one table of several Arrow tables, with columns for the name of each and the row in it."""
     marked = [
         table.add_column(0, row, pa.array(np.arange(len(table)))).add_column(
             0, name, pa.repeat(key, len(table))
@@ -202,6 +205,7 @@ def _unite_arrow(frames: Mapping[str, pa.Table], name: str, row: str) -> pa.Tabl
 
 
 def _unite_polars(frames: Mapping[str, Any], name: str, row: str) -> Any:
+    """Return one frame of several polars frames, with columns for the name of each and the row in it."""
     import polars
 
     marked = [
@@ -212,6 +216,7 @@ def _unite_polars(frames: Mapping[str, Any], name: str, row: str) -> Any:
 
 
 def _unite_spark(frames: Mapping[str, Any], name: str, number: str) -> Any:
+    """Return one frame of several Spark frames, with columns for the name and the number of each."""
     from pyspark.sql import functions as F
 
     marked: Iterable[Any] = (

@@ -174,6 +174,7 @@ def _known_types(schema: pa.Schema, first: pa.Schema) -> pa.Schema:
 
 
 def _with_types(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table with the types of the file."""
     if table.schema.equals(schema):
         return table
     try:
@@ -258,6 +259,7 @@ def read_text(source: str | bytes, reading: Reading, modified: pd.Timestamp, *, 
 
 
 def _opened(source: str | bytes) -> Any:
+    """Return a file for reading, decompressed by the ending of its name."""
     if isinstance(source, bytes):
         return io.BytesIO(source)
     ending = Path(source).suffix.lower()
@@ -267,6 +269,7 @@ def _opened(source: str | bytes) -> Any:
 
 
 def _decoded(content: bytes, reading: Reading, *, is_part: bool = False) -> str:
+    """Return bytes as text."""
     encoding = reading.encoding or "utf-8-sig"
     try:
         return content.decode(encoding)
@@ -305,6 +308,7 @@ def _kind_of(text: str) -> str | None:
 
 
 def _read_csv(source: str | bytes, head: str, reading: Reading, is_csv: bool) -> pd.DataFrame:
+    """Return the frame of a CSV file; the delimiter is found in its first line."""
     header, *rows = _lines_of(head)[: _MOST_TRIED + 1]
     delimiter, usual = reading.delimiter, ","
     if delimiter is None:
@@ -402,6 +406,7 @@ def _without_times(arrow_type: pa.DataType) -> pa.DataType:
 
 
 def _objects_of(text: str, reading: Reading) -> list[dict]:
+    """Return the objects of a JSON text: a list, or one a line."""
     whole = _value_of(text)
     if isinstance(whole, dict):
         lists = [value for value in whole.values() if isinstance(value, list)]
@@ -444,6 +449,7 @@ def _read_log(text: str, kind: str, reading: Reading, modified: pd.Timestamp) ->
 
 
 def _times_of(texts: pd.Series, time_format: str, reading: Reading, modified: pd.Timestamp) -> pd.Series:
+    """Return texts as times; texts without a year get that of the file, or the year before."""
     if not time_format.startswith("%Y"):
         return pd.to_datetime(texts, format=time_format, errors="coerce", utc=True)
     reading.notes.append(f"the lines have no year; the last ones are of {modified.year}")

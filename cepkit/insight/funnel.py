@@ -157,6 +157,7 @@ class UserCounts:
         return self._times(shares).drop(columns="number")
 
     def _times(self, shares: Sequence[float]) -> pd.DataFrame:
+        """Return quantiles of the times between steps, by group."""
         if self.found.clock is None:
             raise CepError("a funnel has times if order_by names a clock and the steps have an order")
         unit: Any = self.found.clock.unit
@@ -408,6 +409,7 @@ class FunnelResult:
         return [*lines, *([f"these are the matches before {clauses} of the SELECT"] if clauses else [])]
 
     def _words(self, b: int, branch: BranchFunnel) -> list[str]:
+        """Return the text on a branch: how many matches it has, and where most are lost."""
         name = f"branch {b}: " if len(self.branches) > 1 else ""
         head = "no match" if branch.complete.n == 0 and branch.complete.exact else _matches(branch.complete)
         losses = list(_losses(branch, _limits(self.query)))
@@ -460,6 +462,7 @@ class FunnelResult:
         return self.query if isinstance(self.query, str) else short_text(str(self.query.pattern))
 
     def _shown(self) -> pd.DataFrame:
+        """Return the frame that a notebook shows."""
         if self.users is not None:
             return self.users.shown()
         frame = self.to_frame()
@@ -524,6 +527,7 @@ def funnel_of_rows(
 
 
 def _row(b: int, step: StepCount) -> dict:
+    """Return a step as a row of the frame."""
     return {
         "branch": b, "step": step.variable, "event_type": step.event_type, "events": step.n_of_type,
         "passing": step.n_alone, **_number(step.partial), "tried": step.looked_at, "passed": step.passed,
@@ -603,6 +607,7 @@ def _why(step: StepCount, limits: str, share: float) -> str:
 
 
 def _tried_text(step: StepCount, share: float) -> str:
+    """Return how many events tried at a step pass, and which condition refuses most."""
     worst = _worst(
         [condition for condition in step.conditions if not condition.alone and condition.looked_at],
         of_tried=True,

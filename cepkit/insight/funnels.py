@@ -92,6 +92,7 @@ class Tally:
         self.share = n_done / len(starts) if len(starts) else 1.0
 
     def _decider(self, bound: BoundBranch, names: dict[str, Any], each: bool) -> Callable[..., bool]:
+        """Return a function that tests and counts the conditions on an event, or on a component."""
         tests_of_component: dict[int, list[tuple[list[int], Callable]]] = {}
         for i, condition in enumerate(bound_condition.condition for bound_condition in bound.conditions):
             if condition.absence is None and condition.each == each:
@@ -171,6 +172,7 @@ def _cut_off(program: Program, part: Pattern) -> Program:
 
 
 def _count(program: Program, events: Events) -> int:
+    """Return the number of matches; on few rows, without compiling a kernel."""
     if events.n_events > _FEW_ROWS or not program.compiled or not program.query.skips_by_default:
         return len(match_regex(program, events))
     inputs = program.inputs(events.columns)
@@ -214,6 +216,7 @@ def _n_alone(program: Program, events: Events, part: Pattern) -> int | None:
 
 
 def _conditions(program: Program, events: Events, part: Pattern) -> Iterator[ConditionCount]:
+    """Yield, for each condition of a part of the pattern, on how many rows it holds."""
     defined = dict(program.query.define)
     for name in dict.fromkeys(variable.name for variable in variables(part)):
         if name in program.automaton.dropped:
@@ -278,6 +281,7 @@ def count_funnel(
 
 
 def _step(places, accept, bound: BoundBranch, c: int, partial: Count, tally: Tally, count) -> StepCount:
+    """Return the counts of a step: events of its type, events that pass, partial matches, conditions."""
     component = bound.branch.components[c]
     typed = int(component.event_type is not None)
     tests = [test_of(places.program, (term,)) for term in bound.accepts[c]]

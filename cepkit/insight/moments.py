@@ -307,6 +307,7 @@ class Walk:
         return not self._is_broken and self.begin <= k < most
 
     def after(self, k: int) -> Snapshot:
+        """Return the moment after event ``k``."""
         while len(self._snapshots) <= k - self.begin:
             checkpoint()
             self._is_broken = True  # cancellation may stop the work in the middle of an event
@@ -322,6 +323,7 @@ class Walk:
         return tuple(self._low + at for at in self.trace.events(partial_match))
 
     def _read(self, k: int) -> Snapshot:
+        """Return the moment after the next event, which the walk reads."""
         trace, drawn = self.trace, self._stepping.states
         matches = {self._events(match) for match in trace.read(k - self._low).completed}
         partials_of_state: dict[int, list[Any]] = {}
@@ -338,6 +340,7 @@ class Walk:
         return Snapshot(live, tuple(sorted(matches, key=lambda match: match[::-1])), is_whole, note)
 
     def _words(self, partial_match: Any) -> str:
+        """Return a partial match as a text."""
         names, events = self.trace.names(partial_match), self._events(partial_match)
         name_of, n = self._stepping.name_of, self.trace.n_events(partial_match)
         if len(names) < len(events):  # contiguous events
@@ -386,6 +389,7 @@ class Stepping:
         return position if self.positions is None else int(np.searchsorted(self.positions, position))
 
     def after(self, n_read: int) -> Snapshot:
+        """Return the moment after the first ``n_read`` events."""
         if n_read < 1:
             return Snapshot()
         k = min(n_read, self.n) - 1

@@ -96,6 +96,7 @@ class Extender:
         return list(self._limits(partial, j, c)) or list(self._selected(partial, j, c))
 
     def _first(self, j: int, c: int) -> list[Obstacle]:
+        """Return what keeps an event from being the first of a match as component ``c``."""
         if c > 0:
             return [Obstacle("missing", 0)]
         if self.places.program.window.is_empty:
@@ -104,6 +105,7 @@ class Extender:
         return list(self._failing(partial, 0, each=True))
 
     def _limits(self, partial: Partial, j: int, c: int) -> Iterator[Obstacle]:
+        """Yield the limits of time and number that an event exceeds."""
         places, s, p = self.places, partial.path[0], partial.path[-1]
         n_events = places.program.window.within_events
         if j >= places.time_end[s]:
@@ -135,6 +137,7 @@ class Extender:
             yield from self._occurring(grown, c)
 
     def _failing(self, partial: Partial, c: int, *, each: bool) -> Iterator[Obstacle]:
+        """Yield the conditions of a component that fail for a partial match."""
         path, first = partial.arrays(self.n)
         last = len(partial.path) - 1
         for i in self.conditions.decided(c, each=each):
@@ -152,6 +155,7 @@ class Extender:
         return next((y for y in range(p + 1, j + 1) if self._ends(c, path, first, d, y)), None)
 
     def is_ended_at(self, partial: Partial, j: int) -> bool:
+        """Return whether ``until`` ends the loop of a partial match at an event."""
         c = partial.components[-1]
         if self.bound.untils[c] is None:
             return False
@@ -179,6 +183,7 @@ class Extender:
         return takes, begins
 
     def _is_complete(self, partial: Partial) -> bool:
+        """Return whether the last component has enough events and fulfils its conditions."""
         c = partial.components[-1]
         if partial.size(c) < self.components[c].low:
             return False
@@ -225,6 +230,8 @@ class Extender:
                     break
 
     def _range(self, absence, partial: Partial) -> range:
+        """Return the places where an absent event would forbid a match."""
+
         def places_of(c: int) -> list[int]:
             pairs = zip(partial.path, partial.components, strict=True)
             return [place for place, component in pairs if component == c]

@@ -171,6 +171,7 @@ class RowReader:
         return condition is None or condition.call(self._trial, -1) is True
 
     def _is_in_time(self, row: int) -> bool:
+        """Return whether a row is within the time of the match."""
         if self.program.within is None:
             return True
         name, ticks = self.program.within
@@ -178,6 +179,7 @@ class RowReader:
         return clock[row] - clock[self.start] < ticks
 
     def _failing(self, variable: str) -> Iterator[str]:
+        """Yield the conditions of a variable that the current row fails, with their values."""
         tree = dict(self.bound.query.define).get(variable)
         for condition in () if tree is None else ex.conjuncts(tree):
             if _compiled(self.bound, condition).call(self._trial, -1) is not True:
@@ -382,6 +384,7 @@ class RowExplainer(RowsExplainer):
         return self.part.positions
 
     def answer(self, read: RowsRead) -> WhyNot:
+        """Return why some rows are no match, or which match they are."""
         self.found = self.searched.matches(self.part.code)
         n_before = sum(match.start < read.low for match in self.found)
         self.reader = RowReader(self.bound, self.part, read.low, n_before + 1, every_way=True)
@@ -402,6 +405,7 @@ class RowExplainer(RowsExplainer):
         return [self.bound.program.automaton.variable_of_state[state] for state in match.states]
 
     def _match_text(self, match: RowMatch) -> str:
+        """Return how a match is called in the answer."""
         if not match.states:
             return f"match {match.number:,} by MATCH_NUMBER(), which has no row,"
         rows = match.rows()

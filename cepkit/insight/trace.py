@@ -180,6 +180,7 @@ class RegexTrace(MatchTrace):
         return _change(k, before, self.live(k), [Span(start, k, self._accepting) for start in starts])
 
     def live(self, k: int | None = None) -> list[Span]:
+        """Return the partial matches in all partitions, or in the partition of event ``k``."""
         arrays, spans = self._state.arrays, []
         for p in range(len(self._newest)) if k is None else [self._partition[k]]:
             at = int(arrays["list_place"][p, 0])
@@ -241,6 +242,7 @@ class SequenceTrace(MatchTrace):
         return self._live.get(int(self.places.start_of_partition[self.places.place_of_position[k]]), [])
 
     def read(self, k: int) -> Change:
+        """Read the next event, and return what it changes."""
         j = int(self.places.place_of_position[k])
         partition, change = int(self.places.start_of_partition[j]), Change()
         before = self._live.get(partition, [])
@@ -343,6 +345,7 @@ class SequenceTrace(MatchTrace):
         return not (decider.obstacles(partial, j, c) or decider.at_end(partial.with_event(j, c)))
 
     def _keep(self, partition: int, kept: list[Branched], ways: list[int]) -> None:
+        """Keep the newest partial matches of a partition, and count those left out."""
         self.n_left_out += max(0, len(kept) - self.most_live)
         kept, ways = kept[-self.most_live :], ways[-self.most_live :]
         self.n_live += len(kept) - len(self._live.get(partition, ()))
@@ -429,6 +432,7 @@ class RowTrace(MatchTrace):
                 self._resumes_at.setdefault(last, []).append(resumes)
 
     def read(self, k: int) -> Change:
+        """Read the next row, and return what it changes."""
         before, self._newest = self.live(), k
         if self._begins[k] and len(self._live) < self.most_live:
             reader = RowReader(self._bound, self._part, k)

@@ -182,6 +182,7 @@ def _labels(labels: Any, index: pd.Index) -> list[Any]:
 
 
 def _number(label: Any, index: pd.Index) -> int:
+    """Return the position of the row with a label. Raise if there is none or several."""
     try:
         with warnings.catch_warnings():  # pandas warns when labels of several levels are not sorted
             warnings.simplefilter("ignore", pd.errors.PerformanceWarning)
@@ -242,6 +243,7 @@ class RowsExplainer(ABC):
         self.positions, self._partition_by = list(self.named), partition_by
 
     def explain(self) -> WhyNot:
+        """Return why the rows of the question are no match."""
         if strays := self._strays():
             return strays
         self.of_partition = self.enter(int(self.events.partition_of_event[self.positions[0]]))
@@ -280,6 +282,7 @@ class RowsExplainer(ABC):
         return first if low == high else f"rows {first.removeprefix('row ')} to {last.removeprefix('row ')}"
 
     def stopped(self, read: RowsRead, more: Sequence[str] = ()) -> WhyNot:
+        """Return the answer for rows that begin a match until one row cannot follow."""
         head = f"no match: {self.rows(read.low, read.high)}"
         if read.reached > read.high - read.low:
             head += "; a partial match"

@@ -80,6 +80,7 @@ class _Reader:
     # --- readings
 
     def best(self) -> EventReading:
+        """Return the reading of the events that comes closest to a match."""
         if strays := self._strays():
             return self._without(strays)
         fits = [[c for c in range(self.n) if self._fits(c, place)] for place in self.wanted]
@@ -191,6 +192,7 @@ class _Reader:
         return Obstacle("many", c, (*taken, place))
 
     def _reach(self, events: list[tuple[int, int]]) -> int:
+        """Return how many of some events make a partial match."""
         partial = Partial()
         for d, (place, c) in enumerate(events):
             if self.extender.obstacles(partial, place, c):
@@ -225,6 +227,7 @@ class _Reader:
         return best
 
     def _better(self, best, partial: Partial, i: int, obstacles, fits, c: int | None = None) -> EventReading:
+        """Return the better of the best reading so far and another one."""
         if best is not None and best.reached > i:
             return best
         components = [*partial.components, *([] if c is None else [c])]

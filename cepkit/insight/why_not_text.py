@@ -78,6 +78,7 @@ class Words:
         return f"{self.row(place)} ({time})" if time else self.row(place)
 
     def _value(self, column: str, place: int) -> Any:
+        """Return a value of an event as the user knows it."""
         derived = self.program.derived.get(column)
         if isinstance(derived, Computed):
             values = self.places.events.columns[column].take(self.places.position_of_place[[place]])
@@ -134,6 +135,7 @@ class Words:
         return getattr(self, f"_{obstacle.kind}")(obstacle)
 
     def _type(self, o: Obstacle) -> str:
+        """Return the text for an event of a wrong type."""
         [place] = o.places
         column = self.query.event_type
         shown = "null" if pd.isna(value := self._value(column, place)) else repr(_plain(value))
@@ -149,6 +151,7 @@ class Words:
         return f"{head}, the pattern has {', '.join(types)}"
 
     def _variable(self, o: Obstacle) -> str:
+        """Return the text for an event that is given as a variable of another branch."""
         [place] = o.places
         there = ", ".join(dict.fromkeys(c.variable for c in self.components))
         return (
@@ -168,6 +171,7 @@ class Words:
         return self._with_truth(condition.expression, o)
 
     def _undecided(self, place: int) -> str:
+        """Return the text for a match that waits for the end of an absence."""
         absent = self.bound.branch.absences[-1].variable
         wait = f"{duration_text(self.query.within)} after {self.row(place)} ({self.time(place)})"
         return (
@@ -176,6 +180,7 @@ class Words:
         )
 
     def _partition(self, o: Obstacle) -> str:
+        """Return the text for events of several partitions."""
         first, second = o.places
         start = self.places.start_of_partition
         n_others = sum(start[place] == start[second] for place in self.read.places)
@@ -194,6 +199,7 @@ class Words:
         return f"{self.row(first)} and {self.row(second)} are of different partitions: {', '.join(keys)}"
 
     def _order(self, o: Obstacle) -> str:
+        """Return the text for events in another order than the pattern."""
         early, late = o.places
         component = dict(zip(self.read.places, self.read.components, strict=True))
         names = [self.components[component[place]].variable for place in (early, late)]
@@ -231,6 +237,7 @@ class Words:
         return f"more than {text}" if self.query.within_closed else f"not less than {text}"
 
     def _events(self, o: Obstacle) -> str:
+        """Return the text for more events than the window allows."""
         first, last = o.places
         where = " of the partition" if self.query.partition_by else ""
         n = last - first + 1
@@ -242,6 +249,7 @@ class Words:
         return f"{self.row(first)} and {self.row(second)} happen at the same time ({self.time(first)})"
 
     def _skipped(self, o: Obstacle) -> str:
+        """Return the text for an event between two others that the strategy may not skip."""
         first, second, between = o.places
         head = f"{self.row(between)} lies between {self.row(first)} and {self.row(second)}"
         if o.number is not None:
@@ -257,6 +265,7 @@ class Words:
         return f"{self.row(o.places[2])} ends the loop of {component.variable}: {component.until} is true"
 
     def _preference(self, o: Obstacle) -> str:
+        """Return the text for an event that a greedy or reluctant loop takes otherwise."""
         name, other = self.components[o.component].variable, o.component + 1
         loop = self.components[o.component]
         if loop.preference == "greedy":
@@ -266,6 +275,7 @@ class Words:
         )
 
     def _absence(self, o: Obstacle) -> str:
+        """Return the text for an event that must be absent."""
         absence = self.bound.branch.absences[o.number]
         name = _type_and_name(absence.variable, absence.event_type)
         head = f"{name}, which must be absent, is {self.row_at(o.places[0])}"
@@ -302,6 +312,7 @@ class Words:
     # --- conditions with their values
 
     def _with_truth(self, expression: ex.Expression, o: Obstacle) -> str:
+        """Return a condition with the values that it compared, and its truth."""
         truth = {True: "true", False: "false", None: "null"}[o.truth]
         path = self.places.position_of_place[list(o.partial.path)]
         place = self.program, self.places.events, self.read.branch, path, np.array(o.partial.components)
@@ -392,6 +403,7 @@ def explain_sequence_rows(
 
 
 def _matching(program: SequenceProgram, words: Words, found: Outcome) -> WhyNot:
+    """Return the answer for events that fulfil all conditions."""
     if found.taker is None:
         which = "a match" if found.number is None else f"match {found.number:,}"
         head = f"they match: {words.reading()} is {which}"
@@ -466,6 +478,7 @@ def _partials_with(extender: Extender, places: Places, j: int) -> Iterator[Parti
 
 
 def _next_component(extender: Extender, partial: Partial, y: int) -> int | None:
+    """Return the component that an event can be next, or None."""
     last = partial.components[-1]
     candidates = [last + 1] if last + 1 < extender.n else []
     if extender.components[last].high != 1 and not extender.is_full(partial, last):
@@ -489,6 +502,7 @@ def _tell(
     program: SequenceProgram, source: Source, places: Places, number: int, partial: Partial,
     extender: Extender, j: int,
 ) -> EventStory:  # fmt: skip
+    """Return the story of a partial match up to event ``j``."""
     reading = EventReading(number, partial.path, partial.components, len(partial.path), ())
     words, query, last = Words(program, source, places, reading, {}), program.query, partial.components[-1]
     position = places.position_of_place

@@ -113,6 +113,7 @@ def order_advice(source: Source, name: str) -> str:
 
 
 def _times_of_day(source: Source, name: str) -> str:
+    """Return what to do with a clock that holds times of a day."""
     column, _ = _spelled(source, name)
     return (
         "holds times of a day; add the date: "
@@ -121,6 +122,7 @@ def _times_of_day(source: Source, name: str) -> str:
 
 
 def _times_of_text(source: Source, name: str) -> str:
+    """Return what to do with a clock that holds texts."""
     column, _ = _spelled(source, name)
     is_pandas = isinstance(source.frame, pd.DataFrame)
     if are_numbers(source.column(name)):
@@ -271,6 +273,7 @@ def ties_in_words(program: Program | SequenceProgram, source: Source, events: Ev
 
 
 def _equal_neighbours(order_by: tuple[str, ...], source: Source, events: Events) -> _Neighbours:
+    """Return a function that says which events of a range are at the time of the event after them."""
     keys = []
     for name in order_by:
         values = (events.columns[name] if name in events.columns else source.column(name)).values

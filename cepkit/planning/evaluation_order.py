@@ -240,6 +240,7 @@ def run_in_order(program: SequenceProgram, events: Events) -> SequenceSet:
 
 
 def _search(program: SequenceProgram, events: Events, most_calls: int | None = None) -> SequenceSet:
+    """Return the matches of a program; each branch is searched in its cheapest order."""
     ordered_events = OrderedEvents(program, events)
     chosen = [branch_order(ordered_events, bound) for bound in program.branches]
     expected = sum(each.partial_matches[-1] for each in chosen if each.partial_matches)
@@ -257,6 +258,7 @@ def branch_orders(program: SequenceProgram, events: Events) -> list[BranchOrder]
 
 
 def branch_order(own: OrderedEvents, bound: BoundBranch, *, explained: bool = False) -> BranchOrder:
+    """Return the order in which a branch is searched, with the numbers that it comes from."""
     # The work is bounded, see `cepkit.planning.evaluation_order`. The same events give the same order.
     user_order = own.program.given_order(bound)
     if user_order is not None and not explained:
@@ -277,6 +279,7 @@ def branch_order(own: OrderedEvents, bound: BoundBranch, *, explained: bool = Fa
 
 
 def _measure_statistics(own: OrderedEvents, bound: BoundBranch) -> Statistics:
+    """Return rates of events and selectivities of conditions, measured on samples."""
     search = own.members_of(bound)
     later, window_end = own.limit("later"), own.limit("window_end")
     n_events, in_window = measure_rates(search, later, window_end)

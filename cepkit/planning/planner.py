@@ -118,6 +118,7 @@ def _keyed_program(program: SequenceProgram) -> Any:
 
 
 def _next_details(program: SequenceProgram) -> list[tuple[str, str]]:
+    """Return the labels and texts of `explain` for strategy ``next``."""
     return [
         ("counting", "without a list of the matches; a condition on two neighbours is tested once for all"),
         ("new query", "no kernel is compiled: those of all queries find the matches"),
@@ -243,6 +244,7 @@ def choose_engine(
 
 
 def _automatic(program: Program | SequenceProgram, by_key: bool) -> Engine:
+    """Return the engine that runs a program by default."""
     searched, is_keyed = program, False
     keyed = None
     if by_key and is_sequence(program) and not program.query.evaluation_order:

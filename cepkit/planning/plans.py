@@ -104,6 +104,7 @@ def key_of(value: Any) -> Hashable:
 
 
 def _key(value: Any, budget: list[int]) -> Hashable:
+    """Return a value as part of a key; ``budget`` limits how many parts the key has."""
     budget[0] -= 1
     if budget[0] < 0:
         raise NotAValueError
@@ -268,6 +269,7 @@ def compile_checked(value: RegexQuery | SequenceQuery, source: Source) -> Progra
 
 
 def _compile(value: RegexQuery | SequenceQuery, source: Source) -> Program | SequenceProgram:
+    """Return the program of a query for the columns of a frame. Raise for what does not fit."""
     if not value.order_by and source.clock is not None:
         value = replace(value, order_by=(source.clock,))
     check_columns(source, "partition_by", value.partition_by)
@@ -319,6 +321,7 @@ def check_columns(source: Source, role: str, names: tuple[str, ...]) -> None:
 
 
 def _warn_of_null_comparisons(value: RegexQuery | SequenceQuery) -> None:
+    """Warn of comparisons with null, which are never true."""
     for role, tree in value.trees():
         for node in tree.walk(literals=False):
             if isinstance(node, Comparison) and any(

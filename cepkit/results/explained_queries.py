@@ -87,6 +87,7 @@ def new_query(reason: str | None) -> str:
 
 
 def _class_of(program: Program, name: str) -> str:
+    """Return how the condition of a name is computed, such as whether it looks at the match so far."""
     plan, automaton = program.plan, program.automaton
     mask = automaton.mask_of_name(name)
     # At first positions, the only condition on the start is the window, which has its own line.
@@ -105,6 +106,7 @@ def _class_of(program: Program, name: str) -> str:
 
 
 def _kernel(program: Program) -> str:
+    """Return whether the query runs as machine code, and on which threads."""
     if not program.compiled:
         return f"runs as Python, since {', '.join(program.reasons_for_python)} is a plain Python function"
     engine = "regex with functions" if program.functions else "regex"
@@ -233,6 +235,7 @@ def _scope(query: SequenceQuery) -> str:
 
 
 def _windows(query: SequenceQuery) -> list[str]:
+    """Return the limits on time and number of a match, one text each."""
     closed = "" if query.within_closed else ", exclusive"
     lines = [] if query.within is None else [f"{query.within}{closed}, from the first to the last event"]
     if query.within_events is not None:
@@ -256,6 +259,7 @@ def _classes_of(program: SequenceProgram) -> list[str]:
 
 
 def _counting(program: SequenceProgram) -> str:
+    """Return whether matches are counted without a list of them, and why not."""
     reasons = [state_graph_of(program, bound) for bound in program.branches]
     reason = next((reason for reason in reasons if isinstance(reason, str)), None)
     if reason is None:
@@ -269,6 +273,7 @@ def _counting(program: SequenceProgram) -> str:
 
 
 def _reason_to_compile_count(program: SequenceProgram) -> str | None:
+    """Return why counting needs a kernel of its own for this query, or None."""
     graphs = [graph_of(program, bound) for bound in program.branches]
     tests: list[object] = []
     for graph in graphs:
@@ -293,6 +298,7 @@ _NEW_QUERIES = {
 
 
 def _kind(branch: Branch, condition: Condition, is_joint: bool) -> str:
+    """Return which events a condition of a branch looks at."""
     if condition.absence is not None:
         joint = "with other events" if is_joint else "alone"
         return f"on the absent event {branch.absences[condition.absence].variable!r} {joint}"
@@ -335,6 +341,7 @@ def _number(value: float) -> str:
 
 
 def _line(branch: Branch) -> str:
+    """Return the variables of a branch in one line, with absences and repetitions."""
     parts = []
     for c, component in enumerate(branch.components):
         parts += [f"!{absence.variable}" for absence in branch.absences if absence.before == c]
@@ -394,6 +401,7 @@ def measure_rows(searched: SearchedRows, most: int = MEASURED) -> MeasuredRows:
 
 
 def row_pattern_lines(bound: BoundRowQuery, measured: MeasuredRows | None) -> list[str]:
+    """Return the lines of `explain` for a MATCH_RECOGNIZE."""
     query, rows = bound.query, bound.query.rows
     keys = ", ".join(map(_key_text, query.keys))
     skip = " ".join(filter(None, [AFTER_MATCH[rows.after_match], _name(rows.after_match_variable)]))
@@ -432,6 +440,7 @@ def _key_text(key: SortKey) -> str:
 
 
 def _variable_lines(bound: BoundRowQuery) -> Iterator[str]:
+    """Yield a line for each variable: its condition, and the rows that it looks at."""
     defined, needs = dict(bound.query.define), bound.program.needs
     for name in dict.fromkeys(bound.program.automaton.variable_of_state):
         if name not in defined:
@@ -442,6 +451,7 @@ def _variable_lines(bound: BoundRowQuery) -> Iterator[str]:
 
 
 def _select_lines(query: SelectedRows) -> Iterator[str]:
+    """Yield the lines on the SELECT around the clause."""
     columns = query.columns
     shown = "*"
     if columns is not None:
@@ -459,6 +469,7 @@ def _select_lines(query: SelectedRows) -> Iterator[str]:
 
 
 def _automaton_lines(bound: BoundRowQuery) -> Iterator[str]:
+    """Yield the lines on the automaton of the pattern."""
     from cepkit.plots.automata import choices_of, shown_states
 
     automaton = bound.program.automaton
@@ -482,6 +493,7 @@ def _automaton_lines(bound: BoundRowQuery) -> Iterator[str]:
 
 
 def _cost_lines(bound: BoundRowQuery, measured: MeasuredRows | None) -> Iterator[str]:
+    """Yield the lines on what partial matches keep, and on the work of the search."""
     needs, n_states = bound.program.needs, len(bound.program.automaton.variable_of_state)
     is_shared = not needs.needs_start and bound.program.within is None
     is_local = is_shared and not needs.parts
@@ -523,6 +535,7 @@ def _kept(bound: BoundRowQuery) -> Iterator[str]:
 
 
 def _measured_text(measured: MeasuredRows) -> str:
+    """Return the work that a search of a part of the rows took."""
     n, parts = measured.n_rows, measured.n_partitions
     each = measured.n_tests / n
     where = f"{counted(n, 'row')} of {counted(parts, 'partition')}"

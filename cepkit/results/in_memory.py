@@ -182,6 +182,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         return self.whole.count() if method == "exact" else self.estimate(samples, seed)
 
     def count_by_last(self) -> pd.DataFrame:
+        """Return how many matches end at each row, as a frame."""
         positions, counts = self.whole.ends()
         rows = self.events.rows(np.asarray(positions, np.int64))
         columns = {"index": self.source.index_labels(rows)}
@@ -239,6 +240,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         return self.frame_of(self.draw(n, seed))
 
     def take(self, numbers: Sequence[int]) -> Frame:
+        """Return the matches with these numbers as a frame."""
         check = partial(self._check_building, bytes_each=PER_NUMBER, is_asked=True)
         check(number_of_items("take: numbers", numbers))
         n, wanted = self.whole.count(), []
@@ -254,6 +256,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         return replace(self, whole=self.among(range(*bounds_of(key, n))))
 
     def match(self, key: int) -> Match:
+        """Return the match with a number, which may count from the end."""
         check_key(key)
         key = int(key)  # NumPy's integers overflow
         most = most_needed(slice(key + 1))
@@ -273,6 +276,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
             number += len(part)
 
     def _matches_of(self, part: Any, first_number: int) -> Iterator[Match]:
+        """Yield the matches of a part, each with its measures and rows."""
         table = as_pandas(self.source.result(self.measure(part)))
         variables, items = self.variables(part), self.items(part)
         row_of_item = self._rows_of(items)
@@ -300,6 +304,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
             yield frame
 
     def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
+        """Return a frame with a row for each match, or for each row of each match."""
         check_rows(rows)
         if rows == "one":
             return self.frame_of(self._all(limit, with_columns=True))
@@ -311,6 +316,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         return self.native(self.source.rows(self._rows_of(items), numbers))
 
     def lineage(self, number: int | None, limit: Limit) -> pd.DataFrame:
+        """Return the rows of all matches, or of one, with their variables."""
         first = 0 if number is None else number_of(number, self.whole.count())
         part = self._all(limit) if number is None else self.whole.take([first])
         items = self.items(part)
@@ -328,6 +334,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         )
 
     def tag(self, overlap: str = "error") -> Frame:
+        """Return the input frame with the match and the variable of each row."""
         n_events = self.events.n_events
         if overlap == "error":
             tags = tags_of_rows(n_events, self._tags([self._all(max(LIMIT, n_events))]), overlap)
@@ -337,6 +344,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         return self.native(self.source.tagged(tags))
 
     def _tags(self, parts: Iterable[Any]) -> Iterator[Tags]:
+        """Yield rows, numbers of matches and variables for parts of the matches."""
         number = 0
         for part in parts:
             checkpoint()
@@ -345,6 +353,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
             number += len(part)
 
     def write_parquet(self, path: str | os.PathLike, rows: str, overwrite: bool) -> int:
+        """Write all matches to a file, part by part, and return their number."""
         from cepkit.frames.writing import check_target, write_blocks
 
         check_rows(rows)
@@ -384,6 +393,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         return self
 
     def plot(self, value: str | None, partitions: int, max_events: int) -> go.Figure:
+        """Return a figure of the matches over time."""
         from cepkit.plots.timeline import Marks, plot_matches
 
         part: Any = self.for_picture()
@@ -435,6 +445,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         return text_of_table(head, self._shown, more) if len(self._shown) else f"{head}\n{more}"
 
     def html(self) -> str:
+        """Return what a notebook shows."""
         head, more = self._around
         head = f"<p><b>{html.escape(head)}</b></p>"
         if not len(self._shown):

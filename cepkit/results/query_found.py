@@ -104,6 +104,7 @@ def _series(results: Mapping[str, Any], wanted: Mapping[str, Wanted], source: Ro
 
 
 def read_aggregate(name: str, text: str, known: Sequence[str], schema: Mapping[str, object]) -> Wanted:
+    """Return the function, the variable and the column of an aggregate such as ``sum(b.price)``."""
     role = f"aggregate {name!r}"
     tree = parse_expression(text, role=role, references=True)
     if not isinstance(tree, ex.Aggregate) or tree.function not in FUNCTIONS:
@@ -330,6 +331,7 @@ class SequenceFound(FoundMatches[MatchBlock]):
         return getattr(self.whole, "run", None)
 
     def undecided(self) -> Frame:
+        """Return the matches that an event after the end of the data may still forbid."""
         program = compile_checked(replace(self.query, undecided=True), self.source)
         assert isinstance(program, SequenceProgram)
         events = build_events(self.source, program)
@@ -345,6 +347,7 @@ class SequenceFound(FoundMatches[MatchBlock]):
         return estimate_count(self.program, self.events, samples=samples, seed=seed)
 
     def bytes_to_build(self, n: int) -> int:
+        """Return about how much memory ``n`` matches take; 0 if they are in memory already."""
         if isinstance(self.whole, KnownMatches):
             return 0
         lengths = [

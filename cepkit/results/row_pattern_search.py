@@ -173,6 +173,7 @@ class RowPatternSearch:
     def _measured_by_python(
         self, measures: Sequence[Compiled], shown: str, late: bool = False
     ) -> tuple[np.ndarray, list[Values]]:
+        """Return the rows of a result, and the values of each measure there, computed in Python."""
         rows: list[np.ndarray] = []
         values: list[list[Any]] = []
         every = self._with_timed_out if late else [matches for _, _, matches in self.partitions]
@@ -212,6 +213,7 @@ class ResultColumn:
         return self.computed
 
     def take(self, rows: np.ndarray) -> ResultColumn:
+        """Return the column at some rows of the result."""
         if self.picked is not None:
             return replace(self, picked=Picked(self.picked.column, self.picked.rows[rows]))
         if self.computed is None or isinstance(self.computed, list):
@@ -238,6 +240,7 @@ def arrow_of(values: list[Any], kind: ColumnType, of: pa.DataType | None = None)
 
 
 def _arrow_of_any(values: list[Any]) -> pa.Array:
+    """Return values of any type as an Arrow array. Raise if they have several types."""
     try:
         return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -250,6 +253,7 @@ def _arrow_of_any(values: list[Any]) -> pa.Array:
 
 
 def _array(values: list[Any], wanted: pa.DataType | None) -> pa.Array:
+    """Return values as an Arrow array, of the wanted type if they fit it."""
     if (wanted is None or pa.types.is_map(wanted)) and any(isinstance(value, dict) for value in values):
         values = [list(value.items()) if isinstance(value, dict) else value for value in values]
         wanted = _type_of_maps(values) if wanted is None else wanted
@@ -409,6 +413,7 @@ def selected_columns(
 def _computed(
     tree: ex.Expression, columns: Mapping[str, ResultColumn], n_rows: int, params: Mapping[str, Any] | None
 ) -> ResultColumn:
+    """Return a column of the result that is computed row by row from others."""
     schema = {name: column.type for name, column in columns.items()}
     compiled = compile_value(tree, schema, params, inside=True)
     names = {

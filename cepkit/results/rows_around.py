@@ -130,6 +130,7 @@ def _names_in(text: str) -> set[str]:
 
 
 def _as_table(name: str, frame: Frame) -> pa.Table:
+    """Return a frame as an Arrow table, which DuckDB reads."""
     source, _ = source_of_frame(frame)
     rows = np.arange(source.n_rows)
     try:
@@ -169,6 +170,7 @@ class _OnSpark:
         self._session = next(iter(tables.values())).sparkSession
 
     def opened(self) -> AbstractContextManager:
+        """Return a context in which Spark reads no files by name, and shows times in UTC."""
         from cepkit.pipelines.spark_session import setting
 
         opened = ExitStack()

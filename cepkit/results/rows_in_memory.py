@@ -237,6 +237,7 @@ class RowsInMemory(FoundResult):
         return self._frame(np.array(drawn, np.int64))
 
     def _frame(self, rows: np.ndarray | None) -> Frame:
+        """Return some rows of the result as a frame; None: all rows."""
         measured = {
             name: (column if rows is None else column.take(rows)).measured()
             for name, column in self._columns.items()
@@ -246,6 +247,7 @@ class RowsInMemory(FoundResult):
     # --- the matched rows
 
     def write_parquet(self, path: str | os.PathLike, rows: str, overwrite: bool) -> int:
+        """Write the result, or the rows of all matches, to a file; return the number of rows."""
         from cepkit.frames.writing import check_target, write_blocks
 
         target = check_target(path, overwrite=overwrite)
@@ -261,6 +263,7 @@ class RowsInMemory(FoundResult):
             return write_blocks(target, table.slice(0, 0), [table])
 
     def lineage(self, number: int | None, limit: Limit) -> pd.DataFrame:
+        """Return the rows of all matches, or of one, with their variables."""
         number = None if number is None else number_of(number, self.count())
         check_limit(self.count(), limit_of(limit, None))
         rows, first = self._rows, self.search.found.first_state_of_match
@@ -274,6 +277,7 @@ class RowsInMemory(FoundResult):
         return {"match": match_of_item(matches), "variable": self.bound.labels[matches.states]}
 
     def tag(self, overlap: str = "error") -> Frame:
+        """Return the input frame with the match and the variable of each row."""
         numbers = self._numbers()
         tags = self._rows, numbers["match"], numbers["variable"]
         return self.native(
@@ -292,6 +296,7 @@ class RowsInMemory(FoundResult):
         return self
 
     def match(self, key: int) -> Match:
+        """Return the match with a number, which may count from the end."""
         check_key(key)
         number, matches = number_of(key, self.count()), self.search.found
         items = slice(*matches.first_state_of_match[number : number + 2])
@@ -316,6 +321,7 @@ class RowsInMemory(FoundResult):
         return text_of_table(self._said(), *self._shown()) if self.n_rows() else self._said()
 
     def html(self) -> str:
+        """Return what a notebook shows."""
         head = paragraphs(self._said())
         if not self.n_rows():
             return head
@@ -327,6 +333,7 @@ class RowsInMemory(FoundResult):
         return as_pandas(self.head(SHOWN)), f"… {more:,} more rows" if more > 0 else ""
 
     def _said(self) -> str:
+        """Return the first line of the result: the numbers of matches and rows, and the pattern."""
         n, by = self.count(), ", ".join(self.bound.query.partition_by)
         n_parts = self.search.order.n_partitions
         parts = f", {counted(n_parts, 'partition')} by {by}"
@@ -386,6 +393,7 @@ class RowWindowInMemory(FoundTable):
         return self._search.n_matches
 
     def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
+        """Return the rows of the SELECT with the columns of the window."""
         # A row whose match is empty or absent, and a row that a match before it skips, has nulls. COUNT is 0.
         self.refuse_matched(rows)
         columns = order_and_limit(self._search.bound.selected, self._search.projection)

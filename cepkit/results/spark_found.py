@@ -150,6 +150,7 @@ class SparkFound(FoundResult):
         )  # fmt: skip
 
     def undecided(self) -> DataFrame:
+        """Return the matches that an event after the end of the data may still forbid."""
         if isinstance(self.query, RegexQuery):
             self.refuse("undecided")
         program = compile_checked(replace(self.query, undecided=True), self.source)
@@ -159,6 +160,7 @@ class SparkFound(FoundResult):
 
     @property
     def names(self) -> list[str]:
+        """Return the names of the columns of the result."""
         query = self.query
         if isinstance(query, RegexQuery):
             measures = measure_expressions(query)
@@ -167,6 +169,7 @@ class SparkFound(FoundResult):
         return [*query.partition_by, *(name for name, _ in measures)]
 
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
+        """Return the exact number of matches."""
         check_exact(
             method,
             "matches in a Spark frame are counted exactly; for an estimate, match a part of the events: "
@@ -272,6 +275,7 @@ class SparkFound(FoundResult):
         return ordered.select(*(column[name] for name in names), f"c{len(event)}").toDF(*names, "count")
 
     def aggregate(self, aggregates: Mapping[str, str]) -> pd.Series:
+        """Return aggregates over the events of all matches; the tasks compute parts of them."""
         tasks.nothing_found(self.program, self.source, self._columns).found.aggregate(aggregates)  # a check
         parts = {name: parts_of(name, text) for name, text in aggregates.items()}
         trees = [tree for _, of_name in parts.values() for tree in of_name]
@@ -376,6 +380,7 @@ class SparkFound(FoundResult):
         return numbered.select(*event, "number")
 
     def tag(self, overlap: str = "error") -> DataFrame:
+        """Return the input frame with the match and the variable of each row."""
         check_free(("match", "variable"), self.source.names)
         names = [*self.query.order_by, *self.query.partition_by]
         joined = self._numbered_rows(tasks.TaggedRows(overlap), list(dict.fromkeys(names)))

@@ -85,6 +85,7 @@ class RowsTask(PartTask):
     def search(
         self, prepared: Any, table: pa.Table, low: Any, high: Any
     ) -> Iterator[tuple[ArrowSource, Results]]:
+        """Yield the rows of a task and what it reports of their matches."""
         latest = None
         if self.has_latest:
             last = len(self.columns) - 1
@@ -234,6 +235,7 @@ def check_clause(query: RowPatternQuery) -> None:
 
 
 def prepare_workers(frame: DataFrame, partition_by: Sequence[str]) -> None:
+    """Let workers run this Python. Warn if all rows are one partition."""
     if not partition_by:
         warn(
             "without PARTITION BY all rows are one partition, which a single Spark task must hold and "
@@ -420,6 +422,7 @@ class RowsOnSpark(FoundResult):
         return self._matched([*dict.fromkeys(keys)], number)
 
     def _matched(self, columns: list[str], number: int | None = None, *, in_order: bool = True) -> DataFrame:
+        """Return the rows of all matches, or of one, with these columns."""
         from pyspark.sql import functions as F
 
         check_free(("match", "variable"), columns)
@@ -534,6 +537,7 @@ class RowWindowTask(PartTask):
     def search(
         self, prepared: Any, table: pa.Table, low: Any, high: Any
     ) -> Iterator[tuple[ArrowSource, Results]]:
+        """Yield the rows of a task and what it reports of the matches in their windows."""
         source = ArrowSource(table)
         keep = kept_rows(self.query, source, self.params)
         if keep is not None:

@@ -61,6 +61,7 @@ class QueryTask(PartTask):
     complete_until: int | float | None = None  # of a sequence, in ticks: a task has a part of the rows
 
     def prepare(self) -> Program | SequenceProgram:
+        """Return the compiled query, once for each worker."""
         if isinstance(self.query, RegexQuery):
             return compile_regex(self.query, self.schema)
         program = compile_sequence(self.query, self.schema)
@@ -70,6 +71,7 @@ class QueryTask(PartTask):
     def search(
         self, prepared: Any, table: pa.Table, low: Any, high: Any
     ) -> Iterator[tuple[ArrowSource, Results]]:
+        """Yield the rows of a task and what it reports of their matches."""
         source = ArrowSource(table)
         events = build_events(source, prepared)
         check_total_order(source, events, self.query)
@@ -129,6 +131,7 @@ class EndingBetween(SequenceSet):
         return self.whole.take([n_before + number for number in numbers])
 
     def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
+        """Yield the matches that end from ``low`` to ``high``."""
         # ``whole`` also makes the matches that end before, because it bounds its own memory.
         for block in self.whole.blocks(size):
             begin, stop = np.searchsorted(block.last, [self.low, self.high]).tolist()
@@ -309,6 +312,7 @@ def _rows_of(
     *,
     is_shown: bool = True,
 ) -> Results:
+    """Return a row for each event of some matches, as tasks send them to the driver."""
     items = searched.found.items(block)
     match, event = items.match_of_item[chosen], items.event_of_item[chosen]
     rows = searched.events.rows(event.astype(np.int64, copy=False))
@@ -352,6 +356,7 @@ class First:
         yield [*searched.measures(searched.found.whole.take(numbers)), ("rank", pa.array(ranks, pa.int64()))]
 
     def _numbers(self, searched: Searched) -> tuple[list[int], list[int]]:
+        """Return the numbers of the first matches of each end, and their ranks among those of the end."""
         positions, counts = searched.found.whole.ends()
         numbers: list[int] = []
         ranks: list[int] = []
@@ -369,6 +374,7 @@ class First:
         return numbers, ranks
 
     def _end_of_time(self, searched: Searched, positions: np.ndarray, end: int) -> int:
+        """Return the first end after those at the same time as number ``end``."""
         rows = searched.events.rows(positions[end:].astype(np.int64))
         is_same = np.ones(len(rows), bool)
         for name in searched.query.order_by:

@@ -155,6 +155,7 @@ def _(of: SparkMatches, what: str | None, settings: dict) -> View:
 def _lineage_of_part(
     of: SparkMatches, *, rows: int = MOST_ROWS, size: int | None = None, title: str | None = None
 ) -> View:
+    """Return the view of the matches in a part of a Spark frame."""
     rows = whole_number("view: rows", rows, 1)
     options = {"title": title, "size": None if size is None else whole_number("view: size", size, 1)}
     found = of._found.drawn("view")
@@ -175,6 +176,7 @@ def one_of(what: str | None, there: tuple[str, ...], whose: str) -> str:
 def _nfa(
     automaton: States, texts: dict[str, str], conditions: Iterable[tuple[str, str]], settings: dict
 ) -> NfaView:
+    """Return the view of an automaton with its conditions."""
     from cepkit.plots.layered import automaton_traits
     from cepkit.widgets.panels import NfaView
 
@@ -184,6 +186,7 @@ def _nfa(
 
 
 def _lineage(matches: Matches, settings: dict) -> View:
+    """Return the view of matches and their rows."""
     from cepkit.widgets.scene_view import LineageView
 
     found: Any = matches._found

@@ -57,6 +57,7 @@ class OrderMetrics:
 
 
 def order_metrics(time: np.ndarray) -> OrderMetrics:
+    """Return how many events are late, and by how much at most."""
     time = np.asarray(time)
     if not len(time):
         return OrderMetrics()
@@ -381,6 +382,7 @@ class KSlack:
     # --- the clock
 
     def _open(self, schema: StreamSchema, *, holds_ties: bool = False) -> None:
+        """Note the clock and the unit of a stream. Raise if there is no clock."""
         columns = schema.columns
         if self._order_by is None:
             times = [name for name, column_type in columns.items() if column_type.kind == TIME]
@@ -404,6 +406,7 @@ class KSlack:
         self._schema, self._table = schema, schema.arrow.empty_table()
 
     def _ticks(self, name: str, unit: str | None) -> int | float | None:
+        """Return a duration that the user gave in ticks of the clock."""
         value = self._given[name]
         if value is None:
             return None

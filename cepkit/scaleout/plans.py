@@ -85,6 +85,7 @@ class ByKey(Routing):
         return 1 / self.nodes
 
     def sends(self, traffic: Traffic) -> Deliveries:
+        """Return to which node each item goes, by its key."""
         if traffic.key is None:
             raise CepError("ByKey: the items have no key")
         mixed = np.asarray(traffic.key).astype(np.uint64) * _GOLDEN >> np.uint64(33)
@@ -308,6 +309,7 @@ def load_lines(plan: ScatterPlan) -> list[str]:
 
 
 def _formulas(plan: ScatterPlan, stage: Stage, *, is_first: bool) -> Formulas | None:
+    """Return the formulas of the paper for a stage, and for the corrected plan; None if it has none."""
     n = stage.n_nodes
     if plan.kind == "window" and plan.layout == "windows":
         return _both(f"λ{_by(n)}"), (f"e{_by(n)}", f"e{_by(n)} + g"), (f"λ{_by(n)}", f"2λ{_by(n)}")
@@ -319,6 +321,7 @@ def _formulas(plan: ScatterPlan, stage: Stage, *, is_first: bool) -> Formulas | 
 
 
 def _of_state(layout: str, stage: Stage, *, is_first: bool) -> Formulas:
+    """Return the formulas for a state of a pattern."""
     n, routing = stage.n_nodes, stage.feeds[0].routing
     if is_first and len(stage.feeds) == 1:
         return _both(f"λ{_by(n)}"), ("1", "1"), _both(f"λ{_by(n)}")
@@ -336,6 +339,7 @@ def _of_state(layout: str, stage: Stage, *, is_first: bool) -> Formulas:
 
 
 def _of_join(plan: ScatterPlan, stage: Stage) -> Formulas | None:
+    """Return the formulas for a join."""
     n, left = stage.n_nodes, stage.feeds[0].routing
     work = f"(λ_A e_B + λ_B e_A){_by(n)}"
     if plan.layout == "grouped" and isinstance(left, ToGroup):

@@ -177,6 +177,7 @@ class PatternNodes:
         return len(self.bound.branch.components)
 
     def find(self) -> MatchBlock:
+        """Return the matches, computed node by node and stage by stage."""
         complete = []
         current = self._begin()
         for c, component in enumerate(self.bound.branch.components):
@@ -332,6 +333,7 @@ class PatternNodes:
         return {}
 
     def _sent_events(self, c: int) -> Deliveries:
+        """Return to which nodes the events of a component are sent, once."""
         if c not in self._sent:
             stage = self.plan.stages[c]
             self._sent[c] = sent = self._send(stage.feeds[0].routing, self._events_of(c))
@@ -341,6 +343,7 @@ class PatternNodes:
         return self._sent[c]
 
     def _check_size(self, n: int) -> None:
+        """Raise if the nodes hold too many partial matches."""
         if n > MOST_PARTIALS:
             raise ResultTooLargeError(
                 f"the nodes hold {n:,} partial matches at once, more than {MOST_PARTIALS:,}. A window "
@@ -463,6 +466,8 @@ class WindowNodes(WindowEvaluator):
         return self._gathered(lambda shares, family: merge_counts(present, shares), np.int64)
 
     def _extreme_places(self, ranks: np.ndarray, present: np.ndarray, is_max: bool) -> np.ndarray:
+        """Return the place of the least or greatest value of each window, merged from the nodes."""
+
         def merge(shares: list[NodeShare], family: slice) -> np.ndarray:
             best = np.full(family.stop - family.start, -1, np.int64)
             for share in shares:
@@ -476,6 +481,7 @@ class WindowNodes(WindowEvaluator):
         return self._gathered(merge, np.int64) if len(ranks) else np.empty(0, np.int64)
 
     def _integer_sums(self, values: np.ndarray, present: np.ndarray, name: str) -> np.ndarray:
+        """Return the sum of each window, merged from the nodes."""
         kept = np.where(present, values, 0)
         largest = max(abs(int(kept.max(initial=0))), abs(int(kept.min(initial=0))))
         if largest * len(kept) >= 1 << 63:  # the single node says what is too large

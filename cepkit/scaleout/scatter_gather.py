@@ -289,6 +289,7 @@ class ScatterGather(EngineValue):
         )  # fmt: skip
 
     def _on_spark(self, frame: Any, source: Source, program: SequenceProgram, engine: Engine) -> Any:
+        """Return the matches of a Spark frame by stages; None if stages cannot find them."""
         from cepkit.scaleout.spark_stages import ScatteredOnSpark, tasks_unsupported
 
         if tasks_unsupported(program) is not None:

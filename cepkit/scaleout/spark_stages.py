@@ -66,6 +66,7 @@ class ScatteredOnSpark(SparkFound):
         super().__init__(frame, source, program, engine)
 
     def _run(self, tell: tasks.Tell, columns: list[str] | None = None, limit: int | None = None) -> Frame:
+        """Return what ``tell`` reports of the matches, as a Spark frame."""
         names = self._columns if columns is None else columns
         program, cache = self.program, os.environ.get("CEPKIT_CACHE")
         work = NodeWork(program.query, program.schema, tuple(names), cache, program.complete_until)
@@ -230,6 +231,7 @@ class NodeEvents:
         return self.place_of_row[np.searchsorted(self.seq, seq)]
 
     def partials(self, matches: pa.Table, n_components: int) -> Partials:
+        """Return partial matches that came from other nodes."""
         items = matches.column("items").combine_chunks()
         numbers = items.flatten().field("seq").to_numpy().reshape(len(matches), -1)
         size = np.zeros((len(matches), n_components), np.int64)
@@ -249,6 +251,8 @@ class NodeEvents:
 
 
 def _mark(work: NodeWork) -> Callable:
+    """Return the function that adds which conditions on single events each row fulfils."""
+
     def mark(batches):
         program = work.program()
         for batch in batches:
@@ -272,6 +276,8 @@ def _at_node(
 
 
 def _begin(work: NodeWork, branch: int) -> Callable:
+    """Return the function that makes the partial matches of one event at a node."""
+
     def begin(events: pa.Table) -> pa.Table:
         node_events, node = _at_node(work, branch, events, None)
         partials = begun(node_events.places_of(node_events.seq), node.n_components)
@@ -282,6 +288,8 @@ def _begin(work: NodeWork, branch: int) -> Callable:
 
 
 def _join(work: NodeWork, branch: int, component: int) -> Callable:
+    """Return the function that extends partial matches by events at a node."""
+
     def join(events: pa.Table, matches: pa.Table) -> pa.Table:
         if not len(events) or not len(matches):
             return _no_matches(work, events if len(events) else matches, branch)
@@ -299,6 +307,8 @@ def _join(work: NodeWork, branch: int, component: int) -> Callable:
 
 
 def _check_absences(work: NodeWork, branch: int) -> Callable:
+    """Return the function that drops matches with a forbidden event at a node."""
+
     def check(events: pa.Table, matches: pa.Table) -> pa.Table:
         if not len(matches):
             return _no_matches(work, events, branch)
@@ -318,6 +328,8 @@ def _no_matches(work: NodeWork, like: pa.Table, branch: int) -> pa.Table:
 
 
 def _gather(work: NodeWork, tell: tasks.Tell, output: pa.Schema, limit: int | None) -> Callable:
+    """Return the function that reports the matches of all nodes."""
+
     def gather(found: pa.Table) -> pa.Table:
         from cepkit.engines.shared.sequence_set import joined
 

@@ -35,6 +35,7 @@ class AbsentWait(WaitingState):
         self._timer.set(self._deadline)
 
     def add(self, partial: PartialState) -> None:
+        """Let a partial match wait in this state."""
         if not self._is_active:
             return
         if self.is_sequence:
@@ -141,6 +142,7 @@ class AbsentHalf(LogicalHalf):
             self._timer.set(self._clock.now + self._wait)
 
     def add(self, partial: PartialState) -> None:
+        """Let a partial match wait in this half of a logical state."""
         if not self._is_active:
             return
         super().add(partial)

@@ -164,6 +164,7 @@ def merged(
 
 
 def _check_ties(parts: Sequence[tuple[str, list[tuple], list[Event]]], meeting: Sequence[set[str]]) -> None:
+    """Raise if two streams that meet in a query have events with equal keys of order."""
     for names in meeting:
         keys = sorted(
             (
@@ -212,6 +213,7 @@ def check_time_column(stream: str, time: Any, schema: Schema) -> None:
 
 
 def _unfit(column: str, values: list[Any], error: Exception) -> str:
+    """Return the error text for a column of a result that Arrow refuses."""
     value = next((value for value in values if not _has_array(value)), None)
     text = repr(value).encode("ascii", "backslashreplace").decode()
     return (
@@ -221,6 +223,7 @@ def _unfit(column: str, values: list[Any], error: Exception) -> str:
 
 
 def _has_array(value: Any) -> bool:
+    """Return whether Arrow takes a value."""
     try:
         pa.array([value])
     except NOT_FOR_ARROW:
@@ -283,6 +286,7 @@ class _AppRun:
     def run(
         self, events: Iterable[tuple[str, Event]], n_events: int, end: int | None
     ) -> dict[str, list[Row]]:
+        """Run all queries over events; return the rows of each output stream."""
         clock, readers = self._clock, self._readers
         for i, (stream, event) in enumerate(events):
             if i % _EVENTS_PER_CHECKPOINT == 0:
@@ -295,6 +299,7 @@ class _AppRun:
         return self._rows
 
     def _send(self, target: str, rows: list[Row]) -> None:
+        """Add rows to an output stream, and pass them to the queries that read it."""
         self._rows[target] += rows
         self._n_bytes += len(rows) * (_PER_ROW + _PER_VALUE * len(rows[0][2]))
         check_memory(self._n_bytes, "the rows of the results", is_held=True)
@@ -304,6 +309,7 @@ class _AppRun:
 
 
 def _start(query: PlannedQuery, clock: RunClock, send: Send) -> QueryRun:
+    """Return a query that is ready to receive events."""
     target = query.target
 
     def deliver(rows: list[Row]) -> None:
@@ -358,6 +364,7 @@ class _KeyRun:
             reader.receive(stream, event)
 
     def _send(self, target: str, rows: list[Row]) -> None:
+        """Pass rows to the inner stream of the partition, or to the stream outside."""
         if not target.startswith("#"):
             self._outer(target, rows)
             return

@@ -129,6 +129,7 @@ class Scope:
         return self.error(node, f"{message}.{listed}", ColumnNotFoundError)
 
     def _value(self, node: ex.Expression, slot: int, name: str, index: int | str | None) -> Typed:
+        """Return the value of an attribute of the event in a slot."""
         event_slot = self.slots[slot]
         if name not in event_slot.attributes:
             owner = event_slot.names[0]
@@ -154,6 +155,8 @@ def chain_index(index: int | str | None, *, own: bool) -> int:
 
 
 def _first(slot: int, place: int) -> Value:
+    """Return the function that reads an attribute of the only event in a slot."""
+
     def value(slots: Slots) -> Any:
         taken = slots[slot]
         return None if taken is None else taken[-1][place]
@@ -256,6 +259,7 @@ def single_value(tree: ex.Expression, part: Typed, scope: Scope) -> Value:
 
 
 def _is_of(value: Any, kind: Type) -> bool:
+    """Return whether a value is of a type of Siddhi."""
     if kind == STRING:
         return isinstance(value, str)
     if kind == BOOL:
@@ -266,6 +270,7 @@ def _is_of(value: Any, kind: Type) -> bool:
 
 
 def _listed(kinds: Sequence[Type]) -> str:
+    """Return types in words, such as "a number or a text"."""
     left = list(kinds)
     phrases = []
     for types, words in ((NUMBERS, "a number"), (WHOLE, "a whole number")):
@@ -280,6 +285,7 @@ def _listed(kinds: Sequence[Type]) -> str:
 
 
 def _built_in(tree: ex.Call, function: Function, parts: Sequence[Typed], scope: Scope) -> Typed:
+    """Return the call of a function of Siddhi."""
     _check_number(tree, function, parts, scope)
     calls = []
     for place, (argument, part) in enumerate(zip(tree.arguments, parts, strict=True)):
@@ -302,6 +308,7 @@ def _check_number(tree: ex.Call, function: Function, parts: Sequence[Typed], sco
 
 
 def _check_type(tree: ex.Call, function: Function, place: int, part: Typed, scope: Scope) -> None:
+    """Raise if an argument is of a type that the function does not take."""
     kinds, kind = function.types_of(place), part.type
     if not kinds or kind in kinds or kind == OBJECT:
         return
@@ -324,6 +331,7 @@ def _check_type(tree: ex.Call, function: Function, place: int, part: Typed, scop
 
 
 def _check_regex(tree: ex.Call, function: Function, scope: Scope) -> None:
+    """Raise if a regular expression that is written in the query is wrong."""
     place = function.regex_at
     if place is None:
         return
@@ -374,6 +382,7 @@ def _one_type(tree: ex.Call, first: int, parts: Sequence[Typed], scope: Scope) -
 
 
 def _conversion(tree: ex.Call, parts: Sequence[Typed], scope: Scope) -> Typed:
+    """Return the call of ``convert`` or ``cast``."""
     types = ", ".join(CONVERSIONS)
     if len(parts) != 2:
         raise scope.error(tree, f"{tree.function} takes a value and the name of a type, {len(parts)} given")
@@ -401,6 +410,7 @@ def _conversion(tree: ex.Call, parts: Sequence[Typed], scope: Scope) -> Typed:
 
 
 def _registered(tree: ex.Call, parts: Sequence[Typed], scope: Scope) -> Typed:
+    """Return the call of a function that the user registered."""
     function = fn.registered_function(tree.function)
     if not function.arity.accepts(len(parts)):
         raise scope.error(tree, f"{tree.function} takes {function.arity}, {len(parts)} given")

@@ -42,6 +42,7 @@ def _refusal(text: str, part: str) -> PredicateError:
 
 
 def _translated(text: str) -> str:
+    """Return a regular expression of Java as one of Python."""
     flags = re.match(r"\(\?([is]+)\)", text)
     start = flags.end() if flags else 0
     pieces, place, in_class = [text[:start]], start, False
@@ -192,6 +193,8 @@ def _first_present(*values: Any) -> Any:
 
 
 def _extreme(choose: Callable) -> Callable:
+    """Return a function of values that are not null, such as the largest."""
+
     def of(*values: Any) -> Any:
         non_null = [value for value in values if value is not None]
         return choose(non_null) if non_null else None
@@ -224,6 +227,7 @@ _DECIMAL = re.compile(
 
 
 def _whole(n_bits: int) -> Callable[[Any], int | None]:
+    """Return the conversion to an integer of ``n_bits`` bits, as in Java."""
     least, most = -(1 << n_bits - 1), (1 << n_bits - 1) - 1
 
     def convert(value: Any) -> int | None:
@@ -445,6 +449,7 @@ def _char_at(text: str, place: int) -> str | None:
 
 
 def _part(text: str, first: int | str, second: int | None = None) -> str | None:
+    """Return a part of a text: between two places, or a group of a regular expression."""
     if isinstance(first, str):
         matched = java_pattern(first).search(text)
         group = second or 0
@@ -462,6 +467,7 @@ def _locate(part: str, text: str, start: int = 0) -> int | None:
 
 
 def _split(text: str, regex: str, place: int) -> str | None:
+    """Return part number ``place`` of a text between separators."""
     parts, start = [], 0
     for separator in java_pattern(regex).finditer(text):
         if separator.end() > 0:

@@ -62,6 +62,7 @@ class KeyedState(WaitingState):
                 self._forget(key, number)
 
     def take(self, event: Event) -> list[PartialState]:
+        """Return the partial matches that an event completes, among those that wait for its key."""
         complete: list[PartialState] = []
         key = tuple(event[equality.place] for equality in self._equalities)
         for number, partial in [*self._of_key.get(key, {}).items()]:
@@ -237,6 +238,7 @@ class PatternRun:
     def _chain(
         self, parts: Sequence[sp.StatePattern], *, is_start: bool
     ) -> tuple[WaitingState, WaitingState, list[WaitingState]]:
+        """Build the states of parts that follow each other; return the first, the last, and all."""
         first, end, units = self._build(parts[0], is_start=is_start)
         for part in parts[1:]:
             start, after, more = self._build(part, is_start=False)
@@ -251,6 +253,7 @@ class PatternRun:
     def _half(
         self, tree: sp.EventState | sp.AbsentState, slot: int, operator: str, common: dict[str, bool]
     ) -> LogicalHalf:
+        """Build one half of a logical state."""
         n_slots = len(self._plan.streams)
         if isinstance(tree, sp.AbsentState):
             nothing: Event = (-1, *[None] * self._plan.widths[slot])
@@ -389,6 +392,7 @@ class JoinRun:
                 window.push(event)
 
     def _emit(self, which: int, chunk: list[Passed]) -> None:
+        """Join events that enter or leave a side with those that wait on the other; deliver the rows."""
         plan, rows = self._plan, list[Row]()
         if not plan.triggers[which]:
             return

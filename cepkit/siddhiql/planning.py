@@ -98,6 +98,7 @@ def filter_keys(state: State, scope: FilterScope) -> tuple[tuple[Equality, ...],
 
 
 def _key_of(tree: ex.Expression, scope: FilterScope) -> Equality | None:
+    """Return a condition as an equality of the event with an earlier one, or None."""
     if isinstance(tree, ex.Comparison) and tree.operator == "==":
         sides = [scope.place_of(node) for node in (tree.left, tree.right)]
         for event_side, earlier_side in (sides, sides[::-1]):
@@ -165,6 +166,7 @@ class _Planner:
         self._inner: dict[str, Schema] = {}
 
     def plan(self) -> AppPlan:
+        """Return the plan of the app, with every query after those that it reads."""
         self._read_streams()
         self._refuse_cycles()
         self._refuse_long_chains()
@@ -189,6 +191,7 @@ class _Planner:
         return kind(message)
 
     def _read_streams(self) -> None:
+        """Note the attributes of all streams that are defined, or that are frames."""
         schemas = self._made.schemas
         for stream in self._app.streams:
             if stream.name in schemas:
@@ -213,6 +216,7 @@ class _Planner:
                     raise self._no_frame(source)
 
     def _no_frame(self, source: sp.StreamSource) -> CepError:
+        """Return the error for a stream without a frame."""
         name = source.stream
         if name.startswith("#"):
             return self._error(source.span, f"no query of the partition writes the inner stream {name!r}")
@@ -222,6 +226,7 @@ class _Planner:
         )
 
     def _refuse_cycles(self) -> None:
+        """Raise if a stream feeds itself."""
         feeds: dict[str, set[str]] = {}
         for query in self._app.queries():
             if query.target is not None:
@@ -263,6 +268,7 @@ class _Planner:
         refuse_beyond(QUERIES_IN_A_ROW, longest, "queries that read one another in a row", cure)
 
     def _is_ready(self, element: sp.SiddhiQuery | sp.SiddhiPartition) -> bool:
+        """Return whether all streams are known that an element reads."""
         queries = _queries(element)
         targets = {query.target for query in queries}
         return all(
@@ -277,6 +283,7 @@ class _Planner:
                 self._schema(source)
 
     def _schema(self, source: sp.StreamSource) -> Schema:
+        """Return the attributes of a stream."""
         if source.stream in self._inner:
             return self._inner[source.stream]
         if source.stream not in self._made.schemas:
@@ -286,6 +293,7 @@ class _Planner:
     # --- elements
 
     def _element(self, element: sp.SiddhiQuery | sp.SiddhiPartition) -> PlannedQuery | PlannedPartition:
+        """Return the plan of a query or of a partition."""
         if isinstance(element, sp.SiddhiQuery):
             for name in (*(source.stream for source in element.sources()), element.target):
                 if name is not None and name.startswith("#"):
@@ -304,6 +312,7 @@ class _Planner:
         return PlannedPartition(keys, queries)
 
     def _key(self, key: sp.PartitionKey) -> KeyOfStream:
+        """Return how the key of a partition is computed for the events of a stream."""
         if key.stream not in self._made.schemas:
             hint = nearest(key.stream, self._made.schemas)
             raise CepError(f"partition with: no stream {key.stream!r}{hint and '.' + hint}")
@@ -316,6 +325,7 @@ class _Planner:
         )
 
     def _query(self, query: sp.SiddhiQuery) -> PlannedQuery:
+        """Return the plan of a query, and note the stream that it writes."""
         match query.input:
             case sp.StreamInput(source=source):
                 plan: QueryPlan = self._stream_plan(query, source)
@@ -336,6 +346,7 @@ class _Planner:
         return PlannedQuery(plan, target)
 
     def _write(self, query: sp.SiddhiQuery, target: str, schema: Schema) -> None:
+        """Note the attributes that a query writes to a stream. Raise if they differ from others."""
         schemas = self._inner if target.startswith("#") else self._made.schemas
         if target not in schemas:
             schemas[target] = schema
@@ -359,6 +370,7 @@ class _Planner:
     # --- streams and joins
 
     def _side(self, source: sp.StreamSource, names: tuple[str, ...], query: sp.SiddhiQuery, searched: bool):
+        """Return the plan of a stream with its filters and window."""
         slot = self._slot(names, self._schema(source))
         scope = Scope([slot], self._app.source, "filter", 0, None, self._per_ms)
         before: list[Value] = []
@@ -384,6 +396,7 @@ class _Planner:
         return StreamPlan(side, selection)
 
     def _join_plan(self, query: sp.SiddhiQuery, given: sp.JoinInput) -> JoinedPlan:
+        """Return the plan of a join."""
         left, left_slot = self._joined(given.left, query)
         right, right_slot = self._joined(given.right, query)
         if left_slot.names[0] == right_slot.names[0]:
@@ -405,6 +418,7 @@ class _Planner:
     # --- patterns
 
     def _pattern_plan(self, query: sp.SiddhiQuery, given: sp.PatternInput) -> PatternQueryPlan:
+        """Return the plan of a pattern."""
         states = slots_in_order(given.pattern)
         slots = [self._state_slot(state, given.pattern) for state in states]
         names = [slot.names[0] for state, slot in zip(states, slots, strict=True) if _reference(state)]
@@ -440,6 +454,7 @@ class _Planner:
         return PatternQueryPlan(plan, compile_selection(query, slots, self._app.source, self._per_ms))
 
     def _state_slot(self, state: sp.EventState | sp.AbsentState, pattern: sp.StatePattern) -> SlotOf:
+        """Return the slot of a state, which names its events."""
         source = state.source
         for handler in source.handlers:
             if isinstance(handler, sp.WindowHandler):

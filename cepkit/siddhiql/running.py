@@ -58,6 +58,7 @@ class SiddhiResult:
         return self._native(self._source.result(self._columns(name, self._rows[name], time)))
 
     def _columns(self, name: str, rows: list[Row], time: str | None = None) -> dict[str, pa.Array]:
+        """Return the rows of a stream as columns, with their times if ``time`` names a column for them."""
         schema = self._schemas[name]
         columns: dict[str, pa.Array] = {}
         if time is not None:

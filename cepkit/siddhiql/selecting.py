@@ -142,6 +142,7 @@ class Extreme(Aggregator):
             self.queue: deque = deque()
 
     def change(self, value: Any, sign: int) -> None:
+        """Let a value enter (sign 1) or leave (sign -1)."""
         if value is None:
             return
         if sign < 0 and not self._forever:  # `forever` counts a value that leaves without an entry, too
@@ -289,6 +290,7 @@ def _kinds(query: SiddhiQuery) -> frozenset[str]:
 
 
 def _aggregate(node: ex.Call, made: RowSelection, scope: Scope) -> Typed:
+    """Return the value of an aggregate, and note the aggregate in the selection."""
     name = node.function.lower()
     if len(node.arguments) > 1 or (not node.arguments and name != "count"):
         raise scope.error(node, f"{node.function} takes one argument, {len(node.arguments)} given")
@@ -315,6 +317,7 @@ def _aggregate(node: ex.Call, made: RowSelection, scope: Scope) -> Typed:
 
 
 def _all_columns(query: SiddhiQuery, slots: Sequence[SlotOf], source: str) -> list[OutputColumn]:
+    """Return the columns of ``select *``."""
     slots = [slot for slot in slots if not slot.is_absent]
     if len(slots) == 1:
         return [OutputColumn(ex.Attribute(name)) for name in slots[0].attributes]
@@ -376,6 +379,7 @@ class RowSelector:
         return rows if selection.limit is None else rows[: selection.limit]
 
     def _enter(self, key: tuple, kind: str, slots: Slots) -> None:
+        """Let an event enter or leave the aggregates of its group."""
         selection = self._of
         if not selection.aggregates:
             return

@@ -260,6 +260,7 @@ class CountState(WaitingState):
             self._reach_low(partial)
 
     def take(self, event: Event) -> list[PartialState]:
+        """Return the partial matches that an event completes."""
         complete, kept, slot = [], [], self.slot
         for partial in self.pending:
             if any(taken is not None for taken in partial.slots[slot + 1 : slot + 3]):
@@ -297,6 +298,7 @@ class CountState(WaitingState):
             self.is_changed = True
 
     def _reach_low(self, partial: PartialState) -> None:
+        """Let a partial match continue, since it has the least number of events."""
         if self.is_last:
             self.is_changed = True
             self.is_complete = True
@@ -354,6 +356,7 @@ class LogicalHalf(WaitingState):
         return super().take(event)
 
     def accept(self, partial: PartialState) -> None:
+        """Let a partial match continue if the other half allows it."""
         if self.is_or:
             super().accept(partial)
             if self.partner.is_last and self.completed is self.partner:

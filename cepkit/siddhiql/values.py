@@ -67,6 +67,7 @@ def all_hold(conditions: Sequence[Callable[[Any], Any]]) -> Callable[[Any], bool
 
 
 def _type_of(value: Any) -> Type:
+    """Return the type of a constant."""
     if isinstance(value, bool):
         return BOOL
     if isinstance(value, Milliseconds):
@@ -91,6 +92,7 @@ def compile_condition(tree: ex.Expression, scope: Scope) -> Value:
 
 
 def _single(tree: ex.Expression, scope: Scope) -> Typed:
+    """Return an expression with one value. Raise for a list."""
     part = compile_siddhi(tree, scope)
     if part.is_list:
         text = print_condition(tree)
@@ -109,6 +111,7 @@ def _number(tree: ex.Expression, scope: Scope) -> Typed:
 
 
 def _is_null(operand: ex.Expression, scope: Scope) -> Typed:
+    """Return the test whether a value, or a whole event, is missing."""
     event = _whole_event(operand, scope)
     if event is None:
         call = compile_siddhi(operand, scope).call
@@ -135,6 +138,7 @@ def _family(of: Type) -> object:
 
 
 def _comparison(tree: ex.Comparison, scope: Scope) -> Typed:
+    """Return a comparison. Raise for types that do not go together."""
     left, right = _single(tree.left, scope), _single(tree.right, scope)
     kinds = {_family(left.type), _family(right.type)}
     if len(kinds) > 1 and OBJECT not in kinds:
@@ -164,6 +168,7 @@ def _comparison(tree: ex.Comparison, scope: Scope) -> Typed:
 
 
 def _wider(left: Type, right: Type) -> Type:
+    """Return the type that holds the numbers of two types."""
     if OBJECT in (left, right):
         return OBJECT
     if isinstance(left, ColumnType) or isinstance(right, ColumnType):
@@ -177,6 +182,7 @@ def _whole_quotient(a: int, b: int) -> int:
 
 
 def _arithmetic(tree: ex.Arithmetic, scope: Scope) -> Typed:
+    """Return a sum, difference, product, quotient or remainder with Java's rules."""
     left, right = _number(tree.left, scope), _number(tree.right, scope)
     kind, sign = _wider(left.type, right.type), tree.operator
     is_whole = kind in (INT, LONG)

@@ -140,6 +140,7 @@ class SortWindow(LengthWindow):
         self.emit(passed)
 
     def _compare(self, one: Event, other: Event) -> int:
+        """Return the order of two events: below 0, 0 or above 0."""
         for place, sign in zip(self.plan.places, self.plan.signs, strict=True):
             a, b = one[place], other[place]
             if a != b:
@@ -194,6 +195,7 @@ class LengthBatch(BatchWindow):
             self.expired += events
 
     def _end_batch(self) -> list[Passed]:
+        """Return what leaves when a batch is full."""
         now = self.clock.now
         passed = [*self._leaving(now), (RESET, (), now)]
         if self.plan.with_expired:
@@ -214,6 +216,7 @@ class TimeBatch(BatchWindow):
         self._pass(event)
 
     def _pass(self, event: Event | None) -> None:
+        """Take an event, or None for the time alone, and emit the batch if it is over."""
         now, plan = self.clock.now, self.plan
         if self._next is None:
             since = 0 if plan.start is None else (now - plan.start) % plan.width
@@ -238,6 +241,7 @@ class TimeBatch(BatchWindow):
             self.emit(passed)
 
     def _end_batch(self, now: int) -> list[Passed]:
+        """Return what leaves and enters when a batch is over."""
         passed = self._leaving(now)
         if self.plan.with_expired:
             self.expired = []
@@ -309,6 +313,7 @@ class ExternalTimeBatch(BatchWindow):
             self._timer.set(self._deadline)
 
     def _wake(self, time: int) -> None:
+        """Emit the batch if no event came until its time-out."""
         if self._deadline > time:
             return
         passed: list[Passed] = []
@@ -393,6 +398,7 @@ def plan_window(
 
 
 def _read(reader: _Parameters, common: dict[str, Any], per_ms: int) -> WindowPlan:
+    """Return the plan of a window from its parameters."""
     name = common["name"]
     match name:
         case "length":
@@ -438,6 +444,7 @@ class _Parameters:
         self._optional: list[str] = []  # the optional parameters that could come next
 
     def _refuse(self, wanted: str) -> Exception:
+        """Return the error for a parameter that is no ``wanted``."""
         if not self._left:
             message = f"#window.{self._name} takes {wanted} here, but its parameters end"
             return self._scope.error(self._place, message)

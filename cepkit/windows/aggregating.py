@@ -184,6 +184,7 @@ class WindowEvaluator(RowEvaluator):
         self._families = [slice(0, n), slice(n, len(emitted.start))]
 
     def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
+        """Return the values of an expression, one per row of the result."""
         name = aggregate_name(e)
         if name is not None:
             return self._window_aggregate(name, e)
@@ -192,6 +193,7 @@ class WindowEvaluator(RowEvaluator):
         return self._combine(e, self.value)
 
     def _window_aggregate(self, name: str, e: ex.Expression) -> pa.Array:
+        """Return an aggregate over the window of each row of the result."""
         operand = aggregate_operand(e)
         start, stop = self.emitted.start, self.emitted.stop
         if operand is None:
@@ -290,6 +292,7 @@ class WindowEvaluator(RowEvaluator):
         return before[self.emitted.stop] - before[self.emitted.start]
 
     def _distinct(self, values: pa.Array) -> np.ndarray:
+        """Return the number of different values in each window."""
         coded, kernels = values.dictionary_encode(), load_kernels(KERNELS)
         codes = pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
 
@@ -302,6 +305,7 @@ class WindowEvaluator(RowEvaluator):
         return self._by_family(compute, np.int64)
 
     def _sums(self, values: np.ndarray, present: np.ndarray, name: str) -> np.ndarray:
+        """Return the sum of each window."""
         if values.dtype.kind == "i":
             return self._integer_sums(values, present, name)
         numbers = numbers_of(values, present)
@@ -309,6 +313,7 @@ class WindowEvaluator(RowEvaluator):
         return with_infinities(total, values, present, self._count)
 
     def _integer_sums(self, values: np.ndarray, present: np.ndarray, name: str) -> np.ndarray:
+        """Return the sum of integers of each window; floats for a mean that needs more than 64 bits."""
         values = np.ascontiguousarray(np.where(present, values, 0))
         start, stop = self.emitted.start, self.emitted.stop
         largest = max(abs(int(values.max(initial=0))), abs(int(values.min(initial=0))))
@@ -328,6 +333,7 @@ class WindowEvaluator(RowEvaluator):
         return self._by_family(compute, np.int64)
 
     def _deviations(self, values: np.ndarray, present: np.ndarray, count: np.ndarray) -> np.ndarray:
+        """Return the standard deviation of each window."""
         numbers = numbers_of(values, present)
         std_values = np.empty(len(count))
         for family in self._families:

@@ -101,6 +101,7 @@ def _type_in(source: Source, name: str) -> pa.DataType | None:
 
 
 def _clocks(join: Join, sources: Sources) -> tuple[str, str]:
+    """Return the clock of each side."""
     clocks = []
     for which, (side, source) in enumerate(zip(SIDES, sources, strict=True)):
         window: Window | None = getattr(join, side)
@@ -122,6 +123,7 @@ def _clocks(join: Join, sources: Sources) -> tuple[str, str]:
 
 
 def _common_unit(clocks: tuple[str, str], sources: Sources) -> str | None:
+    """Return the finer unit of both clocks; None for numbers. Raise if their types differ."""
     left, right = (source.schema[clock] for source, clock in zip(sources, clocks, strict=True))
     alike = left.kind == right.kind or {left.kind, right.kind} <= set(NUMBERS)
     if not alike or (left.timezone is None) != (right.timezone is None):
@@ -136,6 +138,7 @@ def _common_unit(clocks: tuple[str, str], sources: Sources) -> str | None:
 
 
 def _check_keys(one: str, of: ColumnType, other: str, to: ColumnType) -> None:
+    """Raise if two columns of a key can never be equal."""
     if of.kind == to.kind or {of.kind, to.kind} <= set(NUMBERS):
         return
     raise CepError(
@@ -145,6 +148,7 @@ def _check_keys(one: str, of: ColumnType, other: str, to: ColumnType) -> None:
 
 
 def _size(window: Window | None, side: str, source: Source, clock: str, unit: str | None) -> Size | None:
+    """Return the size of the window of a side in rows or in ticks; None without a window."""
     if window is None:
         return None
     if window.time is None:
@@ -156,6 +160,7 @@ def _size(window: Window | None, side: str, source: Source, clock: str, unit: st
 
 
 def _result_columns(join: Join, sources: Sources) -> tuple[tuple[str, int, str], ...]:
+    """Return the columns of the result: name, side, and name on this side."""
     shared = {left_key for left_key, right_key in join.on if left_key == right_key}
     names = [[name for name in _own_columns(source)] for source in sources]
     both = (set(names[0]) & set(names[1])) - shared
@@ -239,6 +244,7 @@ class PairEvaluator(RowEvaluator):
         self.moments, self.alive = moments, alive
 
     def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
+        """Return the values of an expression, one per pair of rows."""
         name = aggregate_name(e)
         if name is not None:
             return self._running(name, e)
@@ -247,6 +253,7 @@ class PairEvaluator(RowEvaluator):
         return self._combine(e, self.value)
 
     def _row_value(self, e: ex.Expression, rows: np.ndarray) -> pa.Array | pa.Scalar:
+        """Return the values of an expression of one side at some rows."""
         match e:
             case ex.Reference():
                 return super()._row_value(ex.Attribute(f"{e.variable}.{e.name}", span=e.span), rows)
@@ -256,6 +263,7 @@ class PairEvaluator(RowEvaluator):
         return super()._row_value(e, rows)
 
     def _check(self, e: ex.Attribute) -> None:
+        """Raise if a column does not exist, or exists on both sides."""
         qualified_names = [f"{side}.{e.name}" for side in SIDES]
         if e.name not in self.source.schema and all(name in self.source.schema for name in qualified_names):
             raise self.wrong(

@@ -52,6 +52,7 @@ class Emitted(NamedTuple):
 def limits_of(
     size: Size, time: np.ndarray | None, n_rows: int, first_number: int = 0, *, with_leaving: bool = True
 ) -> Limits:
+    """Return for each row the first row of its window, and the row at which it leaves."""
     rows = np.arange(n_rows, dtype=np.int64)
     if size.is_time and not size.tumbling:
         assert time is not None
@@ -163,6 +164,7 @@ def meet(
 
 
 def _leaves(size: Size | None, time: np.ndarray, position: np.ndarray, first_number: int) -> np.ndarray:
+    """Return the number of the event at which each row of a side leaves its window."""
     n_events, n = len(time), len(position)
     if size is None:
         return position + 1

@@ -122,6 +122,7 @@ def lines_of(query: Any, *, is_stream: bool = False) -> Lines:
 
 
 def _lines_of_window(window: Window, *, is_stream: bool) -> Lines:
+    """Return the lines of `explain` for a window."""
     rows = "a row for each row that arrives"
     if window.emit == ALL:
         rows += ", and one for each row that leaves"
@@ -144,6 +145,7 @@ def _held(window: Window, order_by: tuple[str, ...]) -> str:
 
 
 def _lines_of_join(join: Join) -> Lines:
+    """Return the lines of `explain` for a join."""
     lines = [("join", repr(join))]
     for which, side in enumerate(SIDES):
         window = getattr(join, side)
@@ -334,6 +336,7 @@ def leaving_ticks(ticks: np.ndarray, size: Size) -> np.ndarray:
 
 
 def _as_times(ticks: np.ndarray, source: Source, clock: str) -> pa.Array:
+    """Return ticks in the type of the clock of a frame."""
     clock_type = source.arrow(clock, np.empty(0, np.int64)).type
     values = pa.array(ticks)
     if not pa.types.is_temporal(clock_type):

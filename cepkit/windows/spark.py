@@ -113,6 +113,7 @@ def how_join_runs(join: Join, sources: tuple[EmptySource, EmptySource]) -> str:
 
 
 def _check_frame(frame: DataFrame) -> None:
+    """Raise for a frame without an end."""
     if frame.isStreaming:
         raise UnsupportedQueryError(
             "a streaming DataFrame has no end, but windows and joins on Spark need finite frames here; write "
@@ -141,6 +142,7 @@ class WindowTask(PartTask):
     def search(
         self, prepared: Any, table: pa.Table, low: Any, high: Any
     ) -> Iterator[tuple[ArrowSource, Results]]:
+        """Yield the rows of a task and what is computed over their windows."""
         source = ArrowSource(table)
         check_order(source, Order(keys_of_window(self.window), self.window.order_by))
         window_rows = self.of_window(self.window, source)
@@ -247,6 +249,7 @@ def _way_of_join(plan: PlannedJoin, sources: tuple[EmptySource, EmptySource]) ->
 def _clock_column(
     plan: PlannedJoin, sources: tuple[EmptySource, EmptySource], which: int, n_left: int
 ) -> Any:
+    """Return the Spark column with the ticks of the clock of a side."""
     from pyspark.sql import functions as F
 
     place = sources[which].names.index(plan.clocks[which])
@@ -259,6 +262,7 @@ def _same_clock_types(plan: PlannedJoin, sources: tuple[EmptySource, EmptySource
 
 
 def _same_key_types(join: Join, sources: tuple[EmptySource, EmptySource]) -> bool:
+    """Return whether the keys of both sides have the same Spark types."""
     pairs = [
         [source.fields[source.names.index(name)].dataType for source, name in zip(sources, pair, strict=True)]
         for pair in join.on
