@@ -143,13 +143,9 @@ def _is_held_elsewhere(lock: Any) -> bool:
 
 
 def run_on_threads(
-    work: Callable[[int], T],
-    n: int,
-    threads: int,
-    *,
-    on_wait: Callable[[], None] | None = None,
+    work: Callable[[int], T], n: int, threads: int, *, on_wait: Callable[[], None] | None = None,
     stop: Callable[[], None] | None = None,
-) -> list[T]:
+) -> list[T]:  # fmt: skip
     """Return ``[work(0), …, work(n - 1)]``, computed on threads."""
     # Cancelling the caller's work cancels the work of all threads.
     own = Cancellation(_current.get())

@@ -26,50 +26,26 @@ if TYPE_CHECKING:
 
 @overload
 def match(
-    frame: pd.DataFrame,
-    query: Query,
-    *,
-    engine: str | EngineValue = "auto",
-    trace: bool = False,
-    memory_limit: MemoryLimit = "auto",
-    latency_bound: Duration | float | None = None,
-    shedding: Any = None,
-    warm_up: int | None = None,
-    weights: Mapping[str, float] | None = None,
-    seed: int = 0,
+    frame: pd.DataFrame, query: Query, *, engine: str | EngineValue = "auto", trace: bool = False,
+    memory_limit: MemoryLimit = "auto", latency_bound: Duration | float | None = None, shedding: Any = None,
+    warm_up: int | None = None, weights: Mapping[str, float] | None = None, seed: int = 0,
     **keywords: Unpack[QueryKeywords],
-) -> Matches: ...
+) -> Matches: ...  # fmt: skip
 @overload
 def match(
-    frame: Frame,
-    query: Query,
-    *,
-    engine: str | EngineValue = "auto",
-    trace: bool = False,
-    memory_limit: MemoryLimit = "auto",
-    latency_bound: Duration | float | None = None,
-    shedding: Any = None,
-    warm_up: int | None = None,
-    weights: Mapping[str, float] | None = None,
-    seed: int = 0,
+    frame: Frame, query: Query, *, engine: str | EngineValue = "auto", trace: bool = False,
+    memory_limit: MemoryLimit = "auto", latency_bound: Duration | float | None = None, shedding: Any = None,
+    warm_up: int | None = None, weights: Mapping[str, float] | None = None, seed: int = 0,
     **keywords: Unpack[QueryKeywords],
-) -> Matches | SparkMatches | SparkStream: ...
+) -> Matches | SparkMatches | SparkStream: ...  # fmt: skip
 @takes_frames
 @takes_query_keywords
 def match(
-    frame: Frame,
-    query: Query,
-    *,
-    engine: str | EngineValue = "auto",
-    trace: bool = False,
-    memory_limit: MemoryLimit = "auto",
-    latency_bound: Duration | float | None = None,
-    shedding: Any = None,
-    warm_up: int | None = None,
-    weights: Mapping[str, float] | None = None,
-    seed: int = 0,
+    frame: Frame, query: Query, *, engine: str | EngineValue = "auto", trace: bool = False,
+    memory_limit: MemoryLimit = "auto", latency_bound: Duration | float | None = None, shedding: Any = None,
+    warm_up: int | None = None, weights: Mapping[str, float] | None = None, seed: int = 0,
     **keywords: Unpack[QueryKeywords],
-) -> Matches | SparkMatches | SparkStream:
+) -> Matches | SparkMatches | SparkStream:  # fmt: skip
     """Find the matches of a query in a frame.
 
     Parameters
@@ -166,12 +142,9 @@ def match(
 
 
 def _match_chain(
-    frame: Frame,
-    steps: Sequence[Any],
-    engine: str | EngineValue,
-    bounded: Mapping[str, Any] | None,
+    frame: Frame, steps: Sequence[Any], engine: str | EngineValue, bounded: Mapping[str, Any] | None,
     keywords: Mapping[str, Any],
-) -> SparkStream:
+) -> SparkStream:  # fmt: skip
     """Return the results of a chain of windows and queries in a streaming Spark frame."""
     from cepkit.pipelines.spark_session import worker_python
     from cepkit.streaming.spark_binding import chain_stream
@@ -189,13 +162,9 @@ def _match_chain(
 
 
 def _match_rows(
-    frame: Frame,
-    query: str,
-    engine: str | EngineValue,
-    trace: bool,
-    keywords: Mapping[str, Any],
+    frame: Frame, query: str, engine: str | EngineValue, trace: bool, keywords: Mapping[str, Any],
     memory_limit: MemoryLimit,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the result of the text of MATCH_RECOGNIZE, whose clauses say all but the parameters."""
     from cepkit.api.sql import match_rows
     from cepkit.language.match_recognize.parsing import parse_match_recognize
@@ -215,35 +184,20 @@ def _match_rows(
 
 @overload
 def tag(
-    frame: pd.DataFrame,
-    query: Query,
-    *,
-    engine: str | EngineValue = "auto",
-    trace: bool = False,
-    overlap: str = "error",
-    **keywords: Unpack[QueryKeywords],
-) -> pd.DataFrame: ...
+    frame: pd.DataFrame, query: Query, *, engine: str | EngineValue = "auto", trace: bool = False,
+    overlap: str = "error", **keywords: Unpack[QueryKeywords],
+) -> pd.DataFrame: ...  # fmt: skip
 @overload
 def tag(
-    frame: Frame,
-    query: Query,
-    *,
-    engine: str | EngineValue = "auto",
-    trace: bool = False,
-    overlap: str = "error",
-    **keywords: Unpack[QueryKeywords],
-) -> Frame: ...
+    frame: Frame, query: Query, *, engine: str | EngineValue = "auto", trace: bool = False,
+    overlap: str = "error", **keywords: Unpack[QueryKeywords],
+) -> Frame: ...  # fmt: skip
 @takes_frames
 @takes_query_keywords
 def tag(
-    frame: Frame,
-    query: Query,
-    *,
-    engine: str | EngineValue = "auto",
-    trace: bool = False,
-    overlap: str = "error",
-    **keywords: Unpack[QueryKeywords],
-) -> Frame:
+    frame: Frame, query: Query, *, engine: str | EngineValue = "auto", trace: bool = False,
+    overlap: str = "error", **keywords: Unpack[QueryKeywords],
+) -> Frame:  # fmt: skip
     """Return the input frame with two extra columns, ``match`` and ``variable``.
 
     Parameters

@@ -54,13 +54,9 @@ if TYPE_CHECKING:
 @takes_frames
 @takes_query_keywords
 def explain(
-    frame: Frame,
-    query: Query | Window | Join,
-    *,
-    other: Frame | None = None,
-    engine: str | EngineValue = "auto",
-    **keywords: Unpack[QueryKeywords],
-) -> Explanation | OperatorExplanation:
+    frame: Frame, query: Query | Window | Join, *, other: Frame | None = None,
+    engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords],
+) -> Explanation | OperatorExplanation:  # fmt: skip
     """Say how a query is read and how it will run, without running it.
 
     If the search order depends on the events, `explain` measures a sample of them. If events share the time
@@ -131,14 +127,9 @@ def explain(
 @takes_query_keywords
 @show_progress("counting steps")
 def funnel(
-    frame: Frame,
-    query: Query | list[str] | list[int],
-    *,
-    mode: str | None = None,
-    by: str | None = None,
-    engine: str | EngineValue = "auto",
-    **keywords: Unpack[QueryKeywords],
-) -> FunnelResult:
+    frame: Frame, query: Query | list[str] | list[int], *, mode: str | None = None, by: str | None = None,
+    engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords],
+) -> FunnelResult:  # fmt: skip
     """Count how many events and partial matches reach each step of a query, or how many users each of a list.
 
     The steps of a sequence are its events. The steps of a regex are the parts of its pattern.
@@ -244,13 +235,9 @@ def _funnel(program: Program | SequenceProgram, events: Events, engine: Engine) 
 @takes_query_keywords
 @show_progress("searching")
 def why_not(
-    frame: Frame,
-    query: Query,
-    *,
-    rows: Any = None,
-    engine: str | EngineValue = "auto",
+    frame: Frame, query: Query, *, rows: Any = None, engine: str | EngineValue = "auto",
     **keywords: Unpack[QueryKeywords],
-) -> WhyNot:
+) -> WhyNot:  # fmt: skip
     """Say why events that you expected to match do not.
 
     Parameters
@@ -320,13 +307,9 @@ def why_not(
 @takes_frames
 @takes_query_keywords
 def step(
-    frame: Frame,
-    query: Query,
-    *,
-    most_live: int = 10_000,
-    engine: str | EngineValue = "auto",
+    frame: Frame, query: Query, *, most_live: int = 10_000, engine: str | EngineValue = "auto",
     **keywords: Unpack[QueryKeywords],
-) -> Iterator[Moment]:
+) -> Iterator[Moment]:  # fmt: skip
     """Go through the events one by one and see what each does to the partial matches of a query.
 
     Parameters

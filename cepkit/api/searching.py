@@ -77,14 +77,9 @@ def query_of(
 
 
 def program_for(
-    function: Callable[..., Any],
-    frame: Frame,
-    query: Query,
-    engine: str | EngineValue,
-    keywords: Mapping[str, Any],
-    *,
-    sequences_only: bool = False,
-) -> tuple[Program | SequenceProgram, Source, Engine]:
+    function: Callable[..., Any], frame: Frame, query: Query, engine: str | EngineValue,
+    keywords: Mapping[str, Any], *, sequences_only: bool = False,
+) -> tuple[Program | SequenceProgram, Source, Engine]:  # fmt: skip
     """Return the program, source and engine of a query for functions that read events one by one."""
     name = function.__name__
     value = query_of(function, frame, query, keywords)
@@ -110,15 +105,9 @@ def check_names(function: Callable[..., Any], keywords: QueryKeywords) -> QueryK
 
 
 def search_frame(
-    function: Callable[..., Any],
-    frame: Frame,
-    query: Query,
-    engine: str | EngineValue,
-    trace: bool,
-    bounded: Mapping[str, Any] | None,
-    memory_limit: MemoryLimit,
-    keywords: Mapping[str, Any],
-) -> Any:
+    function: Callable[..., Any], frame: Frame, query: Query, engine: str | EngineValue, trace: bool,
+    bounded: Mapping[str, Any] | None, memory_limit: MemoryLimit, keywords: Mapping[str, Any],
+) -> Any:  # fmt: skip
     """Return the matches of the arguments of `cepkit.match`, which is ``function``."""
     value = query_of(function, frame, query, keywords)
     check_engine(engine, trace=truth("match: trace", trace))
@@ -148,14 +137,9 @@ def search_frame(
 
 
 def match_events(
-    program: Program | SequenceProgram,
-    source: Source,
-    events: Events,
-    native: Callable[[Frame], Frame],
-    engine: Engine,
-    progress: Callable[[int], None] | None = None,
-    memory_limit: MemoryLimit = "auto",
-) -> Matches:
+    program: Program | SequenceProgram, source: Source, events: Events, native: Callable[[Frame], Frame],
+    engine: Engine, progress: Callable[[int], None] | None = None, memory_limit: MemoryLimit = "auto",
+) -> Matches:  # fmt: skip
     """Run a compiled query on the events of its source; a regex reports its progress to ``progress``."""
     place = {"source": source, "engine": engine, "native": native, "memory_limit": memory_limit}
     if is_sequence(program):
@@ -206,13 +190,9 @@ def left_out_in_words(program: Program | SequenceProgram, matches: Matches) -> s
 @takes_frames
 @takes_query_keywords
 def explore(
-    frame: Frame,
-    query: Query | None = None,
-    *,
-    value: str | None = None,
-    engine: str | EngineValue = "auto",
+    frame: Frame, query: Query | None = None, *, value: str | None = None, engine: str | EngineValue = "auto",
     **keywords: Unpack[QueryKeywords],
-) -> Any:
+) -> Any:  # fmt: skip
     """Open the pattern explorer: an editor for a query, with its matches beside it, in a notebook.
 
     Parameters

@@ -20,14 +20,9 @@ if TYPE_CHECKING:
 
 
 def sql(
-    query: str,
-    /,
-    *,
-    params: Mapping[str, Any] | None = None,
-    complete_until: Any = None,
-    memory_limit: MemoryLimit = "auto",
-    **tables: Frame,
-) -> Matches | SparkMatches | SparkStream:
+    query: str, /, *, params: Mapping[str, Any] | None = None, complete_until: Any = None,
+    memory_limit: MemoryLimit = "auto", **tables: Frame,
+) -> Matches | SparkMatches | SparkStream:  # fmt: skip
     """Return the result of a SELECT with a row pattern; each keyword names a table.
 
     Parameters
@@ -139,13 +134,9 @@ def sql(
 
 
 def _run_around(
-    query: str,
-    tables: Mapping[str, Frame],
-    params: Mapping[str, Any],
-    memory_limit: MemoryLimit,
-    complete_until: Any,
-    error: PatternSyntaxError | PredicateError,
-) -> Matches | SparkMatches:
+    query: str, tables: Mapping[str, Frame], params: Mapping[str, Any], memory_limit: MemoryLimit,
+    complete_until: Any, error: PatternSyntaxError | PredicateError,
+) -> Matches | SparkMatches:  # fmt: skip
     """Return the result of a query that DuckDB or Spark SQL runs around MATCH_RECOGNIZE."""
     from cepkit.language.match_recognize.parsing import parse_match_recognize
     from cepkit.results.matches import Matches, SparkMatches
@@ -168,12 +159,9 @@ def _run_around(
 
 
 def match_rows(
-    frame: Frame,
-    query: RowPatternQuery | SelectedRows | WindowedRows,
-    params: Mapping[str, Any] | None,
-    memory_limit: MemoryLimit = "auto",
-    complete_until: Any = None,
-) -> Any:
+    frame: Frame, query: RowPatternQuery | SelectedRows | WindowedRows, params: Mapping[str, Any] | None,
+    memory_limit: MemoryLimit = "auto", complete_until: Any = None,
+) -> Any:  # fmt: skip
     """Return the matches of a query of MATCH_RECOGNIZE in a frame, or its rows with a WINDOW."""
     from cepkit.language.match_recognize.query import RowPatternQuery, WindowedRows
     from cepkit.results.matches import Matches, SparkMatches

@@ -32,16 +32,10 @@ if TYPE_CHECKING:
 @takes_query_keywords
 @show_progress("simulating")
 def simulate(
-    frame: Frame,
-    query: Query,
-    *,
-    engine: EngineValue | None = None,
-    costs: Costs | str | None = None,
-    arrival: ArrayLike | None = None,
-    keep: bool = False,
-    trace: bool = False,
+    frame: Frame, query: Query, *, engine: EngineValue | None = None, costs: Costs | str | None = None,
+    arrival: ArrayLike | None = None, keep: bool = False, trace: bool = False,
     **keywords: Unpack[SequenceKeywords],
-) -> ParallelRun:
+) -> ParallelRun:  # fmt: skip
     """Run a parallel engine in virtual time: reproducible, with exact matches, on any number of threads.
 
     Parameters
@@ -121,19 +115,11 @@ def _arrivals(arrival: ArrayLike, events: Events) -> np.ndarray:
 @takes_frames
 @takes_query_keywords
 def replay(
-    frame: Frame,
-    query: Query | Sequence[Query],
-    *,
-    arrivals: Arrivals | ArrayLike | str | None = None,
-    latency_bound: Duration | float | None = None,
-    shedding: Strategy | str = "none",
-    costs: Prices | str | None = None,
-    weights: Sequence[float] | Mapping[str, float] | None = None,
-    warm_up: int | None = None,
-    seed: int = 0,
-    negation: str = "kills_if",
-    **keywords: Unpack[QueryKeywords],
-) -> Any:
+    frame: Frame, query: Query | Sequence[Query], *, arrivals: Arrivals | ArrayLike | str | None = None,
+    latency_bound: Duration | float | None = None, shedding: Strategy | str = "none",
+    costs: Prices | str | None = None, weights: Sequence[float] | Mapping[str, float] | None = None,
+    warm_up: int | None = None, seed: int = 0, negation: str = "kills_if", **keywords: Unpack[QueryKeywords],
+) -> Any:  # fmt: skip
     """Replay a frame as a stream under overload, in virtual time, and say what load shedding costs.
 
     One server processes the events one by one with the engine ``"tree"``. Its clock advances by the price of

@@ -26,19 +26,12 @@ if TYPE_CHECKING:
 @takes_frames
 @names_keywords
 def window(
-    frame: Frame,
-    aggregates: Mapping[str, str | Expression] | Window | None = None,
-    *,
-    time: Duration | None = None,
-    length: int | None = None,
-    tumbling: Duration | bool = False,
-    group_by: str | Sequence[str] | None = None,
-    where: str | Expression | None = None,
-    order_by: str | Sequence[str] | None = None,
-    emit: str = "arrival",
-    params: Mapping[str, Any] | None = None,
-    engine: EngineValue | None = None,
-) -> Frame:
+    frame: Frame, aggregates: Mapping[str, str | Expression] | Window | None = None, *,
+    time: Duration | None = None, length: int | None = None, tumbling: Duration | bool = False,
+    group_by: str | Sequence[str] | None = None, where: str | Expression | None = None,
+    order_by: str | Sequence[str] | None = None, emit: str = "arrival",
+    params: Mapping[str, Any] | None = None, engine: EngineValue | None = None,
+) -> Frame:  # fmt: skip
     """Compute running aggregates over a window that moves with the rows.
 
     A row that leaves the window does so before the next row arrives. The result has a row for each row that
@@ -166,21 +159,12 @@ def _refuse_engine_of_stream(engine: EngineValue | None) -> None:
 
 @names_keywords
 def join(
-    frame: Frame,
-    other: Frame,
-    *,
-    left: Window | None = None,
-    right: Window | None = None,
-    on: str | Sequence[str] | Mapping[str, str] | None = None,
-    where: str | Expression | None = None,
-    how: str = "inner",
-    trigger: str = "both",
-    measures: Mapping[str, str | Expression] | None = None,
-    order_by: str | Sequence[str] | None = None,
-    params: Mapping[str, Any] | None = None,
-    engine: EngineValue | None = None,
-    memory_limit: MemoryLimit = "auto",
-) -> Frame:
+    frame: Frame, other: Frame, *, left: Window | None = None, right: Window | None = None,
+    on: str | Sequence[str] | Mapping[str, str] | None = None, where: str | Expression | None = None,
+    how: str = "inner", trigger: str = "both", measures: Mapping[str, str | Expression] | None = None,
+    order_by: str | Sequence[str] | None = None, params: Mapping[str, Any] | None = None,
+    engine: EngineValue | None = None, memory_limit: MemoryLimit = "auto",
+) -> Frame:  # fmt: skip
     """Join two frames as streams: each arrival meets the rows in the window of the other side.
 
     Parameters

@@ -102,14 +102,9 @@ class ConditionWriter(TermWriter):
     # --- conditions
 
     def condition(
-        self,
-        terms: tuple[Term, ...],
-        *,
-        vectors: Mapping[Term, str],
-        scalars: Mapping[Term, str],
-        bounds: Iterable[tuple[str, str, str]] = (),
-        at: str = "r",
-    ) -> tuple[list[str], str]:
+        self, terms: tuple[Term, ...], *, vectors: Mapping[Term, str], scalars: Mapping[Term, str],
+        bounds: Iterable[tuple[str, str, str]] = (), at: str = "r",
+    ) -> tuple[list[str], str]:  # fmt: skip
         """Return the lines before a loop over ``at``, and the code that is true where all terms hold."""
         lines = []
         for leaf, array in vectors.items():
@@ -147,15 +142,9 @@ class ConditionWriter(TermWriter):
         return [line.replace("nogil=True", f"nogil=True{options}")]
 
     def module(
-        self,
-        name: str,
-        arguments: list[tuple[str, str]],
-        body: list[str],
-        outputs: list[tuple[str, str]],
-        *,
-        reorders_sums: bool = False,
-        constants: Iterable[str] = (),
-    ) -> CountingKernel:
+        self, name: str, arguments: list[tuple[str, str]], body: list[str], outputs: list[tuple[str, str]], *,
+        reorders_sums: bool = False, constants: Iterable[str] = (),
+    ) -> CountingKernel:  # fmt: skip
         """Return a module with one function of ``arguments``, the arrays, the constants and ``outputs``."""
         keys = tuple(self.found)
         n = len(self.columns)  # these come as arrays of pools
@@ -239,13 +228,9 @@ _BLOCK = 64
 
 
 def write_counting(
-    program: SequenceProgram,
-    graph: StateGraph,
-    dtypes: Mapping[str, str],
-    arithmetic: str = WRAPPING,
-    *,
+    program: SequenceProgram, graph: StateGraph, dtypes: Mapping[str, str], arithmetic: str = WRAPPING, *,
     weighted: int | None = None,
-) -> CountingKernel:
+) -> CountingKernel:  # fmt: skip
     """Write the kernel that counts the matches of a state graph by their last event."""
     # The kernel keeps, for each event and state, the number of partial matches that end there and begin
     # within the window. It reads this number at the members of the last pool. Before each member, it takes

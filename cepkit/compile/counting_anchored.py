@@ -111,13 +111,9 @@ AT_ANCHOR, AT_ENTRY = range(2)
 
 
 def write_anchored_count(
-    program: SequenceProgram,
-    graph: AnchoredGraph,
-    dtypes: Mapping[str, str],
-    arithmetic: str,
-    *,
+    program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[str, str], arithmetic: str, *,
     weighted: int | None = None,
-) -> CountingKernel:
+) -> CountingKernel:  # fmt: skip
     """Write the kernel that counts the matches by their last entry."""
     # For each anchor, the kernel goes through the entries in its window and keeps how many paths from the
     # anchor end in each state. If a condition links two entries, it keeps the number of every entry.

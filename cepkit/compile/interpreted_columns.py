@@ -27,13 +27,10 @@ class ColumnReader(Reader):
     """Reads terms over a run of events. Values are arrays with an item per event, or single values."""
 
     def __init__(
-        self,
-        columns: Mapping[str, np.ndarray],
-        constants: Mapping[int, int | float],
-        tables: Mapping[int, np.ndarray],
-        earlier: Callable[[Term, int], np.ndarray] | None = None,
+        self, columns: Mapping[str, np.ndarray], constants: Mapping[int, int | float],
+        tables: Mapping[int, np.ndarray], earlier: Callable[[Term, int], np.ndarray] | None = None,
         number_of_row: np.ndarray | None = None,
-    ):
+    ):  # fmt: skip
         super().__init__()
         self.columns, self.constants, self.tables = columns, constants, tables
         self.earlier, self._number_of_row = earlier, number_of_row

@@ -205,14 +205,9 @@ class BranchWriter:
     # --- conditions
 
     def condition(
-        self,
-        term: Term,
-        component_of: Mapping[str, int],
-        top: int,
-        *,
-        taking: int | None = None,
+        self, term: Term, component_of: Mapping[str, int], top: int, *, taking: int | None = None,
         beside: str | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Add a condition; for the parameters see `PathWriter.condition`. -1 for ``top`` is no component."""
         writer = PathInstructions()
         for conjunct in conjuncts_of(term):

@@ -371,13 +371,9 @@ class _MatchingWriter:
 
 
 def write_rows(
-    plan: Plan,
-    dtypes: Mapping[str, str],
-    name: str,
-    *,
-    functions: tuple[str, ...] = (),
+    plan: Plan, dtypes: Mapping[str, str], name: str, *, functions: tuple[str, ...] = (),
     compiled: bool = True,
-) -> KernelSource:
+) -> KernelSource:  # fmt: skip
     """Write ``prepare``, and ``search`` or ``reach`` with the text of the kernel that interprets."""
     # ``prepare`` computes what depends on single rows. The others take the rows by partition.
     terms = TermWriter(plan.terms(), dtypes, functions, slots=plan.slots, python=not compiled)

@@ -40,14 +40,9 @@ class PathWriter(TermWriter):
     # - ``v0_0``, ``v0_n``: a value that the aggregate takes, and how many it took so far
 
     def __init__(
-        self,
-        terms: Iterable[Term],
-        dtypes: Mapping[str, str],
-        functions: tuple[str, ...],
-        *,
-        is_group: tuple[bool, ...],
-        python: bool,
-    ):
+        self, terms: Iterable[Term], dtypes: Mapping[str, str], functions: tuple[str, ...], *,
+        is_group: tuple[bool, ...], python: bool,
+    ):  # fmt: skip
         super().__init__(terms, dtypes, functions, python=python)
         self.is_group = is_group
         self.names: dict[Term, str] = {}
@@ -82,16 +77,9 @@ class PathWriter(TermWriter):
         return f"np.{'float64' if dtype == 'float32' else 'int64'}(c{i}[{place}])"
 
     def condition(
-        self,
-        name: str,
-        term: Term,
-        component_of: Mapping[str, int],
-        *,
-        top: int,
-        taking: int | None = None,
-        taken: int | None = None,
-        beside: str | None = None,
-    ) -> list[str]:
+        self, name: str, term: Term, component_of: Mapping[str, int], *, top: int, taking: int | None = None,
+        taken: int | None = None, beside: str | None = None,
+    ) -> list[str]:  # fmt: skip
         """Return the lines of the function ``name``."""
         body: list[str] = []
         depth = 1

@@ -227,14 +227,9 @@ def _unrest() -> np.ndarray:
 
 
 def _bar_columns(
-    rng: np.random.Generator,
-    rng_volume: np.random.Generator,
-    walk: np.ndarray,
-    n_trades: np.ndarray,
-    m: np.ndarray,
-    s: np.ndarray,
-    symbols: _Symbols,
-) -> dict[str, np.ndarray]:
+    rng: np.random.Generator, rng_volume: np.random.Generator, walk: np.ndarray, n_trades: np.ndarray,
+    m: np.ndarray, s: np.ndarray, symbols: _Symbols,
+) -> dict[str, np.ndarray]:  # fmt: skip
     """Return prices and volumes of the bars of minutes ``m`` and symbols ``s``."""
     n = n_trades[m, s]
     closing = walk[m, s]
@@ -331,13 +326,9 @@ _COMMON = 0.40
 
 
 def stock_bars(
-    n_events: int,
-    *,
-    stocks: Sequence[str] = tuple(STOCKS),
-    seed: int = 0,
-    first_day: str = "2008-02-01",
+    n_events: int, *, stocks: Sequence[str] = tuple(STOCKS), seed: int = 0, first_day: str = "2008-02-01",
     distinct_times: bool = False,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """Return the minute bars of large stocks, which trade in almost every minute.
 
     Parameters

@@ -271,13 +271,9 @@ _OUTAGES = ((0.50, 0.0, 0.0), (0.40, 0.0, 0.1), (0.10, 0.25, 0.8))  # of rounds:
 
 
 def traffic(
-    n_rounds: int,
-    *,
-    n_sensors: int = N_SENSORS,
-    seed: int = 0,
-    start: str = "2014-08-01 00:00:00",
+    n_rounds: int, *, n_sensors: int = N_SENSORS, seed: int = 0, start: str = "2014-08-01 00:00:00",
     distinct_times: bool = False,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """Return the reports of road sensors, one report per sensor every five minutes.
 
     Parameters

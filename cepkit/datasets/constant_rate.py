@@ -17,15 +17,10 @@ ATTRIBUTES = {"x": (0, 99), "key": (0, 9)}
 
 
 def abc_stream(
-    n_events: int,
-    *,
-    n_types: int = 3,
-    stay: float = 0.0,
-    attributes: Mapping[str, tuple[int, int]] | None = None,
-    gap_s: float = 1.0,
-    seed: int = 0,
+    n_events: int, *, n_types: int = 3, stay: float = 0.0,
+    attributes: Mapping[str, tuple[int, int]] | None = None, gap_s: float = 1.0, seed: int = 0,
     start: str = "2024-01-01 00:00:00",
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """Return random events, one every ``gap_s`` seconds.
 
     Parameters
@@ -111,13 +106,9 @@ MOST_X = 999  # largest value of x
 
 
 def poisson_types(
-    rates: Mapping[str, float],
-    duration_s: float,
-    seed: int = 0,
-    *,
-    n_keys: int = 1,
+    rates: Mapping[str, float], duration_s: float, seed: int = 0, *, n_keys: int = 1,
     start: str = "2024-01-01 00:00:00",
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """Return events of several types, each from its own Poisson process.
 
     Parameters
@@ -193,15 +184,9 @@ EQUAL_PRICE, EQUAL_VOLUME = 100.0, 1
 
 
 def card_transactions(
-    n_events: int,
-    *,
-    workload: str = WORST,
-    n_cards: int = 100,
-    rate_hz: float = 1_000.0,
-    again_after_s: float = 0.5,
-    seed: int = 0,
-    start: str = "2019-02-01 00:00:00",
-) -> pd.DataFrame:
+    n_events: int, *, workload: str = WORST, n_cards: int = 100, rate_hz: float = 1_000.0,
+    again_after_s: float = 0.5, seed: int = 0, start: str = "2019-02-01 00:00:00",
+) -> pd.DataFrame:  # fmt: skip
     """Return card transactions for the pattern "small purchase, small purchase, large purchase".
 
     Parameters
@@ -278,14 +263,9 @@ def card_transactions(
 
 
 def stock_ticks(
-    n_events: int,
-    *,
-    n_symbols: int = 1,
-    rate_hz: float = 1_000.0,
-    equal_weights: bool = False,
-    seed: int = 0,
-    start: str = "2019-02-01 00:00:00",
-) -> pd.DataFrame:
+    n_events: int, *, n_symbols: int = 1, rate_hz: float = 1_000.0, equal_weights: bool = False,
+    seed: int = 0, start: str = "2019-02-01 00:00:00",
+) -> pd.DataFrame:  # fmt: skip
     """Return stock ticks whose times have equal distances.
 
     Parameters

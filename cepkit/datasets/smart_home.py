@@ -472,12 +472,9 @@ def _uniform_of_pair(rng: np.random.Generator, run: np.ndarray) -> np.ndarray:
 
 
 def _move_into_bursts(
-    rng: np.random.Generator,
-    parameters: HomeParameters,
-    activity: np.ndarray,
-    run: np.ndarray,
+    rng: np.random.Generator, parameters: HomeParameters, activity: np.ndarray, run: np.ndarray,
     time_s: np.ndarray,
-) -> None:
+) -> None:  # fmt: skip
     """Give new times to the events of chosen runs, so that they follow one another at ``n_bursts`` times."""
     names = [entry.name for entry in activities()]
     chosen = np.isin(activity, [names.index(name) for name in parameters.burst_activities])

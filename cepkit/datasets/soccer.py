@@ -293,12 +293,9 @@ def _ball_sensor(rng: np.random.Generator, track: _Track, seconds: np.ndarray) -
 
 
 def _columns(
-    rng: np.random.Generator,
-    position: np.ndarray,
-    velocity: np.ndarray,
-    acceleration: float,
+    rng: np.random.Generator, position: np.ndarray, velocity: np.ndarray, acceleration: float,
     persistence: float,
-) -> dict[str, np.ndarray]:
+) -> dict[str, np.ndarray]:  # fmt: skip
     """Return the columns of a sensor from metres: with noise, and speeds apart from their directions."""
     n = len(position)
     loud = np.exp(0.35 * _smooth(rng, n, 0.97)[:, :1])

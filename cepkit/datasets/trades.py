@@ -41,18 +41,10 @@ PAPER_TRADES = {"flat": 0.80, "one_tick": 0.92}
 
 
 def trades(
-    n_events: int,
-    *,
-    n_symbols: int = 390,
-    seed: int = 0,
-    repetitions: int = 1,
-    start: str = "2012-01-03 09:30:00",
-    rate_hz: float = 1378.0,
-    zipf: float = 1.12,
-    flat: float = FLAT,
-    reversal: float = REVERSAL,
-    one_tick: float = ONE_TICK,
-) -> pd.DataFrame:
+    n_events: int, *, n_symbols: int = 390, seed: int = 0, repetitions: int = 1,
+    start: str = "2012-01-03 09:30:00", rate_hz: float = 1378.0, zipf: float = 1.12, flat: float = FLAT,
+    reversal: float = REVERSAL, one_tick: float = ONE_TICK,
+) -> pd.DataFrame:  # fmt: skip
     """Return trades of many symbols in the order of a trade tape.
 
     Trades come in orders. An order has one time, one symbol, mostly one price, and consists of one or more
@@ -205,15 +197,9 @@ def _symbols(rng: np.random.Generator, n_orders: int, n_symbols: int, zipf: floa
 
 
 def prices(
-    rng: np.random.Generator,
-    symbol_of_trade: np.ndarray,
-    in_order: np.ndarray,
-    n_symbols: int,
-    *,
-    flat: float = FLAT,
-    reversal: float = REVERSAL,
-    one_tick: float = ONE_TICK,
-) -> np.ndarray:
+    rng: np.random.Generator, symbol_of_trade: np.ndarray, in_order: np.ndarray, n_symbols: int, *,
+    flat: float = FLAT, reversal: float = REVERSAL, one_tick: float = ONE_TICK,
+) -> np.ndarray:  # fmt: skip
     """Return the price in cents of each trade; ``in_order`` marks the trades that continue an order."""
     level = rng.standard_normal(n_symbols) * SIGMA_LOG_PRICE + np.log(MEDIAN_PRICE_CENTS)
     start_of_symbol = np.maximum(2 * LOWEST_PRICE_CENTS, np.rint(np.exp(level))).astype(np.int64)

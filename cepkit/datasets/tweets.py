@@ -38,16 +38,10 @@ PAPER_TWEETS = {"untagged": 0.0}
 
 
 def tweets(
-    n_events: int = 10_000,
-    *,
-    n_authors: int = 6142,
-    seed: int = 0,
-    repetitions: int = 1,
-    start: str = "2011-11-01 12:00:00",
-    rate_hz: float = 10_000 / 6600,
-    untagged: float = UNTAGGED,
+    n_events: int = 10_000, *, n_authors: int = 6142, seed: int = 0, repetitions: int = 1,
+    start: str = "2011-11-01 12:00:00", rate_hz: float = 10_000 / 6600, untagged: float = UNTAGGED,
     stickiness: float = 0.8,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """Return tweets of many authors in time order.
 
     Most authors tweet once, a few tweet often. An author either has a habit and uses one set of tags in all

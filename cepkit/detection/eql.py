@@ -221,14 +221,9 @@ CATEGORY = "event.category"
 
 @names_keywords
 def eql(
-    text: str,
-    events: Frame,
-    *,
-    order_by: str | Sequence[str] | None = None,
-    event_category: str = CATEGORY,
-    fields: Mapping[str, str | None] | None = None,
-    dialect: str = ELASTIC,
-) -> Frame:
+    text: str, events: Frame, *, order_by: str | Sequence[str] | None = None, event_category: str = CATEGORY,
+    fields: Mapping[str, str | None] | None = None, dialect: str = ELASTIC,
+) -> Frame:  # fmt: skip
     """Run a query of EQL on events, with the answer that Elastic gives.
 
     Parameters

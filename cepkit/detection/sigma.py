@@ -277,13 +277,10 @@ Alert = list[tuple[int, str]]  # the events of an alert, by position, each with 
 
 @names_keywords
 def sigma(
-    rules: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]],
-    events: Frame,
-    *,
-    order_by: str | Sequence[str] | None = None,
-    fields: Mapping[str, str | None] | None = None,
+    rules: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]], events: Frame, *,
+    order_by: str | Sequence[str] | None = None, fields: Mapping[str, str | None] | None = None,
     rule: str | None = None,
-) -> Frame:
+) -> Frame:  # fmt: skip
     """Run a rule of Sigma on events, or a correlation with the rules that it names.
 
     Parameters

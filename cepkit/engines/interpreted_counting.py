@@ -108,13 +108,9 @@ class PoolReaders:
 
 
 def count_interpreted(
-    layout,
-    tests: list[tuple[PairTest, ...]],
-    last: np.ndarray,
-    since: np.ndarray,
-    modulus: int,
+    layout, tests: list[tuple[PairTest, ...]], last: np.ndarray, since: np.ndarray, modulus: int,
     is_compiled: Callable[[], bool],
-) -> np.ndarray | None:
+) -> np.ndarray | None:  # fmt: skip
     """Return how many matches end at each member of the last pool, uint64, modulo ``modulus`` (0: 2^64)."""
     # Returns None if a kernel of its own is compiled in the meantime: it begins again and ends earlier.
     graph = layout.graph
@@ -180,14 +176,9 @@ def count_interpreted(
 
 
 def nearest_interpreted(
-    layout,
-    tests: tuple[PairTest, ...],
-    pools: tuple[int, int],
-    first: np.ndarray,
-    stop: np.ndarray,
-    *,
+    layout, tests: tuple[PairTest, ...], pools: tuple[int, int], first: np.ndarray, stop: np.ndarray, *,
     ahead: bool,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Return the place of the nearest absent event for each neighbour, int64."""
     # ``pools`` are those of the absent event and of its neighbour. Each neighbour looks from ``first`` to
     # ``stop``.

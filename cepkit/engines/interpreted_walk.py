@@ -346,14 +346,9 @@ class Interpreter:
         return new_state(self.code.state_arrays(), n_partitions, capacity)
 
     def advance(
-        self,
-        state: State,
-        partition: np.ndarray,
-        inputs: Inputs,
-        row_base: int,
-        progress: Callable[[int], None] | None,
-        note: Callable[[int, int], None],
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self, state: State, partition: np.ndarray, inputs: Inputs, row_base: int,
+        progress: Callable[[int], None] | None, note: Callable[[int, int], None],
+    ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """Advance ``state`` over events; return the first and last events of the matches that end there."""
         # ``note`` gets the number of visited partial matches and the most live starts of a partition.
         run = load_kernels(REGEX_KERNELS).advance

@@ -222,12 +222,9 @@ def search_in_order(branch: OrderedBranch) -> RangeSearch:
 
 
 def ordered_sequence(
-    own: OrderedEvents,
-    orders: Sequence[tuple[int, ...]],
-    *,
-    most_known: int = MOST_KNOWN,
+    own: OrderedEvents, orders: Sequence[tuple[int, ...]], *, most_known: int = MOST_KNOWN,
     most_calls: int | None = None,
-) -> SequenceSet:
+) -> SequenceSet:  # fmt: skip
     """Find the matches of a program, each branch with its own search order."""
     if not own.places.n or own.program.window.is_empty:
         return KnownMatches(own.events, joined([]))

@@ -65,12 +65,9 @@ def as_numbers(function: str, values: pa.Array) -> tuple[str, pa.Array]:
 
 
 def reduce_items(
-    function: str,
-    values: pa.Array,
-    first_item: np.ndarray,
-    order: tuple[str, ...] | None,
+    function: str, values: pa.Array, first_item: np.ndarray, order: tuple[str, ...] | None,
     by: pa.Array | pa.Scalar | None = None,
-) -> pa.Array:
+) -> pa.Array:  # fmt: skip
     """Reduce the items of every match to one value. Nulls do not count; nulls alone give null."""
     values = one_chunk(values)
     function, numbers = as_numbers(function, values)
@@ -80,12 +77,9 @@ def reduce_items(
 
 
 def _reduce(
-    function: str,
-    values: pa.Array,
-    first_item: np.ndarray,
-    order: tuple[str, ...] | None,
+    function: str, values: pa.Array, first_item: np.ndarray, order: tuple[str, ...] | None,
     by: pa.Array | pa.Scalar | None,
-) -> pa.Array:
+) -> pa.Array:  # fmt: skip
     """Return one value for the items of each match."""
     if decimals.is_decimal(values.type) and function in (*SUMMED, "min", "max"):
         return _reduce_decimals(function, values, first_item, by)
@@ -185,13 +179,9 @@ def _largest(numbers: np.ndarray) -> int:
 
 
 def summarised(
-    function: str,
-    values: pa.Array,
-    start: list[int],
-    stop: list[int],
-    by: pa.Array | pa.Scalar | None = None,
-    order: tuple[str, ...] | None = None,
-) -> pa.Array:
+    function: str, values: pa.Array, start: list[int], stop: list[int],
+    by: pa.Array | pa.Scalar | None = None, order: tuple[str, ...] | None = None,
+) -> pa.Array:  # fmt: skip
     """Return a summary of the values in each range; nulls do not count. Time O(values in all ranges)."""
     summary = SUMMARIES[function]
     for kind in (part.type for part in (values, by) if part is not None):

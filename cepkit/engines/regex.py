@@ -121,14 +121,9 @@ class _CompileNowError(Exception):
 
 
 def match_regex(
-    program: Program,
-    events: Events,
-    *,
-    threads: int | None = None,
-    progress: Callable[[int], None] | None = None,
-    run: Run | None = None,
-    tier: str = "auto",
-) -> MatchSet:
+    program: Program, events: Events, *, threads: int | None = None,
+    progress: Callable[[int], None] | None = None, run: Run | None = None, tier: str = "auto",
+) -> MatchSet:  # fmt: skip
     """Return the matches of a regex query in events."""
     # Source: Hirzel, "Partition and Compose", DEBS 2012, sections 2.3 and 3.
     run = run if run is not None else Run()
@@ -160,14 +155,9 @@ def match_regex(
 
 
 def _match(
-    program: Program,
-    kernel: Kernel | Interpreter,
-    events: Events,
-    inputs: Inputs,
-    threads: int,
-    progress: Callable[[int], None] | None,
-    run: Run,
-) -> MatchSet:
+    program: Program, kernel: Kernel | Interpreter, events: Events, inputs: Inputs, threads: int,
+    progress: Callable[[int], None] | None, run: Run,
+) -> MatchSet:  # fmt: skip
     """Return the matches that a kernel or an interpreter finds, block by block on threads."""
     run.tier = INTERPRETED if isinstance(kernel, Interpreter) else COMPILED
     if not program.compiled or (threads == 1 and events.n_partitions <= _MOST_PARTITIONS_AT_ONCE):
@@ -190,14 +180,9 @@ def _match(
 
 
 def _interpret(
-    program: Program,
-    interpreter: Interpreter,
-    state: State,
-    events: Events,
-    inputs: Inputs,
-    progress: Callable[[int], None] | None,
-    run: Run,
-) -> tuple[np.ndarray, np.ndarray]:
+    program: Program, interpreter: Interpreter, state: State, events: Events, inputs: Inputs,
+    progress: Callable[[int], None] | None, run: Run,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Interpret ``program`` batch by batch. Once its kernel is compiled, the kernel takes over the state."""
     kernel: Kernel | Interpreter = interpreter
     n, spans = events.n_events, []
@@ -231,15 +216,9 @@ def _threads(program: Program, events: Events, threads: int | None) -> int:
 
 
 def advance(
-    kernel: Kernel | Interpreter,
-    state: State,
-    partition: np.ndarray,
-    inputs: Inputs,
-    row_base: int,
-    progress: Callable[[int], None] | None = None,
-    run: Run | None = None,
-    events_per_call: int | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
+    kernel: Kernel | Interpreter, state: State, partition: np.ndarray, inputs: Inputs, row_base: int,
+    progress: Callable[[int], None] | None = None, run: Run | None = None, events_per_call: int | None = None,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Advance ``state`` over a run of events and return the matches that end in it."""
     run = run if run is not None else Run()
     if isinstance(kernel, Interpreter):
@@ -360,12 +339,9 @@ def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> PartitionBl
 
 
 def _match_blocks(
-    kernel: Kernel | Interpreter,
-    blocks: PartitionBlocks,
-    threads: int,
-    progress: Callable[[int], None] | None,
-    run: Run,
-) -> list[tuple[np.ndarray, np.ndarray]]:
+    kernel: Kernel | Interpreter, blocks: PartitionBlocks, threads: int,
+    progress: Callable[[int], None] | None, run: Run,
+) -> list[tuple[np.ndarray, np.ndarray]]:  # fmt: skip
     """Return the first and last events of the matches of each block."""
     local = threading.local()
     n_blocks = len(blocks.first_row) - 1

@@ -205,16 +205,9 @@ class BranchSearch:
     """The search for one branch's matches."""
 
     def __init__(
-        self,
-        places: Places,
-        accept: np.ndarray,
-        bound: BoundBranch,
-        number: int,
-        load_as: Loader | None = None,
-        work_of_a_look: int | None = None,
-        *,
-        compile_later: bool = True,
-    ):
+        self, places: Places, accept: np.ndarray, bound: BoundBranch, number: int,
+        load_as: Loader | None = None, work_of_a_look: int | None = None, *, compile_later: bool = True,
+    ):  # fmt: skip
         self.places, self.bound, self.number = places, bound, number
         self._given_work, self._n_looked_at = work_of_a_look, 0
         self._compile_later = compile_later
@@ -329,14 +322,9 @@ def find_without_compiling(places: Places, accept: np.ndarray, most_calls: int) 
 
 
 def search_sequence(
-    program: SequenceProgram,
-    events: Events,
-    *,
-    most_known: int = MOST_KNOWN,
-    most_calls: int | None = None,
-    work_of_a_call: int | None = None,
-    load_as: Loader | None = None,
-) -> SequenceSet:
+    program: SequenceProgram, events: Events, *, most_known: int = MOST_KNOWN, most_calls: int | None = None,
+    work_of_a_call: int | None = None, load_as: Loader | None = None,
+) -> SequenceSet:  # fmt: skip
     """Find the matches of ``program`` in ``events``."""
     # Source: the semantics of SASE's and FlinkCEP's strategies as one definition over positions.
     places = Places(program, events)

@@ -292,13 +292,9 @@ def kept_decimals(array: pa.Array, name: str, owner: object | None) -> Column:
 
 
 def decimals_once(
-    owner: object | None,
-    name: str,
-    values: Sequence[np.ndarray],
-    read: Callable[[Sequence[np.ndarray]], pa.Array],
-    *,
-    never_change: bool = False,
-) -> Column:
+    owner: object | None, name: str, values: Sequence[np.ndarray],
+    read: Callable[[Sequence[np.ndarray]], pa.Array], *, never_change: bool = False,
+) -> Column:  # fmt: skip
     """Return the array that ``read`` makes of values as `exact_decimals`, or what was kept for equal ones."""
 
     def numbers_of(copies: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -60,13 +60,9 @@ def recall(owner: object, what: Hashable, values: Sequence[np.ndarray]) -> Resul
 
 
 def reuse(
-    owner: object | None,
-    what: Hashable,
-    values: Sequence[np.ndarray],
-    make: Make,
-    *,
+    owner: object | None, what: Hashable, values: Sequence[np.ndarray], make: Make, *,
     never_change: bool = False,
-) -> Result:
+) -> Result:  # fmt: skip
     """Return ``make(values)``, or the result that was kept for a frame if it was made of equal values."""
     n_bytes = 0 if never_change else sum(array.nbytes for array in values)
     if owner is None or _are_few(values) or n_bytes > MOST_BYTES // 2:
@@ -102,13 +98,9 @@ def copies_of(values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
 
 
 def keep(
-    owner: object,
-    what: Hashable,
-    values: tuple[np.ndarray, ...],
-    result: Result,
-    *,
+    owner: object, what: Hashable, values: tuple[np.ndarray, ...], result: Result, *,
     never_change: bool = False,
-) -> None:
+) -> None:  # fmt: skip
     """Keep a result, which becomes read-only. ``values`` are the copies that it was made from."""
     if _are_few(values):
         return

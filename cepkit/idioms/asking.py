@@ -70,14 +70,9 @@ class Groups:
 
 
 def group_rows(
-    grouping: Grouping,
-    query: RegexQuery,
-    source: Source,
-    events: Events,
-    is_member: np.ndarray | None,
-    *,
+    grouping: Grouping, query: RegexQuery, source: Source, events: Events, is_member: np.ndarray | None, *,
     of_events: bool = False,
-) -> Groups:
+) -> Groups:  # fmt: skip
     """Return the longest groups; ``is_member`` says which rows ``grouping.query`` finds, None for all."""
     kernels, n, n_partitions = load_kernels(KERNELS), events.n_events, max(1, events.n_partitions)
     partition = events.partition_of_event if events.n_partitions > 1 else np.empty(0, np.int32)
@@ -116,13 +111,9 @@ def group_rows(
 
 
 def _all_begins(
-    grouping: Grouping,
-    query: RegexQuery,
-    source: Source,
-    events: Events,
-    is_begin: np.ndarray,
+    grouping: Grouping, query: RegexQuery, source: Source, events: Events, is_begin: np.ndarray,
     is_end: np.ndarray,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Return which events begin a group: those in ``is_begin``, after an end, a pause or the longest time."""
     limits = [
         -1 if limit is None else min(gap_ticks(limit, query.order_by, source, role), _LONGEST)

@@ -235,13 +235,9 @@ class Reached(NamedTuple):
 
 
 def reach_steps(
-    value: Funnel,
-    events: Events,
-    masks: Sequence[np.ndarray],
-    ticks: np.ndarray | None,
-    longest: int | None,
+    value: Funnel, events: Events, masks: Sequence[np.ndarray], ticks: np.ndarray | None, longest: int | None,
     pauses: Sequence[int | None],
-) -> list[Reached]:
+) -> list[Reached]:  # fmt: skip
     """Return where users reach each step."""
     # For every row that reaches a step, the latest possible first row is kept. It is the best one: the row
     # before it is the latest that reaches the step before, so that nothing excluded and the least time lie

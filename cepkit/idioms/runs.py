@@ -30,19 +30,11 @@ Condition = str | ex.Expression | Callable[..., Any]
 @takes_frames
 @names_keywords
 def runs(
-    frame: Frame,
-    condition: Condition | None = None,
-    *,
-    by: str | Sequence[str] | None = None,
-    partition_by: str | Sequence[str] | None = None,
-    order_by: str | Sequence[str] | None = None,
-    gap: Duration | None = None,
-    min_length: int = 1,
-    from_row_before: bool = False,
-    rows: str = "one",
-    measures: Mapping[str, str] | None = None,
-    params: Mapping[str, Any] | None = None,
-) -> Frame:
+    frame: Frame, condition: Condition | None = None, *, by: str | Sequence[str] | None = None,
+    partition_by: str | Sequence[str] | None = None, order_by: str | Sequence[str] | None = None,
+    gap: Duration | None = None, min_length: int = 1, from_row_before: bool = False, rows: str = "one",
+    measures: Mapping[str, str] | None = None, params: Mapping[str, Any] | None = None,
+) -> Frame:  # fmt: skip
     """Find runs: neighbouring rows for which a condition holds, or which have equal values.
 
     A run is as long as possible. With ``condition``, its neighbours in the partition do not fulfil the
@@ -208,17 +200,11 @@ def _refuse_aggregates(condition: object) -> None:
 @takes_frames
 @names_keywords
 def sessions(
-    frame: Frame,
-    *,
-    gap: Duration | None = None,
-    max_span: Duration | None = None,
-    new: Condition | None = None,
-    partition_by: str | Sequence[str] | None = None,
-    order_by: str | Sequence[str] | None = None,
-    rows: str = "one",
-    measures: Mapping[str, str] | None = None,
+    frame: Frame, *, gap: Duration | None = None, max_span: Duration | None = None,
+    new: Condition | None = None, partition_by: str | Sequence[str] | None = None,
+    order_by: str | Sequence[str] | None = None, rows: str = "one", measures: Mapping[str, str] | None = None,
     params: Mapping[str, Any] | None = None,
-) -> Frame:
+) -> Frame:  # fmt: skip
     """Divide the rows of each partition into sessions, at pauses longer than ``gap``.
 
     A row begins a new session if it comes more than ``gap`` after the row before it in its partition, if it
@@ -294,18 +280,11 @@ def sessions(
 @takes_frames
 @names_keywords
 def transaction(
-    frame: Frame,
-    *,
-    by: str | Sequence[str] | None = None,
-    starts_with: Condition | None = None,
-    ends_with: Condition | None = None,
-    max_span: Duration | None = None,
-    max_pause: Duration | None = None,
-    order_by: str | Sequence[str] | None = None,
-    rows: str = "one",
-    measures: Mapping[str, str] | None = None,
+    frame: Frame, *, by: str | Sequence[str] | None = None, starts_with: Condition | None = None,
+    ends_with: Condition | None = None, max_span: Duration | None = None, max_pause: Duration | None = None,
+    order_by: str | Sequence[str] | None = None, rows: str = "one", measures: Mapping[str, str] | None = None,
     params: Mapping[str, Any] | None = None,
-) -> Frame:
+) -> Frame:  # fmt: skip
     """Group the rows of each key into transactions, from a first row to a last, as Splunk's command does.
 
     A transaction begins with the first row of its key, after the end of another one, at a row that fulfils

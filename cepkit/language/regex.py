@@ -430,18 +430,12 @@ ARGUMENT_PREFIXES: dict[str, Callable[[ex.Attribute], ex.Expression]] = {
 
 
 def regex_query(
-    pattern: str | Pattern,
-    *,
-    define: Mapping[str, str | ex.Expression | Callable] | None = None,
+    pattern: str | Pattern, *, define: Mapping[str, str | ex.Expression | Callable] | None = None,
     measures: Mapping[str, str | ex.Expression] | None = None,
-    partition_by: str | Iterable[str] | None = None,
-    order_by: str | Iterable[str] | None = None,
-    within: Duration | None = None,
-    within_closed: bool = True,
-    params: Mapping[str, Any] | None = None,
-    after_match: str | AfterMatch | None = None,
-    keep: str = "shortest",
-) -> RegexQuery:
+    partition_by: str | Iterable[str] | None = None, order_by: str | Iterable[str] | None = None,
+    within: Duration | None = None, within_closed: bool = True, params: Mapping[str, Any] | None = None,
+    after_match: str | AfterMatch | None = None, keep: str = "shortest",
+) -> RegexQuery:  # fmt: skip
     """Return a regex query over predicates, checked as far as possible without columns.
 
     Parameters
@@ -569,12 +563,9 @@ def _pattern(pattern: str | Pattern, sources: dict[str, str]) -> Pattern:
 
 
 def _trees(
-    argument: str,
-    noun: str,
-    given: Mapping[str, Any] | None,
-    sources: dict[str, str],
+    argument: str, noun: str, given: Mapping[str, Any] | None, sources: dict[str, str],
     called: dict[str, fn.RegisteredFunction],
-) -> tuple[tuple[str, ex.Expression], ...]:
+) -> tuple[tuple[str, ex.Expression], ...]:  # fmt: skip
     trees: dict[str, ex.Expression] = {}
     spelling_of: dict[str, str] = {}
     for name, value in as_mapping(argument, given).items():

@@ -41,15 +41,9 @@ class LinkedCEP(KernelMachine):
     # is returned as soon as it ends.
 
     def __init__(
-        self,
-        pattern: PlainPattern,
-        *,
-        output: str = "all",
-        kleene: str = "runs",
-        copies: str = "pointer",
-        payload: int | None = None,
-        ordered: bool = True,
-    ):
+        self, pattern: PlainPattern, *, output: str = "all", kleene: str = "runs", copies: str = "pointer",
+        payload: int | None = None, ordered: bool = True,
+    ):  # fmt: skip
         if output not in OUTPUTS:
             raise CepError(f"output {output!r} is not known. Outputs: {list(OUTPUTS)}")
         if kleene not in KLEENE:
@@ -92,14 +86,9 @@ class _Runs(KernelMachine):
     kept: str
 
     def __init__(
-        self,
-        pattern: PlainPattern,
-        *,
-        output: str = "all",
-        copies: str = "pointer",
-        payload: int | None = None,
-        ordered: bool = True,
-    ):
+        self, pattern: PlainPattern, *, output: str = "all", copies: str = "pointer",
+        payload: int | None = None, ordered: bool = True,
+    ):  # fmt: skip
         if output not in _OUTPUTS:
             raise CepError(f"output {output!r} is not known. Outputs: {list(_OUTPUTS)}")
         super().__init__(
@@ -254,13 +243,9 @@ class PlainlyMatched(SequenceSet):
     # over one window to make those that are read.
 
     def __init__(
-        self,
-        program: SequenceProgram,
-        events: Events,
-        name: str,
-        most_known: int = MOST_KNOWN,
+        self, program: SequenceProgram, events: Events, name: str, most_known: int = MOST_KNOWN,
         copying: Copying = POINTER,
-    ):
+    ):  # fmt: skip
         self.program, self.events, self.name, self.copying = program, events, name, copying
         self._most_known = most_known
         self._machine = partial(_MACHINES[name], copies=copying.copies, payload=copying.payload)

@@ -57,15 +57,9 @@ class KernelMachine:
     # ordering that Python does.
 
     def __init__(
-        self,
-        pattern: PlainPattern,
-        coverable: tuple[bool, ...],
-        output: str,
-        advance: Callable[..., None],
-        copying: Copying = POINTER,
-        *,
-        ordered: bool = True,
-    ):
+        self, pattern: PlainPattern, coverable: tuple[bool, ...], output: str, advance: Callable[..., None],
+        copying: Copying = POINTER, *, ordered: bool = True,
+    ):  # fmt: skip
         self.pattern = pattern
         self._advance = advance
         self.output = output
@@ -372,12 +366,9 @@ def _lengthen(array: np.ndarray, n: int, *, axis: int, fill: int = 0) -> np.ndar
 
 
 def _tables(
-    pattern: PlainPattern,
-    coverable: tuple[bool, ...],
-    is_float: dict[str, bool],
-    copying: Copying,
+    pattern: PlainPattern, coverable: tuple[bool, ...], is_float: dict[str, bool], copying: Copying,
     is_ordered: bool,
-) -> tuple:
+) -> tuple:  # fmt: skip
     """Return the pattern as arrays, and the names of the integer and float columns that it needs."""
     n = pattern.n_components
     by_decision: list[list[EventComparison]] = [[] for _ in range(n + len(pattern.absences))]

@@ -20,17 +20,10 @@ class AgentRun:
     """The arrays of one run of agents. The caller of the kernels must `grow` full arrays."""
 
     def __init__(
-        self,
-        agents: Agents,
-        crew: Crew,
-        settings: RunSettings,
-        *,
-        costs: Costs | None = None,
-        arrival: np.ndarray | None = None,
-        own: tuple[int, int, int] | None = None,
-        seed: int = 0,
+        self, agents: Agents, crew: Crew, settings: RunSettings, *, costs: Costs | None = None,
+        arrival: np.ndarray | None = None, own: tuple[int, int, int] | None = None, seed: int = 0,
         room: int = 256,
-    ):
+    ):  # fmt: skip
         self.k, self.agents, self.crew, self.settings = k, agents, crew, settings
         self.is_real = costs is None
         if crew.allocation not in ALLOCATIONS:

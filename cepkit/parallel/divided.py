@@ -59,14 +59,9 @@ class _Divided(ParallelEngine):
         return ONE_BY_ONE
 
     def run(
-        self,
-        program: SequenceProgram,
-        events: Events,
-        *,
-        keep: bool = True,
-        trace: bool = False,
+        self, program: SequenceProgram, events: Events, *, keep: bool = True, trace: bool = False,
         on_wait: Callable[[], None] | None = None,
-    ) -> ParallelRun:
+    ) -> ParallelRun:  # fmt: skip
         """Find the matches on real threads; see `ParallelEngine.run`."""
         self.check(program)
         parts = self._all_parts(program, events)

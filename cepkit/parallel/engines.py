@@ -141,14 +141,9 @@ class ParallelEngine(EngineValue):
         return RunSettings()
 
     def run(
-        self,
-        program: SequenceProgram,
-        events: Events,
-        *,
-        keep: bool = True,
-        trace: bool = False,
+        self, program: SequenceProgram, events: Events, *, keep: bool = True, trace: bool = False,
         on_wait: Callable[[], None] | None = None,
-    ) -> ParallelRun:
+    ) -> ParallelRun:  # fmt: skip
         """Find the matches on real threads."""
         # Without ``keep`` they are only counted. ``trace`` records every step. ``on_wait`` is called
         # regularly; an exception from it stops all threads and is raised.

@@ -204,13 +204,9 @@ def view_of_trace(trace: Trace, what: str, **settings: Any) -> View:
 
 
 def outcome(
-    run: AgentRun,
-    engine: str,
-    makespan: float,
-    busy: np.ndarray,
-    most_bytes: float = float("nan"),
+    run: AgentRun, engine: str, makespan: float, busy: np.ndarray, most_bytes: float = float("nan"),
     start: float | None = None,
-) -> ParallelRun:
+) -> ParallelRun:  # fmt: skip
     """Return the outcome of a run of agents; for ``start`` see `trace_of`."""
     k, by_thread, stages = run.k, run.own, list(run.agents.stage_of_agent)
     counts = by_thread.counts.sum(axis=0)[stages]

@@ -207,14 +207,9 @@ class Segments(NamedTuple):
 
 
 def thread_segments(
-    trace: Trace,
-    begin: float = 0.0,
-    until: float | None = None,
-    *,
-    most: int = MOST_ACTIONS,
-    n_bins: int = BINS,
-    most_segments: int = MOST_SEGMENTS,
-) -> Segments:
+    trace: Trace, begin: float = 0.0, until: float | None = None, *, most: int = MOST_ACTIONS,
+    n_bins: int = BINS, most_segments: int = MOST_SEGMENTS,
+) -> Segments:  # fmt: skip
     whole_number("thread_segments: n_bins", n_bins, 1)
     until = trace.makespan if until is None else until
     done, threads = trace.done, trace.threads()["thread"].to_numpy()

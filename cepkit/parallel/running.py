@@ -30,15 +30,9 @@ _DEFAULTS = RunSettings()
 
 
 def run_agents(
-    agents: Agents,
-    crew: Crew,
-    settings: RunSettings = _DEFAULTS,
-    *,
-    own: tuple[int, int, int] | None = None,
-    seed: int = 0,
-    room: int = 256,
-    on_wait: Callable[[], None] | None = None,
-) -> ParallelRun:
+    agents: Agents, crew: Crew, settings: RunSettings = _DEFAULTS, *, own: tuple[int, int, int] | None = None,
+    seed: int = 0, room: int = 256, on_wait: Callable[[], None] | None = None,
+) -> ParallelRun:  # fmt: skip
     """Run agents on real threads."""
     # Source: HYPERSONIC, sections III to V.
     # Differs: tickets and watermarks correct the protocol. Threads hold no lock while they test pairs, and
@@ -128,12 +122,9 @@ def _work_until_done(work: Callable[[AgentRun, int], int], run: AgentRun, r: int
 
 
 def _run_loops(
-    loop: Callable[[int], None],
-    n_threads: int,
-    runs: Sequence[AgentRun | None],
-    cpu: np.ndarray,
+    loop: Callable[[int], None], n_threads: int, runs: Sequence[AgentRun | None], cpu: np.ndarray,
     on_wait: Callable[[], None] | None,
-) -> float:
+) -> float:  # fmt: skip
     """Run ``loop(r)`` in thread ``r``, and return the elapsed seconds."""
     # Adds the CPU seconds of each thread to ``cpu``.
 
@@ -291,15 +282,9 @@ Timed = list[tuple[np.ndarray, np.ndarray]]  # rows of traces, and the time of t
 
 
 def calibrate_costs(
-    program: SequenceProgram,
-    events: Events,
-    *,
-    n_events: int | None = None,
-    repeats: int = 3,
-    keep: bool = False,
-    crew: Crew = _ONE,
-    seed: int = 0,
-) -> Costs:
+    program: SequenceProgram, events: Events, *, n_events: int | None = None, repeats: int = 3,
+    keep: bool = False, crew: Crew = _ONE, seed: int = 0,
+) -> Costs:  # fmt: skip
     """Measure the costs of a thread's steps on this machine, for the conditions of one query."""
     # Threads run the agents on a part of the events, several times. The result is the best fit of the costs
     # to the times of all steps. Takes the time of the compilation, once per machine, and of ``repeats`` runs
@@ -431,16 +416,9 @@ _SETTINGS, _COSTS = RunSettings(), Costs()
 
 
 def simulate_agents(
-    agents: Agents,
-    crew: Crew,
-    settings: RunSettings = _SETTINGS,
-    *,
-    costs: Costs = _COSTS,
-    event_bytes: float = 64.0,
-    begin: float = 0.0,
-    on_wait: Callable[[], None] | None = None,
-    **of_run: Any,
-) -> ParallelRun:
+    agents: Agents, crew: Crew, settings: RunSettings = _SETTINGS, *, costs: Costs = _COSTS,
+    event_bytes: float = 64.0, begin: float = 0.0, on_wait: Callable[[], None] | None = None, **of_run: Any,
+) -> ParallelRun:  # fmt: skip
     """Run agents on threads in virtual time; `AgentRun` takes the keywords that are left."""
     # Source: HYPERSONIC, sections III to V.
     # Differs: tickets and watermarks correct the protocol. No

@@ -176,12 +176,9 @@ _LOGGERS_THAT_REPEAT_ERRORS = ("SQLQueryContextLogger", "DataFrameQueryContextLo
 
 
 def spark_session(
-    cores: int = _CORES,
-    memory: str = _MEMORY,
-    *,
-    quick: bool = False,
+    cores: int = _CORES, memory: str = _MEMORY, *, quick: bool = False,
     conf: Mapping[str, object] | None = None,
-) -> SparkSession:
+) -> SparkSession:  # fmt: skip
     """Return the running Spark session, or start a local one that works on a fresh machine.
 
     When ``SPARK_REMOTE`` is set, the session belongs to that server. A new local one uses the Java of

@@ -157,14 +157,9 @@ def measure_rates(
 
 
 def measure_condition(
-    name: str,
-    components: frozenset[int],
-    holds: Callable[[np.ndarray], np.ndarray],
-    members: Sequence[np.ndarray],
-    later: np.ndarray,
-    window_end: np.ndarray,
-    seed: int = 0,
-) -> Measured:
+    name: str, components: frozenset[int], holds: Callable[[np.ndarray], np.ndarray],
+    members: Sequence[np.ndarray], later: np.ndarray, window_end: np.ndarray, seed: int = 0,
+) -> Measured:  # fmt: skip
     """Return how often a condition holds for events in the order and window of the pattern."""
     # Draws at most ``TUPLES`` combinations. All pairs of first and last events are equally likely; the events
     # between them are drawn from those in between.
@@ -174,12 +169,9 @@ def measure_condition(
 
 
 def combinations(
-    components: Sequence[int],
-    members: Sequence[np.ndarray],
-    later: np.ndarray,
-    window_end: np.ndarray,
+    components: Sequence[int], members: Sequence[np.ndarray], later: np.ndarray, window_end: np.ndarray,
     rng: np.random.Generator,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Draw events of ascending components, in order and in one window; see `measure_condition`."""
     first = _evenly(members[components[0]], _FIRSTS)
     if len(components) == 1:

@@ -218,12 +218,9 @@ def engines() -> dict[str, Engine]:
 
 
 def choose_engine(
-    program: Program | SequenceProgram,
-    engine: str | EngineValue = "auto",
-    *,
-    trace: bool = False,
+    program: Program | SequenceProgram, engine: str | EngineValue = "auto", *, trace: bool = False,
     by_key: bool = True,
-) -> Engine:
+) -> Engine:  # fmt: skip
     """Return the engine that runs ``program``; ``by_key=False`` prepares no keys, for few events."""
     check_engine(engine, trace=trace)
     if isinstance(engine, EngineValue):

@@ -337,12 +337,9 @@ def _strip(lane: np.ndarray, low, high, words: str, fields: dict, pick) -> Item:
 
 
 def _chains_panel(
-    chains: Sequence[PageChain],
-    lane_names: Sequence[str],
-    axis: PlotAxis,
-    looks: dict[str, Look],
+    chains: Sequence[PageChain], lane_names: Sequence[str], axis: PlotAxis, looks: dict[str, Look],
     lit: Lit | None,
-) -> PlotPanel:
+) -> PlotPanel:  # fmt: skip
     items, chain_of = [], {chain.number: chain for chain in chains}
     for chain in chains:
         shade = 1.0 if lit is None or chain.number in lit.chains else _DIM

@@ -375,12 +375,9 @@ def project(
 
 
 def _sorted_by(
-    key: SortKey,
-    shown: dict[str, ResultColumn],
-    columns: dict[str, ResultColumn],
-    n_rows: int,
+    key: SortKey, shown: dict[str, ResultColumn], columns: dict[str, ResultColumn], n_rows: int,
     params: Mapping[str, Any] | None,
-) -> ResultColumn:
+) -> ResultColumn:  # fmt: skip
     """Return the values of a key of ORDER BY. A column of the SELECT comes before one of the clause."""
     every = {**columns, **shown}
     if key.value is None:

@@ -172,12 +172,9 @@ class RowsInMemory(FoundResult):
     }
 
     def __init__(
-        self,
-        bound: BoundRowQuery,
-        source: Source,
-        native: Callable[[Frame], Frame],
+        self, bound: BoundRowQuery, source: Source, native: Callable[[Frame], Frame],
         memory_limit: MemoryLimit = "auto",
-    ):
+    ):  # fmt: skip
         self.source, self.native, self.memory_limit = source, native, memory_limit
         self.bound, self.params, self.query = bound, bound.params or None, bound.query.whole
         self.search = RowPatternSearch(bound, source)
@@ -374,12 +371,9 @@ class RowWindowInMemory(FoundTable):
     refusals: ClassVar = {"": NO_MATCHES}
 
     def __init__(
-        self,
-        bound: BoundWindow,
-        source: Source,
-        native: Callable[[Frame], Frame],
+        self, bound: BoundWindow, source: Source, native: Callable[[Frame], Frame],
         memory_limit: MemoryLimit = "auto",
-    ):
+    ):  # fmt: skip
         self._source, self._native, self.memory_limit = source, native, memory_limit
         self._search, self.query = RowWindowSearch(bound, source), bound.query
 

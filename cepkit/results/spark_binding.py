@@ -32,13 +32,9 @@ _DEFAULT_TASKS = 200  # Spark's default
 
 
 def match(
-    frame: DataFrame,
-    value: RegexQuery | SequenceQuery,
-    engine: str = "auto",
-    *,
-    boundaries: tuple[int | float, ...] | None = None,
-    bounded: Mapping[str, Any] | None = None,
-) -> SparkMatches:
+    frame: DataFrame, value: RegexQuery | SequenceQuery, engine: str = "auto", *,
+    boundaries: tuple[int | float, ...] | None = None, bounded: Mapping[str, Any] | None = None,
+) -> SparkMatches:  # fmt: skip
     """Return the matches of a query in a Spark frame after every check that does not read rows."""
     # A streaming frame gives `SparkStream`.
     if frame.isStreaming:

@@ -120,13 +120,9 @@ class SparkFound(FoundResult):
     refusals: ClassVar = REFUSALS
 
     def __init__(
-        self,
-        frame: DataFrame,
-        source: EmptySource,
-        program: Any,
-        engine: Engine,
+        self, frame: DataFrame, source: EmptySource, program: Any, engine: Engine,
         slices: Slices | None = None,
-    ):
+    ):  # fmt: skip
         self.frame, self.source, self.program, self.engine = frame, source, program, engine
         self.query: RegexQuery | SequenceQuery = program.query
         self._slices, self._columns = slices, needed_columns(program, source)

@@ -245,12 +245,9 @@ def prepare_workers(frame: DataFrame, partition_by: Sequence[str]) -> None:
 
 
 def send_partitions(
-    frame: DataFrame,
-    source: EmptySource,
-    names: set[str],
-    partition_by: Sequence[str],
+    frame: DataFrame, source: EmptySource, names: set[str], partition_by: Sequence[str],
     clock: str | None = None,
-) -> tuple[tuple[str, ...], DataFrame]:
+) -> tuple[tuple[str, ...], DataFrame]:  # fmt: skip
     """Return the columns that tasks get, and the rows, with all rows of a partition in one task."""
     # With a ``clock`` each row also gets the latest time of the whole table, in one more column. A cross join
     # with a frame of one row adds it. So the result stays lazy, and its job reads the table twice.
@@ -326,14 +323,9 @@ class RowsOnSpark(FoundResult):
     refusals: ClassVar = _REFUSALS
 
     def __init__(
-        self,
-        frame: DataFrame,
-        query: RowPatternQuery | SelectedRows,
-        params: Mapping[str, Any] | None = None,
-        complete_until: Any = None,
-        *,
-        undecided: bool = False,
-    ):
+        self, frame: DataFrame, query: RowPatternQuery | SelectedRows,
+        params: Mapping[str, Any] | None = None, complete_until: Any = None, *, undecided: bool = False,
+    ):  # fmt: skip
         if frame.isStreaming:
             raise UnsupportedQueryError(
                 "MATCH_RECOGNIZE does not run on a streaming DataFrame: a match may need rows that are still "

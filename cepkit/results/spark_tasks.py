@@ -305,13 +305,9 @@ SHARED_ROW = (
 
 
 def _rows_of(
-    searched: Searched,
-    block: Any,
-    rank: np.ndarray,
-    chosen: np.ndarray | slice = slice(None),
-    *,
+    searched: Searched, block: Any, rank: np.ndarray, chosen: np.ndarray | slice = slice(None), *,
     is_shown: bool = True,
-) -> Results:
+) -> Results:  # fmt: skip
     """Return a row for each event of some matches, as tasks send them to the driver."""
     items = searched.found.items(block)
     match, event = items.match_of_item[chosen], items.event_of_item[chosen]

@@ -194,13 +194,9 @@ class KSlack:
     """
 
     def __init__(
-        self,
-        slack: Duration | float | None = None,
-        *,
-        most: Duration | float | None = None,
-        order_by: str | None = None,
-        late: str = "pass",
-    ):
+        self, slack: Duration | float | None = None, *, most: Duration | float | None = None,
+        order_by: str | None = None, late: str = "pass",
+    ):  # fmt: skip
         if slack is not None and most is not None:
             raise CepError(f"KSlack: slack={slack!r} is fixed, so most={most!r} has no effect. Give only one")
         if late not in LATE:

@@ -477,14 +477,9 @@ def state_routings(
 
 
 def pattern_plan(
-    states: Sequence[PatternState],
-    nodes: int,
-    layout: str = "grouped",
-    *,
-    groups: int | None = None,
-    printed: bool = False,
-    title: str = "pattern",
-) -> ScatterPlan:
+    states: Sequence[PatternState], nodes: int, layout: str = "grouped", *, groups: int | None = None,
+    printed: bool = False, title: str = "pattern",
+) -> ScatterPlan:  # fmt: skip
     """Return the plan of a pattern."""
     # Source: Suhothayan, 2019, 3.1.2, figures 3.3 to 3.5. Differs: a partial match goes to one member of
     # every group, so that every pair meets once.

@@ -504,13 +504,9 @@ class WindowNodes(WindowEvaluator):
 
 
 def pairs_of_nodes(
-    meeting: Meeting,
-    keys: tuple[np.ndarray, np.ndarray],
-    n_keys: int,
-    triggers: tuple[int, ...] = (0, 1),
-    *,
+    meeting: Meeting, keys: tuple[np.ndarray, np.ndarray], n_keys: int, triggers: tuple[int, ...] = (0, 1), *,
     plan: ScatterPlan,
-) -> Pairs:
+) -> Pairs:  # fmt: skip
     """Return the pairs of all nodes in the order of a single node."""
     feeds = plan.stages[0].feeds
     sent = [

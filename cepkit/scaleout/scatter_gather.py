@@ -49,13 +49,9 @@ _ONE_LAYOUT = "a window has one layout, events in turn. Leave out layout and gro
 
 @takes_query_keywords
 def plan(
-    query: Query,
-    *,
-    nodes: int,
-    layout: str | None = None,
-    groups: int | None = None,
+    query: Query, *, nodes: int, layout: str | None = None, groups: int | None = None,
     **keywords: Unpack[QueryKeywords],
-) -> ScatterPlan:
+) -> ScatterPlan:  # fmt: skip
     """Return how a query of a single node runs on several nodes: which node gets which events.
 
     Parameters

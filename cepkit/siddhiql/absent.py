@@ -119,16 +119,9 @@ class AbsentHalf(LogicalHalf):
     waits = True
 
     def __init__(
-        self,
-        slot: int,
-        n_slots: int,
-        operator: str,
-        wait: int | None,
-        clock: RunClock,
-        report: Report,
-        nothing: Event,
-        **keywords: bool,
-    ):
+        self, slot: int, n_slots: int, operator: str, wait: int | None, clock: RunClock, report: Report,
+        nothing: Event, **keywords: bool,
+    ):  # fmt: skip
         super().__init__(slot, n_slots, operator, **keywords)
         self._wait, self._clock, self._report, self._nothing = wait, clock, report, nothing
         self._timer = clock.timer(self._pass_time)

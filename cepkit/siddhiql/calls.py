@@ -72,14 +72,9 @@ class Scope:
     # only. ``other`` compiles what only some clauses know: aggregates, and columns of the result.
 
     def __init__(
-        self,
-        slots: Sequence[SlotOf],
-        source: str,
-        where: str,
-        current: int | None = None,
-        other: Other | None = None,
-        ticks_per_ms: int = 1,
-    ):
+        self, slots: Sequence[SlotOf], source: str, where: str, current: int | None = None,
+        other: Other | None = None, ticks_per_ms: int = 1,
+    ):  # fmt: skip
         self.slots, self.source, self.where, self.current = slots, source, where, current
         self.other, self.ticks_per_ms = other, ticks_per_ms
 

@@ -33,13 +33,9 @@ class SiddhiResult:
     """The rows of each stream that SiddhiQL queries write; `cepkit.siddhi` returns it."""
 
     def __init__(
-        self,
-        rows: Mapping[str, list[Row]],
-        schemas: Mapping[str, tuple[tuple[str, Type], ...]],
-        source: Source,
-        native: Callable[[Frame], Frame],
-        clock: ColumnType | None,
-    ):
+        self, rows: Mapping[str, list[Row]], schemas: Mapping[str, tuple[tuple[str, Type], ...]],
+        source: Source, native: Callable[[Frame], Frame], clock: ColumnType | None,
+    ):  # fmt: skip
         self._rows, self._schemas = rows, schemas
         self._source, self._native, self._clock = source, native, clock
 
@@ -95,16 +91,9 @@ class SiddhiResult:
 
 
 def siddhi(
-    text: str,
-    frames: Mapping[str, Frame] | None = None,
-    /,
-    *,
-    order_by: OrderBy = None,
-    start: Any = None,
-    complete_until: Any = None,
-    memory_limit: MemoryLimit = "auto",
-    **streams: Frame,
-) -> SiddhiResult | SparkSiddhiResult:
+    text: str, frames: Mapping[str, Frame] | None = None, /, *, order_by: OrderBy = None, start: Any = None,
+    complete_until: Any = None, memory_limit: MemoryLimit = "auto", **streams: Frame,
+) -> SiddhiResult | SparkSiddhiResult:  # fmt: skip
     """Run SiddhiQL on frames, with the answer that Siddhi gives.
 
     Each keyword names a stream and gives its events. Patterns (``->``), sequences (``,``), ``every``,

@@ -53,14 +53,9 @@ class SparkSiddhiResult:
     """The rows of each stream that SiddhiQL queries write, as lazy Spark frames."""
 
     def __init__(
-        self,
-        text: str,
-        app: SiddhiApp,
-        frames: Mapping[str, DataFrame],
-        order_by: OrderBy,
-        start: Any,
+        self, text: str, app: SiddhiApp, frames: Mapping[str, DataFrame], order_by: OrderBy, start: Any,
         complete_until: Any,
-    ):
+    ):  # fmt: skip
         self._frames = frames
         self._sources = {name: EmptySource(frame) for name, frame in frames.items()}
         for name, frame in frames.items():

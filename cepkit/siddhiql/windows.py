@@ -370,13 +370,9 @@ _SAME_NAME = {name.lower(): name for name in KNOWN_WINDOWS}
 
 
 def plan_window(
-    handler: WindowHandler | None,
-    slot: SlotOf,
-    with_expired: bool,
-    is_searched: bool,
-    ticks_per_ms: int,
+    handler: WindowHandler | None, slot: SlotOf, with_expired: bool, is_searched: bool, ticks_per_ms: int,
     scope: Scope,
-) -> WindowPlan | None:
+) -> WindowPlan | None:  # fmt: skip
     """Return the plan of a window; None for a stream without a window."""
     if handler is None:
         return WindowPlan("", with_expired=with_expired, is_searched=True) if is_searched else None

@@ -264,14 +264,9 @@ def run_window(
 
 
 def window_part(
-    window: Window,
-    source: Source,
-    n_known: int,
-    first_number: int = 0,
-    *,
-    is_last: bool = True,
+    window: Window, source: Source, n_known: int, first_number: int = 0, *, is_last: bool = True,
     now: int | None = None,
-) -> tuple[WindowRows, int]:
+) -> tuple[WindowRows, int]:  # fmt: skip
     """Return what a checked window emits after its first rows, and the number of rows that have left."""
     n = source.n_rows
     rows = np.arange(n, dtype=np.int64)
@@ -288,14 +283,9 @@ def window_part(
 
 
 def emit_rows(
-    window: Window,
-    source: Source,
-    rows: np.ndarray,
-    made: Emitted,
-    size: Size,
-    wanted: np.ndarray | None = None,
-    evaluator: Callable[..., WindowEvaluator] = WindowEvaluator,
-) -> WindowRows:
+    window: Window, source: Source, rows: np.ndarray, made: Emitted, size: Size,
+    wanted: np.ndarray | None = None, evaluator: Callable[..., WindowEvaluator] = WindowEvaluator,
+) -> WindowRows:  # fmt: skip
     """Return emitted rows with their columns; ``wanted`` limits them to some, as indices into the result."""
     computed = evaluator(window, source, rows, made)
     columns = {name: computed.values(f"aggregate {name!r}", tree) for name, tree in window.aggregates}

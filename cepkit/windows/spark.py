@@ -49,12 +49,9 @@ _SAID = {
 
 
 def window_spark(
-    frame: DataFrame,
-    window: Window,
-    *,
-    boundaries: Boundaries = None,
+    frame: DataFrame, window: Window, *, boundaries: Boundaries = None,
     run: Callable[[Window, Source], WindowRows] = run_window,
-) -> DataFrame:
+) -> DataFrame:  # fmt: skip
     """Return the rows that a window emits on a Spark frame, lazily."""
     # A window of time runs by group, or without groups in slices of time. Each slice gets the rows of one
     # window before it. A window of rows counts the rows of all groups together, so one task reads all of
@@ -177,13 +174,9 @@ def check_order(source: ArrowSource, order: Order) -> None:
 
 
 def join_spark(
-    frame: DataFrame,
-    other: DataFrame,
-    join: Join,
-    *,
-    boundaries: Boundaries = None,
+    frame: DataFrame, other: DataFrame, join: Join, *, boundaries: Boundaries = None,
     run: Callable[[PlannedJoin, tuple[Source, Source]], JoinRows] = run_join,
-) -> DataFrame:
+) -> DataFrame:  # fmt: skip
     """Return the pairs of a join on Spark frames, lazily."""
     # Windows of time without measures run by key. Other windows of time run in slices of time. Each slice
     # gets the rows of one window before it. A window of rows needs one task that reads all rows. Each task

@@ -102,13 +102,9 @@ def type_of_constant(value: Any) -> ColumnType:
 
 
 def strict(
-    function: Callable[..., Any],
-    parts: Sequence[Compiled],
-    kind: ColumnType,
-    tree: ex.Expression | None = None,
-    op: str = "",
-    data: Any = None,
-) -> Compiled:
+    function: Callable[..., Any], parts: Sequence[Compiled], kind: ColumnType,
+    tree: ex.Expression | None = None, op: str = "", data: Any = None,
+) -> Compiled:  # fmt: skip
     """Return a function that is null if an argument is null, or where it is not defined."""
     calls = [part.call for part in parts]
 

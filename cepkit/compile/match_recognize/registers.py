@@ -518,15 +518,10 @@ def reason_without_registers(
 
 
 def write_rows(
-    automaton: RowAutomaton,
-    conditions: Mapping[str, Compiled],
-    members: Members,
-    rows: VectorReader | TypesOnly,
-    longest: int = 0,
-    *,
-    needs_start: bool = False,
+    automaton: RowAutomaton, conditions: Mapping[str, Compiled], members: Members,
+    rows: VectorReader | TypesOnly, longest: int = 0, *, needs_start: bool = False,
     targets: Iterable[str] = (),
-) -> WrittenRows:
+) -> WrittenRows:  # fmt: skip
     """Return the conditions of a query as a machine."""
     # ``longest`` is the most rows of a partition. With ``needs_start``, partial matches with different first
     # rows never have the same future. ``targets`` are the variables to which AFTER MATCH skips.

@@ -358,12 +358,9 @@ _OF_NUMBERS = ("sum", "avg", *_FLOATS)
 
 
 def compile_condition(
-    tree: ex.Expression,
-    schema: Mapping[str, ColumnType],
-    params: Mapping[str, Any] | None = None,
-    *,
+    tree: ex.Expression, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None = None, *,
     inside: bool = False,
-) -> Compiled:
+) -> Compiled:  # fmt: skip
     """Return a condition as a function of a place in a match."""
     compiled = compile_value(tree, schema, params, inside=inside)
     refuse_non_boolean(tree, compiled.type)
@@ -371,12 +368,9 @@ def compile_condition(
 
 
 def compile_value(
-    tree: ex.Expression,
-    schema: Mapping[str, ColumnType],
-    params: Mapping[str, Any] | None = None,
-    *,
+    tree: ex.Expression, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None = None, *,
     inside: bool = False,
-) -> Compiled:
+) -> Compiled:  # fmt: skip
     """Return an expression as a function of a place in a match."""
     return replace(_compile(tree, schema, params, inside), tree=tree)
 
@@ -641,13 +635,9 @@ class ColumnScope:
         return False
 
     def _told(
-        self,
-        error: CepError,
-        role: str,
-        name: str | None,
-        span: _Span | None,
+        self, error: CepError, role: str, name: str | None, span: _Span | None,
         node: ex.Expression | None = None,
-    ) -> str:
+    ) -> str:  # fmt: skip
         """Return the message with its clause, and with advice for a name that is no column."""
         message = str(error).removeprefix("MATCH_RECOGNIZE: ")
         if not isinstance(error, ColumnNotFoundError) or name is None:

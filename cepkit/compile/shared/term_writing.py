@@ -155,14 +155,9 @@ class TermWriter(Reader):
     # `PathWriter`, `ConditionWriter` and `AnchoredWriter` have other names for the values of events.
 
     def __init__(
-        self,
-        terms: Iterable[Term],
-        dtypes: Mapping[str, str],
-        functions: tuple[str, ...],
-        *,
-        slots: tuple[Term, ...] = (),
-        python: bool,
-    ):
+        self, terms: Iterable[Term], dtypes: Mapping[str, str], functions: tuple[str, ...], *,
+        slots: tuple[Term, ...] = (), python: bool,
+    ):  # fmt: skip
         super().__init__()
         self.dtypes, self.functions, self.python = dict(dtypes), functions, python
         every = [t for root in (*terms, *slots) for t in root.walk()]

@@ -185,13 +185,9 @@ class AnchoredCounter(PathCounter):
         return False  # not by the kernels of other layouts; those of this one know floats, too
 
     def pass_over(
-        self,
-        arithmetic: str,
-        modulus: int = 0,
-        *,
-        component: int | None = None,
+        self, arithmetic: str, modulus: int = 0, *, component: int | None = None,
         weight: np.ndarray | None = None,
-    ) -> list[np.ndarray]:
+    ) -> list[np.ndarray]:  # fmt: skip
         layout = self.layout
         source = layout.write_once(
             "anchored",

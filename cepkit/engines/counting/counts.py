@@ -422,13 +422,9 @@ class PathCounter:
         return len(self.last) * per_event <= most
 
     def pass_over(
-        self,
-        arithmetic: str,
-        modulus: int = 0,
-        *,
-        component: int | None = None,
+        self, arithmetic: str, modulus: int = 0, *, component: int | None = None,
         weight: np.ndarray | None = None,
-    ) -> list[np.ndarray]:
+    ) -> list[np.ndarray]:  # fmt: skip
         """Return the numbers that the counting kernel writes, and with ``weight`` the sums of weights."""
         # ``weight`` has the residues of the weights of the members of the component's pool, uint64.
         layout, source = self.layout, self._source(arithmetic, component)

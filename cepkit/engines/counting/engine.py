@@ -66,12 +66,9 @@ class _Weights:
 
 
 def aggregate(
-    counter: PathCounter,
-    component: int,
-    values: np.ndarray | None,
-    function: str,
+    counter: PathCounter, component: int, values: np.ndarray | None, function: str,
     present: np.ndarray | None = None,
-) -> int | float | None:
+) -> int | float | None:  # fmt: skip
     """Return an aggregate of a component's events over all matches."""
     # Sums take a pass of the counting kernel per 31 bits of the result. Extremes need no counting, only the
     # events that are part of a match; see `Entries.taking_part`.

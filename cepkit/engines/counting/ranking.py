@@ -260,13 +260,9 @@ class LineSample:
         return np.stack(lows, axis=1), np.stack(sizes, axis=1)
 
     def _draw_by_trial(
-        self,
-        last: np.ndarray,
-        n_wanted: np.ndarray,
-        n_trials: np.ndarray,
-        lows: np.ndarray,
+        self, last: np.ndarray, n_wanted: np.ndarray, n_trials: np.ndarray, lows: np.ndarray,
         sizes: np.ndarray,
-    ) -> Iterator[np.ndarray]:
+    ) -> Iterator[np.ndarray]:  # fmt: skip
         """Draw rows of entries until enough of them are matches, and yield these."""
         missing = n_wanted.copy()
         seen: set[bytes] = set()

@@ -297,14 +297,9 @@ class RowSearch:
     """The search in a partition. It remembers which states cannot lead to a match from which rows."""
 
     def __init__(
-        self,
-        program: RowProgram,
-        columns: Mapping[str, Sequence[Any]],
-        n_rows: int,
-        budget: int | None = None,
-        *,
-        first: int = 0,
-    ):
+        self, program: RowProgram, columns: Mapping[str, Sequence[Any]], n_rows: int,
+        budget: int | None = None, *, first: int = 0,
+    ):  # fmt: skip
         if budget is None:
             budget = BUDGET_WITH_LABELS if LABELS in program.needs.parts else BUDGET
         self.program, self.n_rows, self.budget = program, n_rows, max(budget, 50 * n_rows)
@@ -421,14 +416,9 @@ def latest_time(clock: Iterable[int | None]) -> int | None:
 
 
 def with_timed_out(
-    program: RowProgram,
-    columns: Mapping[str, Sequence[Any]],
-    n_rows: int,
-    matches: Sequence[RowMatch],
-    now: int | float | None,
-    *,
-    undecided: bool = False,
-) -> list[RowMatch]:
+    program: RowProgram, columns: Mapping[str, Sequence[Any]], n_rows: int, matches: Sequence[RowMatch],
+    now: int | float | None, *, undecided: bool = False,
+) -> list[RowMatch]:  # fmt: skip
     """Return the matches of a partition and the partial matches that ran out of time, by their first rows."""
     # ``undecided``: only the partial matches that did not run out of time.
     # A row that begins no match, and that no match skips, begins at most one partial match. It satisfies a

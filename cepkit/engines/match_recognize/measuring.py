@@ -380,13 +380,9 @@ class MatchPlace:
 
 
 def output_rows(
-    program: RowProgram,
-    measures: Sequence[Compiled],
-    rows_per_match: str,
-    columns: Mapping[str, Sequence[Any]],
-    n_rows: int,
-    matches: Sequence[RowMatch],
-) -> Iterator[tuple[int, list[Any]]]:
+    program: RowProgram, measures: Sequence[Compiled], rows_per_match: str,
+    columns: Mapping[str, Sequence[Any]], n_rows: int, matches: Sequence[RowMatch],
+) -> Iterator[tuple[int, list[Any]]]:  # fmt: skip
     """Yield the output rows of one partition: the position of a row of the input, and the measures."""
     # For one row per match, the position is the first row of the match.
     unmatched = rows_per_match == "all_with_unmatched"
@@ -414,13 +410,9 @@ def output_rows(
 
 
 def window_values(
-    program: RowProgram,
-    measures: Sequence[Compiled],
-    columns: Mapping[str, Sequence[Any]],
-    ends: Sequence[int],
-    found: Sequence[RowMatch | None],
-    empty: Sequence[Any],
-) -> list[list[Any]]:
+    program: RowProgram, measures: Sequence[Compiled], columns: Mapping[str, Sequence[Any]],
+    ends: Sequence[int], found: Sequence[RowMatch | None], empty: Sequence[Any],
+) -> list[list[Any]]:  # fmt: skip
     """Return the measures of each row of a partition, at the last row of its match."""
     # ``empty`` has their values for a row without a match.
     values = []

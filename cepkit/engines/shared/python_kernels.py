@@ -230,14 +230,9 @@ _NONE = np.empty((0, 0), np.uint8)
 
 
 def holding(
-    places: Places,
-    accept: np.ndarray | None,
-    bound: BoundBranch,
-    item: np.ndarray,
-    size: np.ndarray,
-    conditions: Sequence[int],
-    absences: Sequence[int] = (),
-) -> np.ndarray:
+    places: Places, accept: np.ndarray | None, bound: BoundBranch, item: np.ndarray, size: np.ndarray,
+    conditions: Sequence[int], absences: Sequence[int] = (),
+) -> np.ndarray:  # fmt: skip
     """Return which conditions and absences hold for each combination of events."""
     # Components that a condition does not read may have any places. Few tests run uncompiled.
     program, inputs = places.program, places.inputs

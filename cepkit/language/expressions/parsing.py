@@ -560,13 +560,9 @@ def _refuse_references(tree: ex.Expression, text: str, role: str) -> None:
 
 
 def parse(
-    text: str,
-    parser: Callable[[], Lark],
-    words: Vocabulary,
-    role: str | None,
-    whole: str | None = None,
+    text: str, parser: Callable[[], Lark], words: Vocabulary, role: str | None, whole: str | None = None,
     start: int = 0,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the tree that ``parser()`` makes from ``text``; errors use ``words`` and show ``whole``."""
     # Blanks are before ``start``.
     from lark.exceptions import UnexpectedInput

@@ -250,25 +250,16 @@ def _(given: Any, role: str) -> ex.Expression:
 
 
 def sequence_query(
-    pattern: str | SequencePattern | SequenceQuery | Any,
-    *,
+    pattern: str | SequencePattern | SequenceQuery | Any, *,
     where: str | Operand | ex.Expression | Iterable[str | Operand | ex.Expression] | None = None,
-    strategy: str | None = None,
-    scope: str = "run",
-    within: Duration | None = None,
-    within_closed: bool = True,
-    within_events: int | None = None,
-    gap_within: Duration | None = None,
-    strict_time: bool = False,
-    partition_by: str | Iterable[str] | None = None,
-    order_by: str | Iterable[str] | None = None,
-    event_type: str | None = None,
-    after_match: str | None = None,
-    evaluation_order: Iterable[str] | None = None,
-    complete_until: Any = None,
+    strategy: str | None = None, scope: str = "run", within: Duration | None = None,
+    within_closed: bool = True, within_events: int | None = None, gap_within: Duration | None = None,
+    strict_time: bool = False, partition_by: str | Iterable[str] | None = None,
+    order_by: str | Iterable[str] | None = None, event_type: str | None = None,
+    after_match: str | None = None, evaluation_order: Iterable[str] | None = None, complete_until: Any = None,
     measures: Mapping[str, str | Operand | ex.Expression] | None = None,
     params: Mapping[str, Any] | None = None,
-) -> SequenceQuery:
+) -> SequenceQuery:  # fmt: skip
     """Return the query of an event sequence, checked as far as possible without columns.
 
     Parameters

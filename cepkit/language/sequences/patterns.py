@@ -126,16 +126,9 @@ class SequencePattern(QueryMethods):
         return self._repeat(low, low if high is None else high, **options)
 
     def _repeat(
-        self,
-        low: int,
-        high: int | None,
-        *,
-        inner: str | None = None,
-        greedy: bool = False,
-        reluctant: bool = False,
-        until: str | Operand | Expression | None = None,
-        **unknown: Any,
-    ) -> Loop:
+        self, low: int, high: int | None, *, inner: str | None = None, greedy: bool = False,
+        reluctant: bool = False, until: str | Operand | Expression | None = None, **unknown: Any,
+    ) -> Loop:  # fmt: skip
         for name in unknown:
             raise TypeError(
                 f"a loop has no option {name!r}.{nearest(name, _LOOP_OPTIONS)} Options: {list(_LOOP_OPTIONS)}"
