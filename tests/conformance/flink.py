@@ -200,16 +200,20 @@ def with_until_of_first(steps: Steps) -> list[Steps]:
 
 
 def with_absence_in_loops(steps: Steps) -> list[Steps]:
-    """Return loops that end in front of an event that must not occur behind them."""
+    """Return loops without an upper limit that end in front of an event that must not occur behind them."""
     pairs = zip(steps, [*steps[1:], {"contiguity": None}], strict=True)
     return [
         [
             {**this, "until": following["condition"]}
-            if following["contiguity"] in ("not_followed_by", "not_next")
+            if following["contiguity"] in ("not_followed_by", "not_next") and is_endless(this)
             else this
             for this, following in pairs
         ]
     ]
+
+
+def is_endless(step: Tree) -> bool:
+    return step["quantifier"]["kind"] != "single" and step["quantifier"]["max"] is None
 
 
 def without_last(steps: Steps) -> list[Steps]:

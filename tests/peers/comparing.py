@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 import cepkit as cep
-from tests.peers import esper, letters, siddhi
+from tests.peers import esper, flink, letters, siddhi
 from tests.support.peers import Case, Peer, class_path
 
-ENGINES = {"siddhi": siddhi, "esper": esper, "letters": letters}
+ENGINES = {"siddhi": siddhi, "esper": esper, "flink": flink, "letters": letters}
 AT_ONCE = 40
 
 

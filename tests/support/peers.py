@@ -36,6 +36,12 @@ SIDDHI = (
     *("org.osgi:org.osgi.core:6.0.0", "org.atteo.classindex:classindex:3.8", "org.slf4j:slf4j-api:1.7.36"),
     "org.slf4j:slf4j-nop:1.7.36",
 )
+FLINK = (
+    *(f"org.apache.flink:flink-{part}:2.3.0" for part in ("cep", "core", "core-api", "metrics-core")),
+    *("org.apache.flink:flink-shaded-asm-9:9.9.1-21.0", "org.apache.flink:flink-shaded-guava:33.5.0-jre-21.0"),
+    *("org.apache.commons:commons-lang3:3.18.0", "org.slf4j:slf4j-api:1.7.36", "org.slf4j:slf4j-nop:1.7.36"),
+)
+JARS = {"esper": ESPER, "flink": FLINK, "siddhi": SIDDHI}
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>peers</groupId><artifactId>peers</artifactId><version>1</version><dependencies>{}</dependencies></project>"""
 _ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
@@ -43,10 +49,10 @@ _ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId><
 
 @cache
 def class_path(name: str) -> str | None:
-    """Return the jars of ``esper`` or ``siddhi``; None without Java, Maven, or a way to them."""
+    """Return the jars of an engine; None without Java, Maven, or a way to them."""
     if not shutil.which("java") or not shutil.which("mvn"):
         return None
-    jars = {"esper": ESPER, "siddhi": SIDDHI}[name]
+    jars = JARS[name]
     folder = Path(tempfile.gettempdir()) / f"cepkit-{name}-{jars[0].rpartition(':')[2]}"
     if not list(folder.glob("*.jar")):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -54,7 +60,7 @@ def class_path(name: str) -> str | None:
         for jar in jars:
             tags = zip(("groupId", "artifactId", "version"), jar.split(":"), strict=True)
             parts.append(
-                "".join(f"<{tag}>{text}</{tag}>" for tag, text in tags) + _ALONE * (name == "siddhi")
+                "".join(f"<{tag}>{text}</{tag}>" for tag, text in tags) + _ALONE * (name != "esper")
             )
         (folder / "pom.xml").write_text(
             _POM.format("".join(f"<dependency>{part}</dependency>" for part in parts))
