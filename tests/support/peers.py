@@ -38,7 +38,7 @@ SIDDHI = (
 )
 FLINK = (
     *(f"org.apache.flink:flink-{part}:2.3.0" for part in ("cep", "core", "core-api", "metrics-core")),
-    *("org.apache.flink:flink-shaded-asm-9:9.9.1-21.0", "org.apache.flink:flink-shaded-guava:33.5.0-jre-21.0"),
+    *(f"org.apache.flink:flink-shaded-{part}-21.0" for part in ("asm-9:9.9.1", "guava:33.5.0-jre")),
     *("org.apache.commons:commons-lang3:3.18.0", "org.slf4j:slf4j-api:1.7.36", "org.slf4j:slf4j-nop:1.7.36"),
 )
 JARS = {"esper": ESPER, "flink": FLINK, "siddhi": SIDDHI}
@@ -59,9 +59,7 @@ def class_path(name: str) -> str | None:
         parts = []
         for jar in jars:
             tags = zip(("groupId", "artifactId", "version"), jar.split(":"), strict=True)
-            parts.append(
-                "".join(f"<{tag}>{text}</{tag}>" for tag, text in tags) + _ALONE * (name != "esper")
-            )
+            parts.append("".join(f"<{tag}>{text}</{tag}>" for tag, text in tags) + _ALONE * (name != "esper"))
         (folder / "pom.xml").write_text(
             _POM.format("".join(f"<dependency>{part}</dependency>" for part in parts))
         )
