@@ -197,6 +197,7 @@ def fields_of(
     data: Data, call: Mapping[str, Any], text: str, query: RegexQuery | SequenceQuery | RowsQuery | None,
     drawn: tuple[list[str], str], needs_event_type: bool = False,
 ) -> list[dict[str, Any]]:  # fmt: skip
+    """Return the fields of the editor: the columns that each keyword of a call may name."""
     if is_rows(text):
         return _fields_of_rows(query, drawn)
     settings, is_sequence = settings_in(text), is_sase(text)
@@ -313,6 +314,7 @@ def measures_offered(data: Data, query: RegexQuery | SequenceQuery | RowsQuery |
 def _measures(
     data: Data, call: Mapping[str, Any], query: RegexQuery | SequenceQuery | RowsQuery | None
 ) -> list[dict[str, str]]:
+    """Return the measures that the editor offers."""
     measures = {name: _as_text(value) for name, value in (call.get("measures") or {}).items()}
     offered = measures | measures_offered(data, query) | measures
     return [{"value": name, "note": text} for name, text in offered.items()]

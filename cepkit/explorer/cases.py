@@ -267,6 +267,7 @@ def write_tests(cases: Sequence[tuple[Case, bool | None]], tested: CaseQuery) ->
 
 
 def _test(case: Case, is_held: bool | None, tested: CaseQuery, used: set[str]) -> str:
+    """Return the text of a test of a case, with the smallest frame that shows it."""
     program = tested.result.program
     names = _columns_to_read(program)
     small = _smallest(case, is_held, tested, names)
@@ -291,6 +292,7 @@ def _test(case: Case, is_held: bool | None, tested: CaseQuery, used: set[str]) -
 
 
 def _name(case: Case, used: set[str]) -> str:
+    """Return a name for the test of a case that no other test has."""
     words = re.sub(r"[^a-z0-9]+", "_", case.label.lower()).strip("_")[:60].strip("_")
     name = f"test_{words or 'rows'}_must_{'' if case.must else 'not_'}match"
     while name in used:
@@ -300,6 +302,7 @@ def _name(case: Case, used: set[str]) -> str:
 
 
 def _columns_to_read(program: BoundQuery) -> list[str]:
+    """Return the columns of the frame that a query reads."""
     query = program.query
     names = [*query.partition_by, *query.order_by]
     names += [getattr(query, "event_type", None)]
@@ -397,6 +400,7 @@ def _column(values: pa.Array) -> tuple[Any, tuple[str, list[str], str]] | None:
 
 
 def _entry(name: str, text: tuple[str, list[str], str]) -> str:
+    """Return a column as an entry of the dict that makes a frame."""
     begin, values, end = text
     name = f"{_spell(name)}: "
     if len(values) > 1 and len(set(values)) == 1 and begin == "[":
@@ -433,6 +437,7 @@ def _wrapped(name: str, begin: str, values: Sequence[str], end: str, indent: int
 
 
 def _reference(tested: CaseQuery) -> str:
+    """Return the code that reads the user's file, for a test without a frame of its own."""
     reader = "read_parquet"
     note = "" if tested.is_known else "  # a placeholder: the file of your frame"
     file = tested.file

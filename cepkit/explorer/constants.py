@@ -217,6 +217,7 @@ def with_ranges_of(sliders: Sequence[Slider], before: Sequence[Slider]) -> tuple
 
 
 def _with_range_of(slider: Slider, old: Slider) -> Slider:
+    """Return a slider with the range of the old one, if both have the same constant."""
     if slider.kind == _FEWEST_ROUNDS:
         return slider
     if slider.kind == _ROUNDS:
@@ -285,6 +286,7 @@ def _trees(reading: TextReading) -> Iterator[tuple[str, ex.Expression, int]]:
 def _of_condition(
     text: str, name: str, condition: ex.Expression, offset: int, ranges: Ranges
 ) -> Iterator[Slider]:
+    """Yield the sliders for the constants of a condition."""
     for comparison in condition.walk():
         if not isinstance(comparison, ex.Comparison) or comparison.span is None:
             continue
@@ -324,6 +326,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _slider(label: str, value: float, reach: Range, is_float: bool, start: int, end: int) -> Slider:
+    """Return a slider for a number, with a range and steps that fit it."""
     kind = _NUMBER if is_float else _WHOLE
     if reach.is_logarithmic:
         stops = stops_of(reach, value, is_whole=not is_float)
@@ -401,6 +404,7 @@ def _rounds(reading: TextReading) -> Iterator[Slider]:
 
 
 def _windows(reading: TextReading, ranges: Ranges) -> Iterator[Slider]:
+    """Yield the sliders for the lengths of the windows of a query."""
     query, text = reading.query, reading.text
     if isinstance(query, RowsQuery):
         yield from _window_of_rows(text)
@@ -439,6 +443,7 @@ def _window_of_rows(text: str) -> Iterator[Slider]:
 
 
 def _parameters(reading: TextReading, ranges: Ranges) -> Iterator[Slider]:
+    """Yield the sliders for the parameters of a query that are numbers."""
     for name, value in reading.query.params:
         if not _is_number(value):
             continue

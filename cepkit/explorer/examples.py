@@ -141,6 +141,7 @@ def _names(given: Any) -> tuple[str, ...]:
 
 
 def _as_numbers(column: Column) -> np.ndarray:
+    """Return a column as floats, with NaN for null."""
     values = column.values
     if column.type.kind == FLOAT:
         return np.where(np.isfinite(values), values, np.nan).astype(np.float64)

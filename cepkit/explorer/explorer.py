@@ -602,6 +602,7 @@ class Explorer(traitlets.HasTraits):
         return command_or_reason(reading, call, self._file, self._data.schema, is_spark=is_spark)
 
     def _tested(self) -> CaseQuery:
+        """Return what a test of a case needs. Raise if the query has mistakes."""
         reading, result = self._reader.right_reading, self._present.shown.result
         if reading is None or result is None:
             raise CepError("write_test: the query has mistakes; the editor shows them")
@@ -650,6 +651,8 @@ class Explorer(traitlets.HasTraits):
         return f"Explorer({counted(self._data.source.n_rows, 'row')}, {self.status['state']}, {summary})"
 
     def _ipython_display_(self) -> None:
+        """Show the explorer, with a picture for pages without a kernel."""
+
         def still() -> str:
             self._present.shown.worker.wait(RUN_S, OF_MATCHES)  # a picture of no matches says little
             return self.board.still()

@@ -42,6 +42,7 @@ class PastRun:
     at: datetime.datetime = datetime.datetime.min  # when it ended
 
     def trait(self) -> dict[str, Any]:
+        """Return the run as the browser shows it."""
         return {
             "number": self.number, "text": self.text, "note": choices_text(self.call),
             "matches": counted(self.n_matches, "match"), "took": seconds_text(self.seconds),
@@ -56,6 +57,7 @@ def choices_text(call: Mapping[str, Any]) -> str:
 
 
 def _value_text(value: Any) -> str:
+    """Return a value of a keyword as a text."""
     if isinstance(value, ex.Expression):
         return print_expression(value)
     if isinstance(value, Mapping):
@@ -197,6 +199,7 @@ class History:
         return self._go(1)
 
     def _go(self, distance: int) -> BoardState | None:
+        """Return the state a number of steps away, and make it the present one; None if there is none."""
         with self._lock:
             if not 0 <= self._place + distance < len(self._steps):
                 return None
@@ -281,6 +284,7 @@ def check_columns_of(path: str | os.PathLike, saved: SavedBoard, columns: Sequen
 
 
 def _board_of_json(content: Mapping[str, Any]) -> SavedBoard:
+    """Return the board that was saved. Raise for a damaged file."""
     key = content["key"]
     state = BoardState(
         _checked(content["text"], str),
@@ -311,6 +315,7 @@ def _call_as_json(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keyword_as_json(name: str, value: Any) -> Any:
+    """Return the value of a keyword as JSON holds it."""
     if name == "params":
         return {key: param_as_json(key, part) for key, part in value.items()}
     if name == "within":
@@ -321,6 +326,7 @@ def _keyword_as_json(name: str, value: Any) -> Any:
 
 
 def _expression_as_json(role: str, name: str, value: Any) -> str:
+    """Return an expression as a text. Raise for a Python function, which no file holds."""
     if isinstance(value, str):
         return value
     if isinstance(value, ex.Expression):
@@ -332,6 +338,7 @@ def _expression_as_json(role: str, name: str, value: Any) -> str:
 
 
 def _call_of_json(saved: Any) -> dict[str, Any]:
+    """Return the keywords of a call that were saved."""
     call = dict(_checked(saved, dict))
     if unknown := [name for name in call if name not in NAMES]:
         raise ValueError(f"unknown keywords {unknown}")
@@ -341,6 +348,7 @@ def _call_of_json(saved: Any) -> dict[str, Any]:
 
 
 def _can_be_saved(call: Mapping[str, Any]) -> bool:
+    """Return whether a file can hold the keywords of a call."""
     try:
         _call_as_json(call)
     except CepError:
@@ -359,6 +367,7 @@ def _run_as_json(run: PastRun) -> dict[str, Any]:
 
 
 def _run_of_json(saved: Mapping[str, Any]) -> PastRun:
+    """Return a past run that was saved."""
     numbers = {name: _checked(saved[name], int) for name in ("number", "n_matches")}
     at = datetime.datetime.fromisoformat(saved["at"])
     text, call = _checked(saved["text"], str), _call_of_json(saved["call"])

@@ -173,6 +173,7 @@ class CaseKeeper:
             self._present.shown.worker.submit(CASES, lambda turn: self._check(turn, result))
 
     def _check(self, turn: Turn, result: Result) -> None:
+        """Judge all cases by a result, and show the verdicts."""
         cases, place, verdicts = self._cases, self._place(result), {}
         for case in cases:
             verdicts[case] = judge(case, result, place)
@@ -231,6 +232,7 @@ class CaseKeeper:
         return Case(MATCH, must, rows, self._label(result, positions))
 
     def _of_rows(self, result: Result, rows: Sequence[int], must: bool) -> Case:
+        """Return the case that these rows must match, or must not."""
         n = result.data.source.n_rows
         wrong = next((row for row in rows if not 0 <= row < n), None)
         if wrong is not None:
@@ -242,6 +244,7 @@ class CaseKeeper:
         return Case(ROWS, must, case.rows, rows_text(case.rows))
 
     def _of_range(self, result: Result, partition: int | None, window: Sequence[float], must: bool) -> Case:
+        """Return the case that a match must lie in a range of time, or must not."""
         series = result.series(partition)
         low, high = series.events_in(window)
         if high <= low:
@@ -288,6 +291,7 @@ class CaseKeeper:
     # --- the widget
 
     def _show(self) -> None:
+        """Show the cases with their verdicts."""
         traits = []
         for case in self._cases:
             verdict = self._verdicts.get(case, Verdict(None, "It is checked after the next run."))
@@ -300,6 +304,7 @@ class CaseKeeper:
         self._board.set(self._view, {"cases": traits})
 
     def _fulfil(self, wish: dict[str, Any]) -> None:
+        """Do what the user asked for in the view of the cases."""
         act, number = wish["act"], int(wish.get("number", -1))
         try:
             if act == "keep":

@@ -85,6 +85,7 @@ class Shown:
             self.worker.submit(STILL, self._renew)
 
     def _renew(self, turn: Turn) -> None:
+        """Draw the pictures for pages without a kernel again, once the user is calm."""
         calm = time.monotonic() + CALM_S
         while time.monotonic() < calm and not self.is_awaited.wait(0.02):
             checkpoint()
@@ -126,6 +127,7 @@ class AnswerPresenter:
         self._shown.worker.submit(STEP, lambda turn: self._step(turn, result, position))
 
     def _step(self, turn: Turn, result: Result, position: int) -> None:
+        """Show the moment after the event at a position."""
         shown, board = self._shown, self._board
         stepping = result.stepping(shown.partition)
         if position == NEXT_MATCH:
@@ -176,6 +178,7 @@ class AnswerPresenter:
             self._board.set(self._board.timeline, {"asked": []})
 
     def _explain(self, turn: Turn, result: Result, positions: list[int]) -> None:
+        """Show why some rows are no match."""
         traits = reason_traits(result, positions)
         asked = places_of_events(result, self._shown.asked, self._shown.partition)
 
@@ -208,6 +211,7 @@ class AnswerPresenter:
     # --- the funnel and the columns
 
     def _count_funnel(self, turn: Turn, result: Result) -> None:
+        """Show the funnel of a result, stage by stage."""
         board = self._board
         for stages, is_final in funnels(result):
             traits = {"stages": stages, "busy": not is_final}
@@ -221,6 +225,7 @@ class AnswerPresenter:
             self._shown.worker.submit(NOTES, self._describe_columns)
 
     def _describe_columns(self, turn: Turn) -> None:
+        """Show what each column holds."""
         columns = self._shown.data.columns()
 
         def show() -> None:
@@ -325,6 +330,7 @@ class KeyPresenter:
         self._shown.worker.submit(KEYS, lambda turn: self._find(turn, search, order, page))
 
     def _find(self, turn: Turn, search: str, order: str, page: int) -> None:
+        """Show a page of the keys that contain a text."""
         shown, board = self._shown, self._shown.board
         result, program = shown.result, shown.program
         keys = None if program is None else self.of(program, shown.data.events(program))
@@ -416,6 +422,7 @@ class TimelinePresenter:
         self._submit(lambda turn: self._draw_bands(turn, result))
 
     def _redraw(self) -> None:
+        """Draw the timeline again for its window."""
         result, window = self._shown.result, list(self._board.timeline.window)
         if result is None:
             program = self._shown.unmatched
@@ -463,6 +470,7 @@ class TimelinePresenter:
     # --- jobs of the thread
 
     def _draw_bands(self, turn: Turn, result: Result) -> None:
+        """Draw the bands of a new result."""
         drawn = self.draw(result)
 
         def show() -> None:
@@ -475,6 +483,7 @@ class TimelinePresenter:
         turn.deliver(show)
 
     def _draw(self, turn: Turn, result: Result, window: list[float]) -> None:
+        """Draw the timeline of a result in a window of time."""
         partition, chosen = self._shown.partition, self._shown.chosen
         timeline = timeline_traits(result, partition, window)
         checkpoint()
@@ -516,6 +525,7 @@ class TimelinePresenter:
     def _show_key(
         self, turn: Turn, partition: int | None, step: int, name: str | None, window: list[float] | None
     ) -> None:
+        """Show the timeline of another key."""
         result = self._shown.result
         chosen = self._keys.choose(partition, step, name)
         if result is None:

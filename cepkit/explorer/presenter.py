@@ -159,6 +159,7 @@ class TablePresenter:
     # --- jobs of the thread
 
     def _turn_page(self, turn: Turn, result: Result, page: int, order: str) -> None:
+        """Show another page of the table."""
         result = self._shown.result or result  # a newer result may have come meanwhile
         table = result.pages.traits(page, result.pages.order_or_canonical(order), self.filters)
 
@@ -196,6 +197,7 @@ class RunPresenter:
         self._tied: tuple[Any, str] | None = None  # events, and the note on their ties
 
     def run(self, asked: Asked) -> None:
+        """Search the matches of a query in the background."""
         if self._shown.result is None:
             self._shown.unmatched = asked.program
             self._board.set(self._board.table, {"busy": True})
@@ -210,6 +212,7 @@ class RunPresenter:
     # --- jobs of the thread
 
     def _run(self, turn: Turn, asked: Asked) -> None:
+        """Search the matches of a query, and show them."""
         began, shown = time.perf_counter(), self._shown
         events = shown.data.events(asked.program)
         checkpoint()
@@ -251,6 +254,7 @@ class RunPresenter:
         return result
 
     def _run_on_all(self, turn: Turn, spark_frame: Any, value: Any, version: int) -> None:
+        """Search all rows of a Spark frame, and show the number of matches and the first ones."""
         began = time.perf_counter()
         with collect_warnings() as notes:
             if isinstance(value, RowsQuery):
@@ -301,6 +305,7 @@ class RunPresenter:
         self._board.release()
 
     def _show(self, result: Result, table: dict[str, Any]) -> None:
+        """Show a result."""
         board, shown = self._board, self._shown
         self._answers.take(result)
         shown.result, shown.all, shown.chosen = result, None, None
@@ -353,6 +358,7 @@ class MatchPresenter:
         self._shown.worker.submit(SELECT, lambda turn: self._select(turn, result, number, is_change))
 
     def _select(self, turn: Turn, result: Result, number: int, is_change: bool) -> None:
+        """Show a match in the table, in the timeline and in the steps."""
         shown, board = self._shown, self._shown.board
         chosen = result.choose(number)
         partition = chosen.partition if result.n_partitions > 1 else None

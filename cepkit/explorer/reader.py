@@ -145,6 +145,7 @@ class QueryReader:
         return examples
 
     def _read_text(self, text: str) -> None:
+        """Read the text of the editor: run its query, or show its mistakes."""
         board, present, version = self._board, self._present, self._board.editor.edited
         self.reading, program, notes = self._compile(text)
         board.set(board.sliders, {"locked": LOCKED if program is None else ""})
@@ -180,6 +181,7 @@ class QueryReader:
         self._board.set(self._board.table, {"outdated": words})
 
     def _compile(self, text: str) -> tuple[TextReading, Any, list[str]]:
+        """Return a text as it was read, its program or None, and notes."""
         reading = read_text(text, applicable(text, self.call))
         if reading.query is None:
             return reading, None, []
@@ -297,6 +299,7 @@ def explored_part(frame: Frame, text: str, call: Mapping[str, Any]) -> tuple[Fra
 
 
 def _names(role: str, given: Any) -> tuple[str, ...]:
+    """Return the names of columns that a keyword was given."""
     if given is None:
         return ()
     names = (given,) if isinstance(given, str) or not _is_iterable(given) else tuple(given)

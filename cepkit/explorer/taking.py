@@ -108,6 +108,7 @@ def _query_words(
 
 
 def _keyword(name: str, value: Any) -> Iterator[str]:
+    """Yield the options of the command line for a keyword of a call."""
     option = f"--{name.replace('_', '-')}"
     if name in _LISTS:
         for column in [value] if isinstance(value, str) else value:
@@ -131,6 +132,7 @@ def _option(name: str, value: str) -> Sequence[str]:
 
 
 def _named(option: str, noun: str, name: str, value: Any) -> Sequence[str]:
+    """Return the option for a value with a name, such as ``--define p=x > 1``."""
     if isinstance(value, ex.Expression):
         value = print_expression(value)
     if not isinstance(value, str):
@@ -200,6 +202,7 @@ def _is_name(node: ast.AST, name: str) -> bool:
 
 
 def _file_of_call(node: ast.expr) -> str | None:
+    """Return the file that a call such as ``pd.read_csv("x.csv")`` reads, or None."""
     if not isinstance(node, ast.Call) or len(node.args) != 1 or not isinstance(node.args[0], ast.Constant):
         return None
     reader = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -254,6 +257,7 @@ def _spell_character(character: str) -> str:
 
 
 def _spell(value: Any) -> str:
+    """Return a value as Python code."""
     if isinstance(value, str):
         return _quote(value)
     if isinstance(value, ex.Expression):
@@ -339,6 +343,7 @@ def _code(text: str) -> str:
 
 
 def _table(frame: pd.DataFrame, told: str) -> str:
+    """Return a frame as a table of HTML."""
     if not len(frame):
         return "<p>No matches.</p>"
     sides = [' class="right"' if column["align"] == "right" else "" for column in columns_of(frame)]
@@ -442,6 +447,7 @@ class Taker:
         return page_html(say_query(result.program.query), facts, pictures, sections)
 
     def parcel(self, what: str) -> Parcel:
+        """Return a file that the user may take, such as a picture or a table."""
         if what == PNG:
             return Parcel("matches.png", "image/png", self.png())
         if what == SVG:
@@ -516,6 +522,7 @@ class Taker:
         threading.Thread(target=self._send, args=(wish,), name="cepkit takes", daemon=True).start()
 
     def _send(self, wish: dict[str, Any]) -> None:
+        """Send a file to the browser, or say why not."""
         answer = {"by": wish.get("by"), "n": wish.get("n")}
         try:
             parcel = self.parcel(wish["id"])
@@ -537,6 +544,7 @@ def _limit_note(n: int) -> str:
 
 
 def write_file(path: str | Path, content: str | bytes) -> Path:
+    """Write a file, and return its path."""
     path = file_of("explorer", path).expanduser()
     if not path.parent.is_dir():
         raise CepError(f"there is no folder {str(path.parent)!r}; make it first")

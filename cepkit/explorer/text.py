@@ -184,6 +184,7 @@ def applicable(text: str, call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_pieces(text: str, pieces: tuple[Piece, ...]) -> tuple[list[TextMistake], dict[str, Any]]:
+    """Return the mistakes of the pieces of a text, and the keywords that they give."""
     mistakes: list[TextMistake] = []
     define: dict[str, str] = {}
     settings: dict[str, Any] = {"define": define}
@@ -301,6 +302,7 @@ def text_and_call(query: Any, call: Mapping[str, Any]) -> tuple[str, dict[str, A
 
 
 def _regex_text(pattern: str, call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return a regex with its definitions as a text, and the keywords that no text holds."""
     call = dict(call)
     define = dict(call.pop("define", None) or {})
     lines, kept = [pattern.strip()], {}
@@ -327,6 +329,7 @@ def _text_of(tree: ex.Expression) -> str | None:
 
 
 def _sequence_call(query: SequenceQuery) -> dict[str, Any]:
+    """Return the keywords of a sequence that its text does not hold."""
     kind, variable = query.after_match
     keywords = {
         "event_type": query.event_type,

@@ -86,6 +86,7 @@ def funnels(result: Result) -> Iterator[tuple[list[dict[str, Any]], bool]]:
 
 
 def _count_sequence(result: Result, most_work: int) -> FunnelResult:
+    """Return the funnel of a sequence; counts stop after some work."""
     program, engine = result.program, result.matches.engine
     n_matches = result.count() if not program.query.selects else None
     branches = count_funnel(
@@ -96,6 +97,7 @@ def _count_sequence(result: Result, most_work: int) -> FunnelResult:
 
 
 def _funnel_of_sequence(funnel: FunnelResult) -> list[dict[str, Any]]:
+    """Return the stages of the funnel of a sequence."""
     best = max(funnel.branches, key=lambda branch: branch.complete.n)
     labels, notes = [], []
     kinds = ["any event" if step.event_type is None else str(step.event_type) for step in best.steps]
@@ -111,6 +113,7 @@ def _funnel_of_sequence(funnel: FunnelResult) -> list[dict[str, Any]]:
 
 
 def _of_regex(result: Result) -> list[dict[str, Any]]:
+    """Return the stages of the funnel of a regex."""
     program, n_rows = result.program, result.events.n_events
     [branch] = count_regex_funnel(
         program, result.events, result.matches.count(), STEPS, with_conditions=False
@@ -121,6 +124,7 @@ def _of_regex(result: Result) -> list[dict[str, Any]]:
 
 
 def _of_rows(result: Result) -> list[dict[str, Any]]:
+    """Return the stages of the funnel of a MATCH_RECOGNIZE."""
     searched = result.data.searched(result.program)
     n_matches = result.count() + result.matches._found.n_empty
     [branch] = count_row_funnel(searched, n_matches, STEPS, with_conditions=False)
@@ -241,6 +245,7 @@ def reason_traits(result: Result, positions: Sequence[int]) -> dict[str, Any]:
 def _of_sequence(
     result: Result, source: Any, positions: Sequence[int]
 ) -> tuple[dict[str, Any], list[PartialBar]]:
+    """Return why some rows are no match of a sequence, and bars for the timeline."""
     ordered, find = sorted(set(positions)), result.matches.engine.run
     story = tell_event(result.program, source, result.events, ordered[0]) if len(ordered) == 1 else None
     if story is not None and not story.is_match:
@@ -325,6 +330,7 @@ def _of_row(result: Result, position: int) -> tuple[dict[str, Any], list[Partial
 
 
 def _bar_of_fate(stepping: Stepping, group: FateGroup, failing: tuple[str, ...]) -> PartialBar:
+    """Return the bar of partial matches that ended in the same way."""
     starts = group.starts[:MOST_STARTS]
     end = stepping.position_of(min(group.fate.end, stepping.n - 1))
     words = {MATCHED: ("complete",), OPEN: ("still open",), REPLACED: ("ended by another match",)}

@@ -192,6 +192,7 @@ def sequence_states(
 
 
 def _name(branch: Branch, c: int) -> str:
+    """Return the name of a component, with the events that are absent around it."""
     is_last = c == len(branch.components) - 1
     before = [absence.variable for absence in branch.absences if absence.before == c]
     after = [absence.variable for absence in branch.absences if is_last and absence.before > c]

@@ -115,7 +115,7 @@ def _log_length(n: int, top: float) -> float:
 
 
 def _ticks(top: float, is_log: bool, counted: str) -> dict:
-
+    """Return the axis of counts."""
     if not is_log:
         return {"title": {"text": counted}, "nticks": _MOST_TICKS, "tickformat": ",~d"}
     ticks = nice_ticks(0.0, max(1.1 * top, 1.0), _MOST_TICKS)
@@ -235,6 +235,7 @@ def sweep_figure(
 
 
 def _check(panel: SweepPanel, series: str | None, variant: str | None) -> None:
+    """Raise if a panel names a column that does not exist or has no numbers."""
     for role, name in (("x", panel.x), ("y", panel.y), ("series", series), ("variant", variant)):
         if name is not None and name not in panel.rows.columns:
             raise column_not_found(f"sweep_figure: {role}", name, panel.rows.columns)
@@ -303,6 +304,7 @@ def _name(pair: tuple) -> str:
 
 
 def _lay_out_panel(figure: go.Figure, panel: SweepPanel, at: dict) -> None:
+    """Set the axes of a panel."""
     line = {"gridcolor": theme.GRID, "linecolor": theme.GRID, "zeroline": False, "ticks": ""}
     x, y = (panel.rows[column].to_numpy(float) for column in (panel.x, panel.y))
     y_and_level = np.append(y, panel.reference) if panel.reference is not None else y
@@ -351,6 +353,7 @@ def _log_axis(values: np.ndarray) -> dict:
 
 
 def _lay_out(figure: go.Figure, n_rows: int, title: str | None, measured: bool | None) -> None:
+    """Set title, legend and size of a figure of panels."""
     clock = {None: [], True: ["measured"], False: ["simulated"]}[measured]
     lines = [escaped(title), *clock] if title else clock or [""]
     has_titles = any(annotation.text for annotation in figure.layout.annotations)

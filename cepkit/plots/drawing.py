@@ -96,6 +96,7 @@ class Picture(str):
         return super().__new__(cls, without_controls(svg))
 
     def _ipython_display_(self) -> None:
+        """Show the picture in a notebook."""
         # A bundle of MIME types would get the whole text of the picture, as every str does.
         from IPython.display import display
 
@@ -204,6 +205,7 @@ def point(x: float, y: float, digits: int = 2) -> str:
 
 
 def _written(attributes: dict) -> str:
+    """Return the attributes of an element of SVG."""
     texts = {
         name.rstrip("_").replace("_", "-"): number(value) if isinstance(value, float) else str(value)
         for name, value in attributes.items()
@@ -220,6 +222,7 @@ _LINE = 18.0
 
 
 def lines_svg(lines: Iterable[object], *, is_code: bool = False, title: str = "") -> Picture:
+    """Return lines of text as a picture."""
     texts = [str(line).replace("\t", "    ") for line in lines]
     most = int((WIDTH - 8) / (theme.MONOSPACE_ADVANCE if is_code else ADVANCE) / FONT_SIZE)
     texts = [text if len(text) <= most else f"{text[: most - 1]}…" for text in texts]

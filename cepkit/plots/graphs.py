@@ -172,6 +172,7 @@ def _by_pygraphviz(graph: Graph) -> str | None:
 
 @contextmanager
 def _no_stderr() -> Iterator[None]:
+    """Send what programs write to standard error nowhere."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:

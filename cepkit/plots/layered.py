@@ -165,6 +165,7 @@ def _ranks(n_states: int, all_edges: Iterable[Edge]) -> list[int]:
 
 
 def _state_stop(state: int, rank: int, loops: Iterable[Edge], reach: float, half: float) -> Stop:
+    """Return the room that a state takes, with the labels of its loop."""
     outer, width = half + RING, 2 * (RADIUS + RING + reach)
     lines = next((edge.label_lines() for edge in loops if edge.source == state), [])
     if not lines:
@@ -286,6 +287,7 @@ def _path(start: Point, pieces: Iterable[tuple[Point, ...]]) -> str:
 
 
 def _route_line(placed: StatePlaces, route: Route) -> DrawnEdge:
+    """Return the drawn line of an edge along its route."""
     ys = [placed.y_of_stop[stop] for stop in route.stops]
     columns = [placed.stops[stop].column for stop in route.stops]
     lefts = [placed.left_of_column[column] for column in columns]
@@ -311,6 +313,7 @@ def _route_line(placed: StatePlaces, route: Route) -> DrawnEdge:
 
 
 def _loop_line(placed: StatePlaces, edge: Edge) -> DrawnEdge:
+    """Return the drawn line of a loop above its state."""
     centre = x, y = placed.centre(edge.source)
     leaving, arriving = -0.68 * math.pi, -0.32 * math.pi
     top = y - RADIUS - LOOP_HEIGHT * 1.15
@@ -431,6 +434,7 @@ def automaton_picture(
 
 
 def _state(state: Mapping, n_live: Any, is_lit: bool) -> str:
+    """Return a state as SVG."""
     x, y = state["x"], state["y"]
     hue = theme.ACCEPT_GREEN if state.get("is_final") else theme.STATE_BLUE
     edge = {"stroke": hue, "stroke_width": "4" if is_lit else "1.5"}
@@ -470,6 +474,7 @@ def _start_path(state: Mapping) -> str:
 
 
 def _transition(transition: Mapping) -> str:
+    """Return a transition as SVG."""
     lines = str(transition.get("label", "")).split("\n")
     words = [
         _text(transition["x"], transition["y"] - LINE_HEIGHT * above, line)
@@ -480,6 +485,7 @@ def _transition(transition: Mapping) -> str:
 
 
 def _edge(name: str, path: str, words: Sequence[str], tooltip: str) -> str:
+    """Return a line with its head and label as SVG."""
     x, y, *tip = arrow_of(path)
     angle = math.atan2(y - tip[1], x - tip[0])
     corners = [(tip[0], tip[1])]

@@ -238,6 +238,7 @@ def _are_numbers(values) -> bool:
 
 
 def _smallest(numbers: np.ndarray) -> np.ndarray:
+    """Return numbers in the smallest type that shows no difference."""
     finite = numbers[np.isfinite(numbers)]
     if len(finite) == numbers.size and (finite == np.trunc(finite)).all():
         most = np.abs(finite).max(initial=0)

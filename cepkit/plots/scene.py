@@ -214,6 +214,7 @@ def plotly_json(scene: PlotScene) -> dict[str, Any]:
 
 
 def scene_figure(scene: PlotScene) -> go.Figure:
+    """Return a scene as a figure of plotly."""
     from cepkit.plots.lean import LeanFigure
 
     drawn = plotly_json(scene)
@@ -243,6 +244,7 @@ def _tops(scene: PlotScene) -> tuple[list[int], int]:
 
 
 def _axis(axis: PlotAxis, anchor: str) -> dict[str, Any]:
+    """Return an axis as plotly takes it."""
     attributes = {"range": [axis.low, axis.high], "anchor": anchor, "automargin": True, **_LINE}
     if axis.names:
         letters = len(axis.names) * (1 + max(len(name.partition("\n")[0]) for name in axis.names))
@@ -272,6 +274,7 @@ def _axis(axis: PlotAxis, anchor: str) -> dict[str, Any]:
 def _note(
     words: str, x: float, y: float, *, along: str = "left", across: str = "middle", **refs: str
 ) -> dict:
+    """Return a text at a place as plotly takes it."""
     font = {"color": theme.INK, "size": 12}
     return {
         "text": words, "x": x, "y": y, "showarrow": False, "xanchor": along, "yanchor": across, "font": font,
@@ -280,6 +283,7 @@ def _note(
 
 
 def colour_of(look: Look, opacity: float = 1.0) -> str:
+    """Return the colour of a look."""
     colour = theme.INK if look.colour < 0 else theme.PALETTE[look.colour]
     if opacity >= 1.0:
         return colour
@@ -298,6 +302,7 @@ def _marker(look: Look, opacity: float = 1.0) -> dict[str, Any]:
 
 
 def _legend_entry(kind: str, look: Look) -> dict[str, Any]:
+    """Return an empty trace that makes an entry of the legend."""
     entry: dict[str, Any] = {"x": [None], "y": [None], "name": escaped(cut(look.name)), "hoverinfo": "skip"}
     if kind == "bars":
         return entry | {"type": "bar", "marker": _marker(look)}

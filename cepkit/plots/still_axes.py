@@ -41,6 +41,7 @@ def with_template(figure: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merged(general: Any, own: Any) -> Any:
+    """Return settings of an axis over those of the template."""
     if own is None:
         return general
     if not (isinstance(general, Mapping) and isinstance(own, Mapping)):
@@ -177,6 +178,7 @@ class Axis:
         return [tick for tick in self._all_ticks(low, high) if low - slack <= tick[0] <= high + slack]
 
     def _all_ticks(self, low: float, high: float) -> list[tuple[float, str]]:
+        """Return the places and texts of all ticks from ``low`` to ``high``."""
         if self.given.get("tickvals") is not None and self.given.get("tickmode", "array") == "array":
             values = array_of(self.given["tickvals"])
             are_places = self.kind == "category" and kind_of(values) == "linear"
@@ -197,6 +199,7 @@ class Axis:
 
 
 def _log_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
+    """Return the ticks of a logarithmic axis."""
     decades = high - low
     factors = (1.0,) if decades > max(most / 2, 1.5) else (1.0, 2.0, 5.0) if decades > 0.5 else range(1, 10)
     every = max(1, math.ceil(decades / max(most, 1)))
@@ -213,6 +216,7 @@ def _log_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
 
 
 def _date_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
+    """Return the ticks of an axis of times."""
     step = next((width for width in _DATE_STEPS if (high - low) / width <= most), _DATE_STEPS[-1])
     first = math.ceil(low / step) * step
     ticks = [float(tick) for tick in np.arange(first, high + step * 1e-6, step)]

@@ -36,6 +36,7 @@ _TICK = 12  # font size
 
 
 def figure_svg(figure: Mapping[str, Any]) -> str:
+    """Return a figure of plotly as SVG."""
     styled = with_template(figure)
     layout = styled["layout"]
     traces = [
@@ -84,6 +85,7 @@ def _ids(trace: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _axes(traces: list[dict], layout: Mapping[str, Any]) -> dict[str, Axis]:
+    """Return the axes of a figure by their names."""
     names = [
         f"{matched[1]}{matched[2]}" for name in layout if (matched := re.fullmatch(r"([xy])axis(\d*)", name))
     ]
@@ -97,6 +99,7 @@ def _axes(traces: list[dict], layout: Mapping[str, Any]) -> dict[str, Axis]:
 
 
 def _bars(traces: list[dict], axes: Mapping[str, Axis], layout: Mapping[str, Any]) -> dict[int, Bars]:
+    """Return the places of the bars of each trace of bars."""
     groups: dict[tuple[str, str], list[int]] = {}
     for k, trace in enumerate(traces):
         if trace["type"] == "bar":
@@ -111,6 +114,7 @@ def _bars(traces: list[dict], axes: Mapping[str, Axis], layout: Mapping[str, Any
 def _with_ranges(
     axes: Mapping[str, Axis], traces: list[dict], bars: Mapping[int, Bars], layout: Mapping[str, Any]
 ) -> dict[str, Axis]:
+    """Return axes whose ranges hold all that is drawn."""
     extents: dict[str, list] = {name: [] for name in axes}
     for shape in layout.get("shapes") or ():
         for letter in "xy":
@@ -141,6 +145,7 @@ def _with_ranges(
 
 
 def _extent(axis: Axis, trace: Mapping[str, Any], bars: Bars | None) -> list[tuple[float, float, bool, bool]]:
+    """Return the range that a trace needs on an axis."""
     if bars is not None:
         is_length = bars.is_wide == axis.is_x
         ends = (
@@ -163,6 +168,7 @@ def _extent(axis: Axis, trace: Mapping[str, Any], bars: Bars | None) -> list[tup
 
 
 def _frame(layout: Mapping[str, Any], axes: Mapping[str, Axis], legend: Legend) -> Frame:
+    """Return the place of the plots on the page."""
     width, height = float(layout.get("width") or WIDTH), float(layout.get("height") or HEIGHT)
     margin = {"l": 80.0, "r": 80.0, "t": 100.0, "b": 80.0} | {
         name: float(value) for name, value in (layout.get("margin") or {}).items() if name in "lrtb"
@@ -191,6 +197,7 @@ def _label_width(axis: Axis) -> float:
 
 
 def _between(axis: Axis, axes: Mapping[str, Axis], frame: Frame) -> Axis:
+    """Return an axis with its place on the page."""
     below = axes.get(str(axis.given.get("overlaying")))
     low, high = (below or axis).given.get("domain") or (0.0, 1.0)
     if axis.is_x:
@@ -211,6 +218,7 @@ def _across(axis: Axis, axes: Mapping[str, Axis], frame: Frame) -> tuple[float, 
 
 
 def _grid(axis: Axis, axes: Mapping[str, Axis], frame: Frame) -> list[str]:
+    """Return the lines of the grid of an axis."""
     if not axis.is_visible or axis.given.get("showgrid") is False:
         return []
     if axis.kind == "category" and axis.given.get("showgrid") is None and axis.given.get("gridcolor") is None:
@@ -295,6 +303,7 @@ def _tick_texts(axis: Axis, near: float, out: int, size: float) -> tuple[list[st
 
 
 def _traces(traces: list[dict], axes: Mapping[str, Axis], bars: Mapping[int, Bars], page: Page) -> list[str]:
+    """Return what the traces draw."""
     parts = []
     order = ("heatmap", "bar", "scattergl", "scatter")  # plotly draws bars before lines
     for k in sorted(range(len(traces)), key=lambda k: order.index(traces[k]["type"])):
@@ -314,6 +323,7 @@ def _traces(traces: list[dict], axes: Mapping[str, Axis], bars: Mapping[int, Bar
 
 
 def _clipped(parts: list[str], x: Axis, y: Axis, page: Page) -> str:
+    """Return parts that end at the borders of a plot."""
     if not parts:
         return ""
     left, right = sorted((x.start, x.end))
@@ -349,6 +359,7 @@ def _at(ref: Any, value: Any, axes: Mapping[str, Axis], frame: Frame, letter: st
 
 
 def _notes(layout: Mapping[str, Any], axes: Mapping[str, Axis], frame: Frame) -> list[str]:
+    """Return the texts and arrows of a figure."""
     parts = []
     for note in layout.get("annotations") or ():
         words, size = read_words(note.get("text")), float(get(note, "font.size", 12))
@@ -453,6 +464,7 @@ def _path_of(d: str, shape: Mapping, axes: Mapping[str, Axis], frame: Frame) -> 
 
 
 def _title(layout: Mapping[str, Any], frame: Frame) -> list[str]:
+    """Return the title of a figure."""
     title = layout.get("title") or {}
     words = read_words(title.get("text"))
     if words.lengths == (0,):

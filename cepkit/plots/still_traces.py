@@ -135,6 +135,7 @@ class Page:
     patterns: dict[tuple, str]
 
     def pattern(self, shape: str, ground: str, line: str) -> str:
+        """Return the fill with a pattern; equal ones are defined once."""
         key = (shape, ground, line)
         if key not in self.patterns:
             name = self.patterns[key] = f"p{len(self.patterns)}"
@@ -180,6 +181,7 @@ def coordinates(trace: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw_scatter(trace: Mapping[str, Any], x: Axis, y: Axis, turn: int) -> list[str]:
+    """Return lines, areas, marks and texts of a trace."""
     xs, ys = coordinates(trace)
     px, py = x.pixels(xs), y.pixels(ys)
     n = min(len(px), len(py))
@@ -217,6 +219,7 @@ def _each(given: Any, n: int, default: Any) -> list[Any]:
 
 
 def _marks(trace: Mapping, px: np.ndarray, py: np.ndarray, colour: str) -> list[str]:
+    """Return the marks of a trace, those of equal looks together."""
     n = len(px)
     marker = trace.get("marker") or {}
     sizes = _each(marker.get("size"), n, 6)
@@ -248,6 +251,7 @@ def _placed(symbol: str, x: float, y: float, radius: float) -> str:
 
 
 def _moved(shape: str, x: float, y: float, radius: float) -> str:
+    """Return a path of SVG, scaled and moved."""
     words, letter, rest = [], "", shape
     while rest:
         letter, end = rest[0], 1
@@ -265,6 +269,7 @@ def _moved(shape: str, x: float, y: float, radius: float) -> str:
 
 
 def _painted(d: str, symbol: str, fill: str, rim: str | None, width: float, opacity: float | None) -> str:
+    """Return a mark as SVG."""
     is_open = "-open" in symbol or symbol.split("-open")[0] in _STROKES
     if is_open:
         paint = {"fill": "none", "stroke": fill, "stroke_width": float(width or 1)}
@@ -278,6 +283,7 @@ def _painted(d: str, symbol: str, fill: str, rim: str | None, width: float, opac
 
 
 def _texts(trace: Mapping, px: np.ndarray, py: np.ndarray, has_marks: bool) -> list[str]:
+    """Return the texts of a trace."""
     n = len(px)
     texts, places = _each(trace.get("text"), n, ""), _each(trace.get("textposition"), n, "middle center")
     hues = _each(get(trace, "textfont.color"), n, theme.INK)
@@ -348,6 +354,7 @@ def _step_between(places: list[np.ndarray]) -> float:
 
 
 def draw_bars(trace: Mapping[str, Any], bars: Bars, x: Axis, y: Axis, turn: int, page: Page) -> list[str]:
+    """Return the bars of a trace."""
     along, length = (y, x) if bars.is_wide else (x, y)
     n, colour = len(bars.centres), colour_of(trace, turn)
     sides = along.scale(bars.centres - bars.widths / 2), along.scale(bars.centres + bars.widths / 2)

@@ -370,6 +370,7 @@ class Keys:
 
 
 def _count_of_keys(n: int, n_keys: int, is_search: bool, counts: np.ndarray | None) -> str:
+    """Return how many keys there are, as a text."""
     keys = counted(n_keys, "key")
     if is_search:
         return f"{n:,} of {keys}" if n else f"none of {keys} contains this text"
@@ -424,6 +425,7 @@ _FREE_TEXTS = {"page", "url", "path", "message", "msg", "text", "comment", "desc
 
 
 def _words(name: str) -> list[str]:
+    """Return the words in the name of a column, in lower case."""
     words = [word.lower() for word in _WORD.findall(name)]
     joined = name.lower()
     if len(words) == 1 and joined.endswith("id") and joined[:-2] in {*_KEYS, *_OF_NUMBERS, *_TYPES}:
@@ -493,6 +495,7 @@ def _n_values(source: Source, name: str) -> int:
 
 
 def _clock(head: Source, usable: Mapping[str, ColumnType]) -> str | None:
+    """Return the column that is most likely the clock, or None."""
     times = [name for name, dtype in usable.items() if dtype.kind in (TIME, DURATION)]
     told = {name: _rises(head.column(name)) for name in times}
     whole = {name: rises for name, rises in told.items() if rises is not None}
@@ -530,6 +533,7 @@ def _has_dates(column: Column) -> bool:
 def _event_type(
     usable: Mapping[str, ColumnType], n_values: Mapping[str, int], has_measures: bool
 ) -> str | None:
+    """Return the column that most likely holds the types of events, or None."""
     few = [name for name, n in n_values.items() if 2 <= n <= MOST_TYPES]
     few = [name for name in few if usable[name].kind == TEXT or not has_measures]
     named = [name for name in few if _rank(name, _TYPES) is not None and _words(name)[-1] not in _IDS]
@@ -539,6 +543,7 @@ def _event_type(
 def _key(
     head: Source, source: Source, usable: Mapping[str, ColumnType], n_values: Mapping[str, int]
 ) -> str | None:
+    """Return the column that is most likely the key, or None."""
     n_values = {name: n + int(nulls(head.column(name)).sum()) for name, n in n_values.items()}
     rank = {name: _rank(name, _KEYS) for name in n_values if is_identifier(name)}
     named = sorted((name for name in rank if rank[name] is not None), key=lambda name: rank[name] or 0)

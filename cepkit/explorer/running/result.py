@@ -71,6 +71,7 @@ NOTHING_DRAWN: dict[str, Any] = {"states": [], "transitions": [], "width": 0.0, 
 
 
 def automaton_of(program: Program | SequenceProgram | BoundRowQuery) -> Automaton:
+    """Return the automaton of a query as the browser draws it."""
     if isinstance(program, SequenceProgram):
         return _of_sequence(program)
     if isinstance(program, BoundRowQuery):
@@ -86,6 +87,7 @@ def automaton_of(program: Program | SequenceProgram | BoundRowQuery) -> Automato
 
 
 def _of_rows(bound: BoundRowQuery) -> Automaton:
+    """Return the automaton of a MATCH_RECOGNIZE."""
     drawn = row_states(bound.program.automaton)
     names = [name for name, _ in choices_of(bound.program.automaton)]
     texts = {name: print_sql(tree) for name, tree in bound.query.define}
@@ -98,6 +100,7 @@ def _of_rows(bound: BoundRowQuery) -> Automaton:
 
 
 def _of_sequence(program: SequenceProgram) -> Automaton:
+    """Return the automaton of a sequence."""
     drawn = [bound.branch for bound in program.branches[:MOST_BRANCHES]]
     states, state_of_component = sequence_states(drawn, _name, _loop_label)
     labels, tooltips = [""] * states.n_states, {}
@@ -388,6 +391,7 @@ class Result:
 
     @cached_property
     def counts_by_partition(self) -> np.ndarray:
+        """Return the number of matches in each partition."""
         counts = None
         if self.is_sequence:
             counts = self.counts_of_ends
@@ -420,6 +424,7 @@ class Result:
         return self.matches._found.whole.take(numbers)
 
     def _look_up(self, number: int) -> Chosen:
+        """Return the match with a number: its rows, variables and states."""
         if self.is_sequence:
             block = self.block_of([number])
             names = np.array(self.program.query.variables, dtype=object)
@@ -451,6 +456,7 @@ class Result:
     # --- the timeline
 
     def series(self, partition: int | None) -> Series:
+        """Return what the timeline draws for a partition; the last ones are kept."""
         key = partition, self.value
         if key not in self._drawn:
             series = series_of(self.program, self.data.source, self.events, partition, self.value)
@@ -500,6 +506,7 @@ class Result:
     # --- steps
 
     def stepping(self, partition: int | None) -> Stepping:
+        """Return the walk over the moments of a partition; the last one is kept."""
         if partition not in self._steppings:
             program, states = self.program, self.automaton
             if isinstance(program, BoundRowQuery):

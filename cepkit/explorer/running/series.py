@@ -366,6 +366,7 @@ class Ends:
         return np.diff(np.asarray(self.before)[bounds]).astype(np.float64)
 
     def of(self, own: np.ndarray) -> Ends:
+        """Return some of the ends."""
         before = self.before
         if isinstance(before, list):
             counts = (before[i + 1] - before[i] for i in own.tolist())

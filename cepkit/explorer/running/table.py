@@ -177,6 +177,7 @@ class Listing:
         self._blocks = None
 
     def column(self, name: str) -> ListedColumn:
+        """Return a column of the table, read once."""
         with self._lock:
             if name not in self._columns:
                 frame = self.frame
@@ -277,6 +278,7 @@ class Head:
 
 
 def _head_of_values(column: ListedColumn) -> Head:
+    """Return the bars over a column of numbers, times or durations."""
     values = column.local
     is_there = None if column.is_missing is None else ~column.is_missing
     present = values if is_there is None else values[is_there]
@@ -388,6 +390,7 @@ def _has_one_date(column: ListedColumn, least: Any, most: Any) -> bool:
 
 
 def _label(column: ListedColumn, value: Any, is_of_day: bool = False) -> str:
+    """Return a value of a column as a text."""
     if column.kind == NUMBER:
         number = value.item() if isinstance(value, np.generic) else value
         return number_text(number, is_grouped=not column.is_code)
@@ -396,6 +399,7 @@ def _label(column: ListedColumn, value: Any, is_of_day: bool = False) -> str:
 
 
 def _head_of_texts(column: ListedColumn) -> Head:
+    """Return the bars over a column of texts: the most frequent ones."""
     n_texts = len(column.texts)
     count = np.bincount(column.values + 1, minlength=n_texts + 1)
     counts = count[1:]
@@ -459,6 +463,7 @@ class Pages:
     def numbers(
         self, page: int, order: str = CANONICAL, filters: Mapping[str, str] = NO_FILTERS
     ) -> list[int]:
+        """Return the numbers of the matches on a page."""
         kept = self.listing.keep(filters)
         n = self.n if kept.numbers is None else len(kept.numbers)
         page = min(max(page, 1), self.n_pages(n))

@@ -189,6 +189,7 @@ def read_filter(text: str, kind: str) -> Filter:
 
 
 def _read_part(text: str, kind: str) -> FilterPart:
+    """Return a part of a filter, such as ``> 5`` or ``3 .. 7``."""
     if text.casefold() in ("empty", "= empty", "=empty"):
         return FilterPart("empty", ())
     if text.casefold() in ("!empty", "!= empty", "!=empty", "not empty"):
@@ -215,6 +216,7 @@ def _read_part(text: str, kind: str) -> FilterPart:
 
 
 def _read_bound(text: str, kind: str) -> Bound:
+    """Return the number, time or duration that a text means. Raise for another text."""
     read = {NUMBER: _read_number, TIME: _read_time, DURATION: _read_duration}[kind]
     bound = read(text) if text else None
     if bound is None:
@@ -224,6 +226,7 @@ def _read_bound(text: str, kind: str) -> Bound:
 
 
 def _read_number(text: str) -> Bound | None:
+    """Return the number that a text means, or None."""
     if text.casefold() in ("inf", "+inf", "-inf"):
         return Bound(float(text), float(text))
     if not _NUMBER.fullmatch(text) or not any(char.isdigit() for char in text):
@@ -235,6 +238,7 @@ def _read_number(text: str) -> Bound | None:
 
 
 def _read_time(text: str) -> Bound | None:
+    """Return the time that a text means, from its begin to its end, or None."""
     fields = _TIME.fullmatch(text)
     if fields is None or not any(fields.groups()):
         return None
@@ -259,6 +263,7 @@ def _read_time(text: str) -> Bound | None:
 
 
 def _read_duration(text: str) -> Bound | None:
+    """Return the duration that a text means, or None."""
     if clock := _CLOCK.fullmatch(text):
         seconds = int(clock[2]) * 3600 + int(clock[3]) * 60 + float(clock[4])
         ns = round(seconds * 1e9) * (-1 if clock[1] else 1)
@@ -334,6 +339,7 @@ def choose_texts(filter: Filter, texts: Sequence[str]) -> np.ndarray:
 
 
 def choose_numbers(filter: Filter, values: np.ndarray, is_missing: np.ndarray | None) -> np.ndarray:
+    """Return which numbers a filter keeps."""
 
     def fulfils(part: FilterPart) -> np.ndarray:
         low = part.bounds[0].low if part.bounds and part.bounds[0] is not None else None
@@ -412,6 +418,7 @@ def _within(values: np.ndarray, low: Any, high: Any, is_open: bool) -> np.ndarra
 def _choose(
     filter: Filter, fulfils: Callable[[FilterPart], np.ndarray], n: int, is_missing: np.ndarray | None
 ) -> np.ndarray:
+    """Return which values a filter keeps, from a function that tests one part of it."""
     missing = np.zeros(n, bool) if is_missing is None else is_missing
 
     def test(part: FilterPart) -> np.ndarray:
@@ -423,6 +430,7 @@ def _choose(
 
 
 def _combine(filter: Filter, fulfils: Callable[[FilterPart], np.ndarray]) -> np.ndarray:
+    """Return which values fulfil all parts of one of the choices of a filter."""
     kept = None
     for choice in filter.choices:
         fits = fulfils(choice[0])

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def timeline_traits(
     result: Result, partition: int | None, window: list[float] | None = None
 ) -> dict[str, Any]:
+    """Return all that the timeline of a result draws."""
     series = result.series(partition)
     spans, ids, note = spans_of(result, partition, window)
     drawn = describe(series, window)

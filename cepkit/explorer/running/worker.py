@@ -129,6 +129,7 @@ class Worker:
             return self._changed.wait_for(is_done, timeout)
 
     def _start_next(self) -> None:
+        """Start the most urgent job that waits, unless another one runs."""
         with self.lock:
             kinds = self._urgent if self._left else self.kinds
             kind = next((kind for kind in kinds if kind in self._waiting), None)
@@ -142,6 +143,7 @@ class Worker:
             self._changed.notify_all()
 
     def _run(self, turn: Turn) -> None:
+        """Run a job in this thread; it may be cancelled."""
         turn.thread = threading.current_thread()
         try:
             with cancellable(turn):
