@@ -62,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    """Run a command, and return its exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.command is None:
@@ -191,6 +192,7 @@ def _count_rows(matches: Any) -> int | None:
 
 
 def _explain(given: argparse.Namespace) -> None:
+    """Print how a query would run."""
     from cepkit.commands.files import table_files
 
     keywords, clause = _query_keywords(given)
@@ -199,6 +201,7 @@ def _explain(given: argparse.Namespace) -> None:
 
 
 def _ingest(given: argparse.Namespace) -> None:
+    """Make a table of raw files, and print what was left out."""
     from cepkit.commands.files import original_file
     from cepkit.pipelines import ingest
 
@@ -230,6 +233,7 @@ def _demo(given: argparse.Namespace) -> None:
 
 
 def _warmup(given: argparse.Namespace) -> None:
+    """Load or compile all kernels, and print the time of each."""
     from tqdm import tqdm
 
     from cepkit.cache import cache_folder
@@ -250,6 +254,7 @@ def _warmup(given: argparse.Namespace) -> None:
 
 
 def _types(options: argparse.Namespace) -> None:
+    """Write the files that type checkers read."""
     from cepkit.commands.files import write_stubs
 
     for path in write_stubs(Path(options.folder)):
@@ -337,6 +342,7 @@ def _read(
 
 
 def _first_rows(matches: Any, rows: str, limit: int) -> Any:
+    """Return the first rows of a result."""
     if rows == "one":
         return matches.head(limit)
     if matches._found.is_in_memory:
@@ -425,6 +431,7 @@ class _Parser(argparse.ArgumentParser):
     known: Sequence[str] = ()  # options to propose instead of a misspelt one
 
     def error(self, message: str) -> NoReturn:
+        """Print a mistake of the command line with the nearest command, and exit."""
         unknown = re.match(
             r"(?:unrecognized arguments: |argument COMMAND: invalid choice: ')([^\s']+)", message
         )
@@ -436,6 +443,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> _Parser:
+    """Return the parser of the command line."""
     parser = _Parser(
         prog="cepkit",
         description="Find temporal patterns in event data. Begin with `cepkit demo` or `cepkit examples`.",
@@ -445,12 +453,9 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, (run, summary, add_arguments) in _COMMANDS.items():
         command = commands.add_parser(
-            name,
-            help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
+            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.",
+            formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+        )  # fmt: skip
         add_arguments(command)
         command.set_defaults(run=run)
         parser.known = [*parser.known, name, *re.findall(r"--[a-z-]+", command.format_usage())]
@@ -458,6 +463,7 @@ def _parser() -> _Parser:
 
 
 def _add_match(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `cepkit match`."""
     add = parser.add_argument
     _add_query(parser)
     add("--rows", choices=("one", "all"), default="one", help="one row per match, or all rows (default: one)")
@@ -476,6 +482,7 @@ def _add_match(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_explain(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `cepkit explain`."""
     _add_match(parser)
     parser.epilog = (
         f"It takes all arguments of `cepkit match`; --rows, --limit, --out and --format change nothing.\n\n"
@@ -536,16 +543,14 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
         help="the data have all events up to TIME, or 'end': an absence that ends later is undecided",
     )
     add(
-        "--evaluation-order",
-        action="append",
-        default=[],
-        metavar="NAME[,…]",
+        "--evaluation-order", action="append", default=[], metavar="NAME[,…]",
         help="all variables of a sequence in search order; it changes only the time of the search",
-    )
+    )  # fmt: skip
     add("--engine", choices=("pandas", "spark"), default="pandas", help="the engine that reads and searches")
 
 
 def _add_ingest(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `cepkit ingest`, with the options of all formats."""
     add = parser.add_argument
     from cepkit.pipelines import FORMATS
 

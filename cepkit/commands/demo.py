@@ -21,12 +21,9 @@ _DEFINE = {
 def m_shape() -> RegexQuery:
     """Return the query of an M: a price rises, drops, rises, and drops below its start."""
     return regex_query(
-        _SHAPE,
-        define=_DEFINE,
-        partition_by="symbol",
-        order_by="ts",
+        _SHAPE, define=_DEFINE, partition_by="symbol", order_by="ts",
         measures={"start": "first(ts)", "rows": "count()", "low": "min(price)", "top": "max(price)"},
-    )
+    )  # fmt: skip
 
 
 def demo() -> str:

@@ -256,6 +256,7 @@ def _text_of(frame: pd.DataFrame, format: str) -> str:
 
 
 def _files_of(name: str) -> list[str]:
+    """Return the files that a name means: standard input, a sample, an address, a path or a pattern."""
     if name == STDIN:
         return [name]
     if name.startswith(SAMPLE):
@@ -281,6 +282,7 @@ def _files_of(name: str) -> list[str]:
 
 
 def _files_of_path(name: str, path: Path) -> list[str]:
+    """Return the files that a path or a pattern means. Raise if there is none."""
     if path.is_dir():
         return [str(_table_folder(path))]
     if path.is_file():
@@ -305,6 +307,7 @@ def _table_folder(path: Path) -> Path:
 
 
 def _not_found(name: str, path: Path) -> TableNotFoundError:
+    """Return the error for a file that does not exist."""
     if glob.has_magic(name):
         return TableNotFoundError(f"no file matches {name!r}")
     if not path.parent.is_dir():
@@ -324,6 +327,7 @@ def _is_parquet(file: str) -> bool:
 
 
 def _read_one(file: str, reading: Reading) -> pd.DataFrame:
+    """Return the frame of a file."""
     if _ADDRESS.match(file):
         raise UnreadableFileError(f"{file!r} is an address; only --engine spark can read it")
     reading.file = file
@@ -347,6 +351,7 @@ def _read_one(file: str, reading: Reading) -> pd.DataFrame:
 
 
 def _read_parquet(file: Any) -> pd.DataFrame:
+    """Return the frame of a Parquet file. Raise for texts that are no valid UTF-8."""
     try:
         frame = pd.read_parquet(file)
     except pa.ArrowException:  # pandas 2 makes objects of texts at once
@@ -359,6 +364,7 @@ def _read_parquet(file: Any) -> pd.DataFrame:
 
 
 def _same_columns(file: str, columns: pd.Index, other: str, others: pd.Index) -> None:
+    """Raise if two files have different columns."""
     missing = [name for name in columns if name not in others]
     more = [name for name in others if name not in columns]
     if missing or more:

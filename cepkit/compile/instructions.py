@@ -209,15 +209,12 @@ class RegexCode:
         n_floats = int(self.carried[:, 1].sum())
         numbers = [a for a in self.writer.past_state() if a.name != "ordinal"]
         return (
-            StateArray("ordinal", "int64", "partition"),
-            *numbers,
-            StateArray("live", "int64", "partition"),
-            StateArray("list_place", "int64", "place", width=2),
-            StateArray("list_start", "int64", "list"),
+            StateArray("ordinal", "int64", "partition"), *numbers, StateArray("live", "int64", "partition"),
+            StateArray("list_place", "int64", "place", width=2), StateArray("list_start", "int64", "list"),
             StateArray("list_mask", "int64", "list"),
             StateArray("list_floats", "float64", "slots", width=n_floats),
             StateArray("list_integers", "int64", "slots", width=len(self.carried) - n_floats),
-        )
+        )  # fmt: skip
 
 
 def regex_code_of(program: Program) -> RegexCode | str:

@@ -81,11 +81,8 @@ class _MatchingWriter:
             *(a.name for a in state),
         ]  # fmt: skip
         types = [
-            "read_only(T.int32)",
-            *["T.int64"] * 4,
-            *self.terms.argument_types(),
-            *map(_state_type, state),
-        ]
+            "read_only(T.int32)", *["T.int64"] * 4, *self.terms.argument_types(), *map(_state_type, state),
+        ]  # fmt: skip
         arguments += ["out_first", "out_last", "report"]
         types += ["I1", "I1", "I1"]
         if self.compiled:
@@ -98,12 +95,9 @@ class _MatchingWriter:
         lines.add(1, "for j in range(len(partition)):")
         lines.extend(body)
         lines.add(
-            1,
-            "report[0] = consumed",
-            "report[1] = n_out",
-            "report[2] = work",
+            1, "report[0] = consumed", "report[1] = n_out", "report[2] = work",
             "report[3] = max(report[3], most)",
-        )
+        )  # fmt: skip
         lines.add(1, "report[4] = reason", "return n_out")
         return KernelSource("\n".join(lines) + "\n", state)
 

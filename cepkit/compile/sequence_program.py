@@ -290,13 +290,9 @@ def compile_sequence(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> 
     every = {leaf.data for leaf in leaves if leaf.op == "column"}
     every |= {leaf.data[-1] for leaf in leaves if leaf.op == "element"}
     return SequenceProgram(
-        query=query,
-        schema=schema,
-        **binder.collected(every),
-        branches=bound,
-        window=window,
+        query=query, schema=schema, **binder.collected(every), branches=bound, window=window,
         complete_until=_end_of_data(query, schema, window),
-    )
+    )  # fmt: skip
 
 
 def _end_of_data(

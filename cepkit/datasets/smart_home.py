@@ -119,14 +119,9 @@ def _activity(entry: str) -> Activity:
     total = sum(map(int, hours))
     n_events, lasts_s, pause_s = (tuple(map(float, part.split())) for part in numbers)
     return Activity(
-        name=name,
-        hours=tuple(int(hour) / total for hour in hours),
-        n_events=n_events,
-        lasts_s=lasts_s,
-        pause_s=pause_s,
-        areas=_shares(areas),
-        followers=_shares(followers),
-    )
+        name=name, hours=tuple(int(hour) / total for hour in hours), n_events=n_events, lasts_s=lasts_s,
+        pause_s=pause_s, areas=_shares(areas), followers=_shares(followers),
+    )  # fmt: skip
 
 
 def _shares(text: str) -> dict[str, float]:

@@ -289,6 +289,7 @@ class EqlConditions:
         return self._slot_of_field[field]
 
     def _find(self, field: EqlField) -> tuple[_Slot, Sequence[str | int]]:
+        """Return the event and the column that a field means, with the path inside the column."""
         parts, event = field.parts, 0
         if parts[0] in self.counts and len(parts) == 1:
             return (_COUNTED, str(parts[0])), ()
@@ -339,6 +340,7 @@ class EqlConditions:
         raise self._wrong(node, "join a relation of processes with and, or, not; nothing else reads it")
 
     def _field(self, field: EqlField, row: _Row) -> Any:
+        """Return the value of a field in a row."""
         if field.parts[0] in row:
             value, rest = row[field.parts[0]], field.parts[1:]
         else:
@@ -347,6 +349,7 @@ class EqlConditions:
         return step_into(value, rest)
 
     def _compared(self, node: ex.Comparison, row: _Row) -> bool | None:
+        """Return whether a comparison holds in a row; None if a side is null."""
         sign = node.operator
         if sign == "=" and self._dialect == ELASTIC:
             cure = "write '==', or ':' to ignore case; Endgame's EQL has '=': dialect='endgame'"
@@ -402,6 +405,7 @@ class EqlConditions:
         return pair[0], pair[1]
 
     def _looked_up(self, node: EqlLookup, row: _Row) -> bool | None:
+        """Return whether a value is like one of several options; None if that is unknown."""
         value = self.value(node.operand, row)
         if value is None:
             return None
@@ -421,6 +425,7 @@ class EqlConditions:
         return None if is_null else False
 
     def _fits(self, word: str, text: str, option: str, ignores_case: bool, node: ex.Expression) -> bool:
+        """Return whether a text fits an option: a regular expression, wildcards, or the text itself."""
         if word == "regex":
             try:
                 return regex_pattern(option, ignores_case).fullmatch(text) is not None
@@ -431,6 +436,7 @@ class EqlConditions:
         return wildcard_pattern(option, ignores_case).fullmatch(text) is not None
 
     def _called(self, node: ex.Call, row: _Row) -> Any:
+        """Return the value of a function in a row."""
         name = node.function.rstrip("~").lower()
         if name == "safe" and len(node.arguments) == 1:
             try:
@@ -473,6 +479,7 @@ class EqlConditions:
         raise self._wrong(node, f"expected a number, and the value is {value!r}")
 
     def _mismatch(self, node: ex.Expression, left: Any, right: Any) -> PredicateError:
+        """Return the error for values that cannot be compared."""
         kinds = [f"{'the text ' if isinstance(value, str) else ''}{value!r}" for value in (left, right)]
         cure = (
             "; ':' compares numbers as text" if any(isinstance(value, str) for value in (left, right)) else ""

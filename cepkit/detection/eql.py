@@ -321,6 +321,7 @@ class _Answer:
         self._table: dict[str, pa.Array] | None = None
 
     def frame(self) -> Frame:
+        """Return the events of the query as a frame."""
         query, columns = self._query, self._conditions.columns
         if query.kind == EVENT:
             positions = np.flatnonzero(self._conditions.mask(query.items[0].event))[:, None]

@@ -133,6 +133,7 @@ def _number(cell: Any) -> Any:
 
 
 def _read_key(key: str) -> tuple[str, list[str]]:
+    """Return the field and the modifiers of a key such as ``name|contains``."""
     field, *modifiers = key.split("|")
     for name in modifiers:
         if name not in MODIFIERS:
@@ -173,6 +174,7 @@ class Detection:
         return self._held(parse_expression(quoted, role="condition"))
 
     def _held(self, tree: ex.Expression) -> np.ndarray:
+        """Return which events fulfil a condition on selections, bool."""
         match tree:
             case ex.And(operands=parts):
                 return np.logical_and.reduce([self._held(part) for part in parts])
@@ -207,6 +209,7 @@ class Detection:
             raise Fault(f"selection {name!r}: {fault}") from None
 
     def _part(self, part: Any) -> np.ndarray:
+        """Return which events fulfil a selection: a mapping, a list of mappings, or keywords."""
         if isinstance(part, Mapping):
             return np.logical_and.reduce([self._item(str(key), value) for key, value in part.items()])
         if isinstance(part, list) and part and all(isinstance(item, Mapping) for item in part):
@@ -214,6 +217,7 @@ class Detection:
         return self._keywords(part, [])
 
     def _item(self, key: str, value: Any) -> np.ndarray:
+        """Return which events fulfil an item of a mapping."""
         name, modifiers = _read_key(key)
         if not name:
             return self._keywords(value, modifiers)
@@ -399,6 +403,7 @@ class Correlation:
 
 
 def _read_correlation(part: Any) -> Correlation:
+    """Return a correlation that a rule describes. Raise for what does not run."""
     if not isinstance(part, Mapping):
         raise Fault("correlation needs type, rules and timespan")
     kind, rules = part.get("type"), tuple(map(str, values_of(part.get("rules"))))
@@ -467,6 +472,7 @@ class _Rules:
         return self._answers[id(document)]
 
     def _computed(self, document: Mapping[str, Any]) -> np.ndarray | list[Alert]:
+        """Return which events fulfil a rule, or the alerts of a correlation."""
         if "action" in document:
             raise Fault("action belongs to collections of old rules; write each rule whole")
         if "correlation" in document:
@@ -513,6 +519,7 @@ class _Rules:
                     yield position, groups.setdefault(key, len(groups)), number, tokens[i]
 
     def _cells(self, field: str, positions: np.ndarray) -> list[Any]:
+        """Return the values of a field at some events."""
         place = self._columns.column_of(field.split("."))
         if place is None:
             raise self._columns.not_found("Sigma", field, field, None)
@@ -533,6 +540,7 @@ class _Window:
         self.counts[token] += 1
 
     def drop_before(self, tick: Any, ticks: Sequence[Any]) -> None:
+        """Let the entries before a tick leave the window."""
         while ticks[self.entries[0][0]] < tick:
             token = self.entries.popleft()[2]
             self.counts[token] -= 1

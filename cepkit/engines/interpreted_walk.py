@@ -473,12 +473,9 @@ class _Chunk:
         past = self.state.arrays[f"past{self.code.writer.pasts.index((arg, distance))}"]
         earlier = np.empty(len(values), dtype)
         load_kernels(REGEX_KERNELS).take_earlier(
-            self.partition,
-            earlier.view(np.int64) if self.number is None else self.number,
-            values.view(np.int64),
-            past.view(np.int64).reshape(len(past), -1),
-            earlier.view(np.int64),
-        )
+            self.partition, earlier.view(np.int64) if self.number is None else self.number,
+            values.view(np.int64), past.view(np.int64).reshape(len(past), -1), earlier.view(np.int64),
+        )  # fmt: skip
         return earlier
 
     def compute(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -175,12 +175,9 @@ class NextChainSearch:
                 dtype = np.float64 if in_order.is_float else np.int64
                 values = np.ascontiguousarray(np.broadcast_to(read_value(reader, in_order.value), n), dtype)
                 n_nulls[row] = self._kernels.put_in_order(
-                    values.view(np.int64),
-                    int(in_order.is_float),
-                    -int(in_order.is_reversed),
-                    numbers[row],
+                    values.view(np.int64), int(in_order.is_float), -int(in_order.is_reversed), numbers[row],
                     known[row],
-                )
+                )  # fmt: skip
                 if in_order.is_known is not None:
                     known[row, :n] &= np.broadcast_to(read_value(reader, in_order.is_known), n) != 0
                     n_nulls[row] = n - np.count_nonzero(known[row, :n])

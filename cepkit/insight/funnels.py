@@ -303,16 +303,10 @@ def _step(places, accept, bound: BoundBranch, c: int, partial: Count, tally: Tal
         without = count(places, accept, cut_off(bound, c + 1, absences=before))
         absent = Count(max(0, without.n - partial.n), without.exact and partial.exact)
     return StepCount(
-        component.variable,
-        component.event_type,
-        int(of_type.sum()),
-        int(accept[test_of(places.program, bound.accepts[c])].sum()),
-        partial,
-        absent,
-        *tally.of_component[c],
-        tuple(conditions),
-        Followed(*tally.following[c - 1]) if c else Followed(),
-    )
+        component.variable, component.event_type, int(of_type.sum()),
+        int(accept[test_of(places.program, bound.accepts[c])].sum()), partial, absent, *tally.of_component[c],
+        tuple(conditions), Followed(*tally.following[c - 1]) if c else Followed(),
+    )  # fmt: skip
 
 
 def conditions_alone(bound: BoundBranch, c: int) -> list[Condition]:

@@ -107,14 +107,9 @@ def funnel_summary(result: FunnelResult) -> WhyNot:
     total, pattern = result.count(), short_text(str(result.query.pattern))
     more = () if total.n else ("name rows=[…] of an expected match to see why each row fails",)
     return WhyNot(
-        f"{total} match{'' if total.n == 1 and total.exact else 'es'} of {pattern!r}",
-        tuple(result.words()),
-        ("funnel",) * len(result.words()),
-        more,
-        bool(total.n),
-        None,
-        result.to_frame(),
-    )
+        f"{total} match{'' if total.n == 1 and total.exact else 'es'} of {pattern!r}", tuple(result.words()),
+        ("funnel",) * len(result.words()), more, bool(total.n), None, result.to_frame(),
+    )  # fmt: skip
 
 
 def reading_table(

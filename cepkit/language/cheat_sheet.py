@@ -244,12 +244,9 @@ _SQL = (
 
 # The groups of the sheet by title, in reading order.
 CHEAT_SHEET: dict[str, tuple[SheetEntry, ...]] = {
-    "Rows in a row: regex": _REGEX,
-    "Events with gaps: PATTERN": _EVENTS,
-    "Conditions": _CONDITIONS,
-    "Functions": _FUNCTIONS,
-    "SQL: MATCH_RECOGNIZE": _SQL,
-}
+    "Rows in a row: regex": _REGEX, "Events with gaps: PATTERN": _EVENTS, "Conditions": _CONDITIONS,
+    "Functions": _FUNCTIONS, "SQL: MATCH_RECOGNIZE": _SQL,
+}  # fmt: skip
 
 
 # Say a query of any language in one plain sentence.

@@ -268,21 +268,12 @@ class PlainlyMatched(SequenceSet):
         counters, chains = engine.counters, self.name == "linked"
         names = zip(variables_of(self.program), self._query.pattern.coverable, strict=True)
         return PartialMatchRun(
-            self.name,
-            sum(part.n_matches for part in parts),
-            counters.nodes,
-            counters.intermediate,
-            counters.complete,
-            counters.copies,
-            counters.chains,
-            counters.mean_chain_length,
-            counters.peak_live,
-            tuple(name for name, is_coverable in names if is_coverable and chains),
-            self.copying,
-            counters.copied_bytes,
-            self._latest if chains else None,
+            self.name, sum(part.n_matches for part in parts), counters.nodes, counters.intermediate,
+            counters.complete, counters.copies, counters.chains, counters.mean_chain_length,
+            counters.peak_live, tuple(name for name, is_coverable in names if is_coverable and chains),
+            self.copying, counters.copied_bytes, self._latest if chains else None,
             self._linked_chains if chains else None,
-        )
+        )  # fmt: skip
 
     def _latest(self) -> np.ndarray:
         """Return the coverages: the latest match of each chain of the last component."""

@@ -79,13 +79,9 @@ class KernelMachine:
         self._report = zero(kernel.REPORT_LENGTH, np.int64)
         candidates, levels = _FIRST_CANDIDATES, _FIRST_LEVELS
         self._scratch = Scratch(
-            zero((candidates, 5), np.int64),
-            zero(candidates + 1, np.int64),
-            zero((levels, 4), np.int64),
-            zero(n, np.int64),
-            zero(n, np.int64),
-            zero(8, np.int64),
-        )
+            zero((candidates, 5), np.int64), zero(candidates + 1, np.int64), zero((levels, 4), np.int64),
+            zero(n, np.int64), zero(n, np.int64), zero(8, np.int64),
+        )  # fmt: skip
         self._out = Output(
             *self._item_room(_FIRST_MATCHES * n if output == "all" else 1),
             zero((_FIRST_SLOTS if output == "latest" else 0, n), np.int64),
@@ -109,13 +105,10 @@ class KernelMachine:
         self._is_float = {name: kind for name, kind in is_float.items() if name in used}
         zero = np.zeros
         self._events = EventArrays(
-            *(zero(0, np.int64) for _ in range(3)),
-            zero((len(self._integers), 0), np.int64),
-            zero((len(self._floats), 0), np.float64),
-            *(zero(0, np.int64) for _ in range(3)),
-            zero((len(self.pattern.absences), 0), np.int64),
-            zero((0, self.copying.n_attributes), np.int64),
-        )
+            *(zero(0, np.int64) for _ in range(3)), zero((len(self._integers), 0), np.int64),
+            zero((len(self._floats), 0), np.float64), *(zero(0, np.int64) for _ in range(3)),
+            zero((len(self.pattern.absences), 0), np.int64), zero((0, self.copying.n_attributes), np.int64),
+        )  # fmt: skip
 
     # --- arrays that grow ---------------------------------------------------------------------------------
 

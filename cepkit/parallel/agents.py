@@ -334,12 +334,9 @@ class Agents:
         lists["i"][len(whole) : len(whole) + 2 * len(starts)] = [*starts, *stops]
         return self._arrays(
             np.array(floats, np.float64).reshape(len(floats), places.n),
-            np.array(integers, np.int64).reshape(len(integers), places.n),
-            _stack(vectors, places.n),
-            np.array(lists["f"], np.float64),
-            np.array(lists["i"], np.int64),
-            np.array(lists["u"], np.uint8),
-        )
+            np.array(integers, np.int64).reshape(len(integers), places.n), _stack(vectors, places.n),
+            np.array(lists["f"], np.float64), np.array(lists["i"], np.int64), np.array(lists["u"], np.uint8),
+        )  # fmt: skip
 
     def _arrays(self, *of_conditions: np.ndarray) -> tuple[np.ndarray, ...]:
         places = self.places

@@ -225,13 +225,10 @@ class RIP(_Divided):
         if len(rows) and not run.measured:
             late = found_at - (0.0 if arrival is None else arrival[block.last])
         return replace(
-            run,
-            n_matches=len(rows),
-            block=block if keep else block.take(slice(0, 0)),
-            found_at=found_at if keep else found_at[:0],
-            mean_latency=float(late.mean()),
+            run, n_matches=len(rows), block=block if keep else block.take(slice(0, 0)),
+            found_at=found_at if keep else found_at[:0], mean_latency=float(late.mean()),
             greatest_latency=float(late.max()),
-        )
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -295,9 +292,6 @@ def _part_of(events: Events, positions: np.ndarray) -> Events:
     """Return the events at some positions; ``row_of_event`` has these positions."""
     keys, partition = np.unique(events.partition_of_event[positions], return_inverse=True)
     return Events(
-        len(positions),
-        {name: column.take(positions) for name, column in events.columns.items()},
-        partition.astype(events.partition_of_event.dtype),
-        len(keys),
-        positions,
-    )
+        len(positions), {name: column.take(positions) for name, column in events.columns.items()},
+        partition.astype(events.partition_of_event.dtype), len(keys), positions,
+    )  # fmt: skip

@@ -239,23 +239,17 @@ def sum_runs(
         of_unit[thread] = max(of_unit[thread], run.most_bytes)
 
     return ParallelRun(
-        engine=engine,
-        measured=runs[0].measured,
-        n_matches=n,
-        makespan=makespan,
-        busy=busy,
+        engine=engine, measured=runs[0].measured, n_matches=n, makespan=makespan, busy=busy,
         agents=runs[0].agents,
         **{name: np.sum([getattr(run, name) for run in runs], axis=0) for name in by_agent},
-        n_locks=sum(run.n_locks for run in runs),
-        n_units=len(runs),
-        most_bytes=float(of_unit.sum()),
+        n_locks=sum(run.n_locks for run in runs), n_units=len(runs), most_bytes=float(of_unit.sum()),
         mean_latency=sum(r.mean_latency * r.n_matches for r in matching_runs) / n if n else float("nan"),
         greatest_latency=max((r.greatest_latency for r in matching_runs), default=float("nan")),
         left=sum(run.left for run in runs),
         trace=_join_traces([run.trace for run in runs if run.trace is not None], len(busy), unit),
         block=joined([run.block for run in runs]),
         found_at=np.concatenate([run.found_at for run in runs if run.found_at is not None]),
-    )
+    )  # fmt: skip
 
 
 def _join_traces(traces: list[Trace], n_threads: int, unit: list[int]) -> Trace | None:

@@ -180,14 +180,11 @@ def finish_casas(events: DataFrame, *, other: str | None = None) -> tuple[DataFr
         F.count_distinct("activity").alias("activities"),
     ).first()
     notes = {
-        "activities": counts.activities,
-        "spans of activities": totals[0],
-        "spans that begin in another": totals[1],
-        "begins without an end": totals[2],
-        "ends without a begin": totals[3],
-        "events of no activity": counts.none,
+        "activities": counts.activities, "spans of activities": totals[0],
+        "spans that begin in another": totals[1], "begins without an end": totals[2],
+        "ends without a begin": totals[3], "events of no activity": counts.none,
         f"values that are no number, {', '.join(_STATES[:-1])} or {_STATES[-1]}": counts.strange,
-    }
+    }  # fmt: skip
     return finished, notes
 
 

@@ -220,13 +220,10 @@ def read_records(spark: SparkSession, files: Sequence[str], *, separator: str | 
     line = F.col("lines_before") + lines_before_in_piece + 1
     text = F.make_valid_utf8("text")
     return rows.join(F.broadcast(pieces), ["url", "split"]).select(
-        _path_of(F.col("url")).alias("source_file"),
-        line.alias("source_line"),
-        "split",
-        "row",
+        _path_of(F.col("url")).alias("source_file"), line.alias("source_line"), "split", "row",
         F.when(line == 1, F.ltrim(text, F.lit(_BYTE_ORDER_MARK))).otherwise(text).alias("text"),
         F.when(~F.is_valid_utf8("text"), NOT_UTF8).alias("reason"),
-    )
+    )  # fmt: skip
 
 
 def count_records(spark: SparkSession, files: Sequence[str], *, separator: str | None = None) -> int:
@@ -250,6 +247,7 @@ def _or_zero(column: Column) -> Column:
 
 
 def _files_of(part: str) -> list[str]:
+    """Return the files that a part of a source means. Raise if there is none."""
     if _URL.match(part):
         return [part]
     try:
@@ -275,6 +273,7 @@ def _files_of(part: str) -> list[str]:
 
 
 def _found(part: str) -> list[Path]:
+    """Return the files of a folder, of a path or of a pattern."""
     path = Path(part).expanduser()
     if "\0" in part:  # `is_file` says no, in silence
         raise ValueError("a name cannot have the character NUL")

@@ -81,6 +81,7 @@ def said_of_target(target: str | PathLike) -> Iterator[None]:
 
 
 def _checked(text: str, mode: str) -> Path:
+    """Return the folder of a target. Raise if it cannot be written."""
     folder = Path(text).expanduser().resolve()
     parent = next(ancestor for ancestor in [*folder.parents, folder] if ancestor.exists())
     if not parent.is_dir():
@@ -360,6 +361,7 @@ def _ingest(
     spark: SparkSession, format: Format, files: list[str], options: dict[str, object], folder: Path,
     period: str | None, arguments: dict[str, object],
 ) -> QualityReport:  # fmt: skip
+    """Read raw files, write the table and its quarantine, and return the report."""
     records = read_records(spark, files, separator=format.separator)
     rows = format.parse(records, **_pick_options(format.parse, options)).persist()
     good = rows.where(F.col("reason").isNull())
@@ -453,6 +455,7 @@ def _drop_duplicates(good: DataFrame, format: Format) -> DataFrame:
 
 
 def _write_events(events: DataFrame, format: Format, period: str, n_events: int, path: Path) -> None:
+    """Write the events, in files by period."""
     order = [*format.order_by, *(c for c in (format.partition_by, *PROVENANCE) if c not in format.order_by)]
     first_day = _date(format) if period == "day" else F.trunc(_date(format), period)
     (
@@ -466,6 +469,7 @@ def _write_events(events: DataFrame, format: Format, period: str, n_events: int,
 
 
 def _write_quarantine(rows: DataFrame, n_rows: int, path: Path) -> None:
+    """Write the records that are no events, with the reasons."""
     (
         rows.where(F.col("reason") != STRUCTURE)  # also drops rows without a reason, since NULL is not true
         .select(*(F.col(name).cast(kind).alias(name) for name, kind in QUARANTINE_COLUMNS.items()))
@@ -522,6 +526,7 @@ _INTEGER_INSTANTS = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
 
 
 def _read(spark: SparkSession | None, path: Path, columns: Mapping[str, str]) -> DataFrame:
+    """Return a table that was written, with its types."""
     spark = spark_session() if spark is None else spark
     # "timestamp" alone depends on the session's settings; here it always is an instant.
     instant = {"timestamp": "timestamp_ltz"}
@@ -530,6 +535,7 @@ def _read(spark: SparkSession | None, path: Path, columns: Mapping[str, str]) ->
 
 
 def _must_equal(what: str, expected: object, found: object) -> None:
+    """Raise if two counts of the same records differ."""
     if expected != found:
         raise AccountingError(
             f"{what} differ: {expected} and {found}. Did a file change while it was read? "

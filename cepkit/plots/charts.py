@@ -188,15 +188,12 @@ def sweep_figure(
     cells = range(n_rows * n_columns)
     specs = [{} if number < len(panels) or number == 0 else None for number in cells]  # None: no axes there
     figure = make_subplots(
-        rows=n_rows,
-        cols=n_columns,
-        specs=[specs[start : start + n_columns] for start in cells[::n_columns]],
+        rows=n_rows, cols=n_columns, specs=[specs[start : start + n_columns] for start in cells[::n_columns]],
         shared_yaxes="all" if same_y else False,
         horizontal_spacing=0.24 / n_columns if n_columns > 1 else 0.0,
         vertical_spacing=0.36 / n_rows if n_rows > 1 else 0.0,
-        subplot_titles=[escaped(panel.title) for panel in panels],
-        figure=LeanFigure(),
-    )
+        subplot_titles=[escaped(panel.title) for panel in panels], figure=LeanFigure(),
+    )  # fmt: skip
     styles = _styles(panels, series, variant, printed)
     in_legend: set[tuple] = set()
     for number, panel in enumerate(panels):

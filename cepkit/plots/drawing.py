@@ -37,15 +37,10 @@ def png(svg: str, scale: float = SCALE, *, is_small: bool = True) -> bytes:
     from PIL import Image
 
     full = resvg_py.svg_to_bytes(
-        svg_string=svg.replace(*_THIN),
-        zoom=scale,
-        font_files=_FONTS,
-        skip_system_fonts=not _NOT_IN_FONTS.search(svg),
-        font_family="DejaVu Sans",
-        sans_serif_family="DejaVu Sans",
-        serif_family="DejaVu Sans",
-        monospace_family="DejaVu Sans Mono",
-    )
+        svg_string=svg.replace(*_THIN), zoom=scale, font_files=_FONTS,
+        skip_system_fonts=not _NOT_IN_FONTS.search(svg), font_family="DejaVu Sans",
+        sans_serif_family="DejaVu Sans", serif_family="DejaVu Sans", monospace_family="DejaVu Sans Mono",
+    )  # fmt: skip
     if not is_small:
         return bytes(full)
     small = io.BytesIO()

@@ -573,13 +573,9 @@ def nfa_figure(
                 notes.append({**below, "showarrow": False})
     top = 44 if title else 10
     figure.update_layout(
-        title=theme.title_at_left([escaped(title)]) if title else None,
-        shapes=shapes,
-        annotations=notes,
-        width=width + 20,
-        margin={"l": 10, "r": 10, "t": top, "b": 10},
-        **theme.layout(height + top + 10),
-    )
+        title=theme.title_at_left([escaped(title)]) if title else None, shapes=shapes, annotations=notes,
+        width=width + 20, margin={"l": 10, "r": 10, "t": top, "b": 10}, **theme.layout(height + top + 10),
+    )  # fmt: skip
     hidden = {"visible": False, "fixedrange": True}
     figure.update_xaxes(range=[0, width], **hidden)
     figure.update_yaxes(range=[height, 0], scaleanchor="x", **hidden)

@@ -86,17 +86,12 @@ def lineage_page(
     if time_of == row_of:
         time_of = {}
     return LineagePage(
-        numbers,
-        positions,
-        tuple(row_of.get(at, "") for at in positions.tolist()),
+        numbers, positions, tuple(row_of.get(at, "") for at in positions.tolist()),
         tuple(time_of.get(at, "") for at in positions.tolist()),
-        np.bincount(pairs[0], minlength=len(positions)),
-        match,
-        event,
+        np.bincount(pairs[0], minlength=len(positions)), match, event,
         tuple(map(str, shown["variable"].tolist())),
-        tuple(dict.fromkeys(map(str, rows["variable"].tolist()))),
-        int((~kept).sum()),
-    )
+        tuple(dict.fromkeys(map(str, rows["variable"].tolist()))), int((~kept).sum()),
+    )  # fmt: skip
 
 
 class PageChain(NamedTuple):

@@ -50,15 +50,12 @@ def figure_svg(figure: Mapping[str, Any]) -> str:
     page = Page([], {})
     below, above = _shapes(layout, axes, frame)
     parts = [
-        *below,
-        *(part for axis in axes.values() for part in _grid(axis, axes, frame)),
+        *below, *(part for axis in axes.values() for part in _grid(axis, axes, frame)),
         *_traces(traces, axes, bars, page),
-        *(part for axis in axes.values() for part in _axis(axis, axes, frame)),
-        *above,
+        *(part for axis in axes.values() for part in _axis(axis, axes, frame)), *above,
         *frame.legend.draw(frame.left, frame.top, frame.right, frame.bottom, page),
-        *_notes(layout, axes, frame),
-        *_title(layout, frame),
-    ]
+        *_notes(layout, axes, frame), *_title(layout, frame),
+    ]  # fmt: skip
     label = re.sub("<[^>]*>", " ", str(get(layout, "title.text", "") or "figure"))
     definitions = f"<defs>{''.join(page.definitions)}</defs>" if page.definitions else ""
     return drawing.document(frame.width, frame.height, label, [definitions, *parts])

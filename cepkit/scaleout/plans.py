@@ -516,14 +516,9 @@ def pattern_plan(
     is_grid = layout == "grouped" and grid_of(nodes, groups)[0] > 1
     wrong = printed and is_grid
     return ScatterPlan(
-        title,
-        tuple(stages),
-        "all matches, in canonical order",
-        "pattern",
-        layout,
-        is_exact=not wrong,
+        title, tuple(stages), "all matches, in canonical order", "pattern", layout, is_exact=not wrong,
         note="printed routing: a partial match meets the events of one group only, at all members" * wrong,
-    )
+    )  # fmt: skip
 
 
 # Plans for joins of two windows: a replicated small side, a grid, and nodes by key.

@@ -442,15 +442,12 @@ class _Planner:
         for message in endless_states(given):
             warn(message)
         plan = PatternPlan(
-            given.pattern,
-            given.is_sequence,
+            given.pattern, given.is_sequence,
             None if given.within_ms is None else given.within_ms * self._per_ms,
-            tuple(state.source.stream for state in states),
-            tuple(tests),
-            tuple(map(filter_keys, states, scopes)),
-            tuple(len(slot.attributes) for slot in slots),
+            tuple(state.source.stream for state in states), tuple(tests),
+            tuple(map(filter_keys, states, scopes)), tuple(len(slot.attributes) for slot in slots),
             self._per_ms,
-        )
+        )  # fmt: skip
         return PatternQueryPlan(plan, compile_selection(query, slots, self._app.source, self._per_ms))
 
     def _state_slot(self, state: sp.EventState | sp.AbsentState, pattern: sp.StatePattern) -> SlotOf:

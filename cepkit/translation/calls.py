@@ -89,6 +89,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def regex_of_chain(target: str, chain: RowChain) -> RegexQuery:
+    """Return a chain of rows as a regex. Refuse what a regex cannot say."""
     if chain.advance != chain.length:
         refuse(
             target,
@@ -178,6 +179,7 @@ class _Rows(list):
 
 
 def _measure(target: str, name: str, tree: ex.Expression) -> ex.Expression:
+    """Return a measure of MATCH_RECOGNIZE as one of a regex."""
     match tree:
         case rp.TimeLiteral(value=text) | rp.IntervalLiteral(value=text):
             return ex.Literal(text)
@@ -341,6 +343,7 @@ def _duration(window: object) -> str:
 
 
 def _pattern(pattern: sq.SequencePattern, query: SequenceQuery) -> str:
+    """Return a pattern of a sequence as Python code."""
     match pattern:
         case sq.EventPattern(variable=variable):
             return python_name(variable)
@@ -368,6 +371,7 @@ def _pattern(pattern: sq.SequencePattern, query: SequenceQuery) -> str:
 
 
 def _loop(loop: sq.Loop, query: SequenceQuery) -> str:
+    """Return a loop as Python code."""
     options = [] if loop.inner is None else [f"inner={loop.inner!r}"]
     options += [] if loop.preference == "all" else [f"{loop.preference}=True"]
     if loop.until is not None:
@@ -402,6 +406,7 @@ _INDEXED = {ex.CURRENT: "current", ex.BEFORE: "previous", ex.LAST: "last", 1: "f
 
 
 def _operand(tree: ex.Expression, *, is_top: bool = False) -> str:
+    """Return an expression as Python code of the builder."""
     match tree:
         case ex.Reference(variable=variable, name=str(name), index=None):
             return f"{python_name(variable)}[{name!r}]"

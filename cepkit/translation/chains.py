@@ -42,6 +42,7 @@ def check_portable(target: str, clause: str, tree: ex.Expression) -> None:
 
 def with_values(tree: Any, params: dict[str, Any]) -> Any:
     # Values that no text can spell, such as timestamps, keep the parameter.
+    """Return a tree with the values of parameters in their places."""
 
     def put(node: ex.Expression) -> ex.Expression:
         if isinstance(node, ex.Parameter) and node.name in params:

@@ -43,11 +43,8 @@ def timeline_scene(view: TimelineView) -> PlotScene:
         rows, title = PlotAxis(least - room, most + room, ticks=tuple(ticks)), title + note
         events = [Item(kind="line", look=Look(), x=_local(view, x), y=y)]
     marks = [
-        *_matches(view, rows),
-        *events,
-        *_selected(view, rows, low, high),
-        *_partials(view, rows, low, high),
-    ]
+        *_matches(view, rows), *events, *_selected(view, rows, low, high), *_partials(view, rows, low, high),
+    ]  # fmt: skip
     strips, axis = _strips(view), _time_axis(view, low, high)
     if strips and axis.is_time:
         axis = replace(axis, label="")  # the last strip names the clock

@@ -185,12 +185,9 @@ class Window(_Operator):
         aggregates = self._parse_all("aggregates", "aggregate", texts, sources, references=False)
         where = self._condition(sources, references=False)
         self._complete(
-            sources,
-            aggregates=aggregates,
-            where=where,
-            group_by=as_columns("group_by", self.group_by),
+            sources, aggregates=aggregates, where=where, group_by=as_columns("group_by", self.group_by),
             order_by=as_columns("order_by", self.order_by),
-        )
+        )  # fmt: skip
         if not isinstance(self.emit, str) or self.emit not in (ARRIVAL, ALL):
             raise CepError(
                 f"emit={self.emit!r}: write 'arrival' (a row for each row that arrives) or 'all' (also for "

@@ -565,12 +565,9 @@ def write_rows(
     rules = np.array([(register.rule, register.argument) for register in registers], np.int64).reshape(-1, 2)
     start = [_start_value(register.rule) for register in registers]
     machine = RowMachine(
-        states,
-        transitions.followers,
-        np.array(code, np.int64).reshape(-1, 5),
-        rules,
+        states, transitions.followers, np.array(code, np.int64).reshape(-1, 5), rules,
         np.array(start, np.int64),
-    )
+    )  # fmt: skip
     stays = {r.argument: i for i, r in enumerate(registers) if r.rule == op.STAYS}
     return WrittenRows(
         machine, transitions, tuple(writer.nearby.values()), _stacked(writer.floats, np.float64),

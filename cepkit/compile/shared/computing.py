@@ -195,13 +195,9 @@ def _computed(rows: Binding, e: ex.Expression) -> Computed:
                 argument, "a registered function does not go inside another function; compute a column"
             )
         fault = fault_of_argument(
-            function.takes,
-            place,
-            len(terms),
-            kind,
-            is_column=term.op == "column",
+            function.takes, place, len(terms), kind, is_column=term.op == "column",
             is_constant=term.op == "quoted",
-        )
+        )  # fmt: skip
         if fault is not None:
             raise rows.wrong(
                 call, f"{call.function}() takes {fault}, but {argument!s} is {word_of_kind(kind.kind)}"

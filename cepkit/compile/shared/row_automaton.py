@@ -323,10 +323,7 @@ def _without_unreachable(automaton: Positions) -> Positions:
 
     names = tuple(automaton.names[p] for p in kept)
     return Positions(
-        names,
-        renumbered(automaton.first),
-        renumbered(automaton.accepting),
-        tuple(renumbered(automaton.follow[p]) for p in kept),
-        automaton.nullable,
+        names, renumbered(automaton.first), renumbered(automaton.accepting),
+        tuple(renumbered(automaton.follow[p]) for p in kept), automaton.nullable,
         tuple(name for name in dict.fromkeys(automaton.names) if name not in names),
-    )
+    )  # fmt: skip

@@ -110,19 +110,12 @@ def _prepare(
     measures = [scope.compiled(tree, f"MEASURES {name}") for name, tree in query.measures]
     rows_before, rows_after = reach_of(compiled.values())
     program = RowProgram(
-        automaton=automaton,
-        conditions=compiled,
-        members=members,
-        needs=history_needs(compiled, members),
-        after_match=query.after_match,
-        after_match_variable=query.after_match_variable,
-        within=_within(query, schema),
-        timed_out=query.timed_out,
-        rows_before=rows_before,
-        rows_after=rows_after,
-        columns=columns_read(query, schema),
+        automaton=automaton, conditions=compiled, members=members, needs=history_needs(compiled, members),
+        after_match=query.after_match, after_match_variable=query.after_match_variable,
+        within=_within(query, schema), timed_out=query.timed_out, rows_before=rows_before,
+        rows_after=rows_after, columns=columns_read(query, schema),
         reason=reason_without_registers(automaton, compiled, members),
-    )
+    )  # fmt: skip
     return program, measures
 
 

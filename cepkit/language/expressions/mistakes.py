@@ -226,20 +226,15 @@ def _methods(*methods: tuple[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 _EXPECTED_IN_EXPRESSIONS = (
-    ("NAME", _OPERANDS, ("a value", "a column", "'('")),
-    ("COMPARISON", _OPERATORS, ("an operator",)),
-    ("_OR", _OPERATORS, ("an operator",)),
-    ("MULTIPLY", _OPERATORS - {"_AND"}, ("an arithmetic operator",)),
+    ("NAME", _OPERANDS, ("a value", "a column", "'('")), ("COMPARISON", _OPERATORS, ("an operator",)),
+    ("_OR", _OPERATORS, ("an operator",)), ("MULTIPLY", _OPERATORS - {"_AND"}, ("an arithmetic operator",)),
     ("_AND", frozenset(), ("'and' with the upper bound",)),
     ("_IN", _OPERATORS, ("'in'", "'between'", "'like'")),
     ("NULL", frozenset({"NOT"}), ("'null'", "'not null'", "'distinct from'")),
-    ("STRING", frozenset(), ("a text in quotes",)),
-    ("INT", frozenset({"MINUS"}), ("a whole number",)),
-    ("LPAR", frozenset({"_LSQB"}), ("'(' with the list of values",)),
-    ("COMMA", frozenset(), ("','",)),
-    ("RPAR", frozenset(), ("')'",)),
-    ("RSQB", frozenset(), ("']'",)),
-)
+    ("STRING", frozenset(), ("a text in quotes",)), ("INT", frozenset({"MINUS"}), ("a whole number",)),
+    ("LPAR", frozenset({"_LSQB"}), ("'(' with the list of values",)), ("COMMA", frozenset(), ("','",)),
+    ("RPAR", frozenset(), ("')'",)), ("RSQB", frozenset(), ("']'",)),
+)  # fmt: skip
 _MISTAKES_IN_EXPRESSIONS = (
     (r"===", "write '==' (or '=')"),
     (r"!==", "write '!='"),

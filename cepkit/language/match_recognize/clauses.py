@@ -131,16 +131,13 @@ def _rows_kept(place: int) -> tuple[Keyword, ...]:
 
 # The order of the clauses. ROWS PER MATCH and AFTER MATCH hold more words than those that begin them.
 OF_MATCH_RECOGNIZE = (
-    Keyword("PARTITION BY", r"PARTITION BY\b", 0),
-    Keyword("ORDER BY", r"ORDER BY\b", 1),
+    Keyword("PARTITION BY", r"PARTITION BY\b", 0), Keyword("ORDER BY", r"ORDER BY\b", 1),
     Keyword("MEASURES", r"MEASURES\b(?! *[.,<>=)])", 2),
     Keyword("ROWS PER MATCH", r"(?=(?:ONE ROW|ALL ROWS) PER MATCH\b)", 3),
-    Keyword("AFTER MATCH", r"AFTER MATCH\b", 4),
-    Keyword("PATTERN", r"PATTERN(?= *\()", 5),
-    Keyword("WITHIN", r"WITHIN\b(?! *[.,<>=)])", 6),
-    Keyword("SUBSET", r"SUBSET\b(?! *[.,<>=)])", 7),
+    Keyword("AFTER MATCH", r"AFTER MATCH\b", 4), Keyword("PATTERN", r"PATTERN(?= *\()", 5),
+    Keyword("WITHIN", r"WITHIN\b(?! *[.,<>=)])", 6), Keyword("SUBSET", r"SUBSET\b(?! *[.,<>=)])", 7),
     Keyword("DEFINE", r"DEFINE\b(?! *[.,<>=)])", 8),
-)
+)  # fmt: skip
 OF_WINDOW = (
     *OF_MATCH_RECOGNIZE[:4],
     Keyword("ROWS BETWEEN", r"(?=(?:ROWS|RANGE|GROUPS) (?:BETWEEN|CURRENT)\b)", 4),

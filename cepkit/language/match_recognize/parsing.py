@@ -198,15 +198,10 @@ def read_window_select(whole: TextPart) -> WindowedRows:
     columns = read_columns(whole.between(first.end(), head.stop), qualifiers, name)
     _check_measures(whole, columns, query)
     return WindowedRows(
-        table,
-        query,
-        columns,
-        alias,
-        **end_of_select(clauses, qualifiers, columns),
-        name=name,
+        table, query, columns, alias, **end_of_select(clauses, qualifiers, columns), name=name,
         frame_end=_frame_end(parts.get("ROWS BETWEEN"), inside),
         seek="INITIAL or SEEK" in parts and parts["INITIAL or SEEK"].text.strip().upper() == "SEEK",
-    )
+    )  # fmt: skip
 
 
 def _window(part: TextPart) -> tuple[str, TextPart]:

@@ -93,19 +93,13 @@ def read_clauses(inside: TextPart, clauses: dict[str, TextPart]) -> RowPatternQu
     shown, timed_out = _rows_per_match(clauses.get("ROWS PER MATCH"))
     order_by = sort_keys(clauses.get("ORDER BY"))
     return RowPatternQuery(
-        pattern=pattern,
-        define=tuple(_named(clauses, "DEFINE")),
+        pattern=pattern, define=tuple(_named(clauses, "DEFINE")),
         measures=tuple((name, _with_clock(tree, order_by)) for name, tree in _named(clauses, "MEASURES")),
         subset=tuple(_subset(clauses.get("SUBSET"))),
         partition_by=tuple(_column(part, "PARTITION BY") for part in _listed(clauses.get("PARTITION BY"))),
-        order_by=order_by,
-        rows_per_match=shown,
-        after_match=skip,
-        after_match_variable=variable,
-        within=_within(clauses.get("WITHIN")),
-        timed_out=timed_out,
-        source=inside.whole,
-    )
+        order_by=order_by, rows_per_match=shown, after_match=skip, after_match_variable=variable,
+        within=_within(clauses.get("WITHIN")), timed_out=timed_out, source=inside.whole,
+    )  # fmt: skip
 
 
 def _check_rows_per_match(inside: TextPart) -> None:

@@ -166,14 +166,10 @@ class _Expansion:
     def _repeated_event(self, loop: Loop) -> list[Line]:
         (line,) = self.lines(loop.body)
         taken = replace(
-            line.components[0],
-            low=max(1, loop.low),
-            high=loop.high,
-            is_group=self.depth > 0 or loop.high != 1,
-            inner=loop.inner or self.strategy,
-            preference=loop.preference,
-            until=loop.until,
-        )
+            line.components[0], low=max(1, loop.low), high=loop.high,
+            is_group=self.depth > 0 or loop.high != 1, inner=loop.inner or self.strategy,
+            preference=loop.preference, until=loop.until,
+        )  # fmt: skip
         return [Line((taken,))] if loop.low else [Line((taken,)), Line()]
 
     def _repeated_group(self, loop: Loop) -> list[Line]:

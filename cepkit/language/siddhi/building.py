@@ -261,17 +261,10 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
             )
         target, events, span = named["output"]
         return sp.SiddhiQuery(
-            query_input,
-            named.get("select", ()),
-            named.get("group_by", ()),
-            named.get("having"),
-            named.get("order_by", ()),
-            named.get("limit"),
-            named.get("offset"),
-            target,
-            events,
+            query_input, named.get("select", ()), named.get("group_by", ()), named.get("having"),
+            named.get("order_by", ()), named.get("limit"), named.get("offset"), target, events,
             span=(start.start_pos, span[1]),
-        )
+        )  # fmt: skip
 
     def select_all(self, children):
         return _Named("select", ())
