@@ -219,6 +219,7 @@ def funnel(
 
 
 def _funnel(program: Program | SequenceProgram, events: Events, engine: Engine) -> FunnelResult:
+    """Return how many events and partial matches reach each step of a query."""
     from cepkit.insight.funnel import FunnelResult
 
     if is_sequence(program):
@@ -423,6 +424,7 @@ def why_not_rows(frame: Frame, query: str, params: Mapping[str, Any] | None, row
 def _searched(
     name: str, frame: Frame, query: str, params: Mapping[str, Any] | None
 ) -> tuple[SearchedRows, Source]:
+    """Return the rows as the query searches them, and their source. Errors name the caller."""
     from cepkit.engines.match_recognize.bound import bind_row_query
     from cepkit.frames.row_order import searched_rows
 

@@ -268,22 +268,15 @@ def _query_keywords(given: argparse.Namespace) -> tuple[dict[str, Any], RowPatte
     params = {name: _value(text) for name, text in _read_named("--param", given.param).items()}
     until = None if given.complete_until is None else _value(given.complete_until)
     keywords = {
-        "define": _read_named("--define", given.define) or None,
-        "params": params or None,
+        "define": _read_named("--define", given.define) or None, "params": params or None,
         "partition_by": _column_names(given.partition_by) or None,
         "order_by": _column_names(given.order_by) or None,
-        "measures": _read_named("--measure", given.measure) or None,
-        "event_type": given.event_type,
-        "strategy": given.strategy,
-        "after_match": given.after_match,
-        "keep": given.keep,
-        "scope": given.scope or "run",
-        "within": given.within,
-        "within_closed": not given.within_exclusive,
-        "strict_time": given.strict_time,
-        "evaluation_order": _column_names(given.evaluation_order) or None,
+        "measures": _read_named("--measure", given.measure) or None, "event_type": given.event_type,
+        "strategy": given.strategy, "after_match": given.after_match, "keep": given.keep,
+        "scope": given.scope or "run", "within": given.within, "within_closed": not given.within_exclusive,
+        "strict_time": given.strict_time, "evaluation_order": _column_names(given.evaluation_order) or None,
         "complete_until": until,
-    }
+    }  # fmt: skip
     if not is_match_recognize(given.pattern):
         return keywords, None
     if replaced := [f"--{name.replace('_', '-')}" for name in _REPLACED if getattr(given, name)]:

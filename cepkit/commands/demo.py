@@ -35,16 +35,11 @@ def demo() -> str:
     tagged = matches.tag()
     lines = [
         f"{len(frame)} prices of two symbols, one per second, from cepkit.datasets.load_sample('peaks').",
-        "Where do they form an M: rise, drop, rise, and drop below the start?",
-        "",
+        "Where do they form an M: rise, drop, rise, and drop below the start?", "",
         f"  pattern  {query.pattern}      ('.' is any row, here the first)",
-        *(f"  {name:<7}  {expression}" for name, expression in query.define),
-        "",
-        f"{matches.count()} matches, in the order of their last row:",
-        "",
-        matches.to_frame().to_string(),
-        "",
-    ]
+        *(f"  {name:<7}  {expression}" for name, expression in query.define), "",
+        f"{matches.count()} matches, in the order of their last row:", "", matches.to_frame().to_string(), "",
+    ]  # fmt: skip
     for symbol, prices in tagged.groupby("symbol", observed=True):
         lines += [f"{symbol}, with the predicate of each matched row below:", "", *draw(prices), ""]
     lines += [_NEXT]

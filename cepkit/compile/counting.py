@@ -319,6 +319,7 @@ class _CountWriter(ConditionWriter):
     # --- the module
 
     def write(self) -> CountingKernel:
+        """Return the kernel that counts the matches of the query, with the arrays it needs."""
         members = self.array("members", self.last_pool)
         pointers = [f"low{i}" for i in self.low_pools] + [f"high{s}" for s in self.stored]
         saved = ["base", "newest", *pointers]

@@ -151,6 +151,7 @@ class AnchoredCountWriter(AnchoredWriter):
         return [f"{name} %= modulus" for name in names] if self.arithmetic == MODULAR else []
 
     def write(self, name: str) -> CountingKernel:
+        """Return the kernel that counts ("count"), or another of this name that goes through options."""
         counts = name == "count"
         high = f"{self.array('until')}[k]" if counts else "x"
         body = [f"q, resume, work = at[{AT_ANCHOR}], at[{AT_ENTRY}], 0"]
@@ -398,13 +399,10 @@ class AnchoredWalkWriter(AnchoredWriter):
         mask, first = self.array("mask", dtype=self.mask_dtype), self.array("first")
         lines_of_name = {
             "FINISH": self._finish("lowest[number]", "highest[number]", "n", "alive", "states"),
-            "NARROW": self._narrow("j", "alive", "states", "n"),
-            "ENTRY": self._entry(),
-            "SHORT": _SHORT if self._takes_three else [],
-            "TARGET": self.load("w", "entry", "x"),
-            "ANCHOR": self.load("y", "anchor", "k"),
-            "COMPONENT": self._component(),
-        }
+            "NARROW": self._narrow("j", "alive", "states", "n"), "ENTRY": self._entry(),
+            "SHORT": _SHORT if self._takes_three else [], "TARGET": self.load("w", "entry", "x"),
+            "ANCHOR": self.load("y", "anchor", "k"), "COMPONENT": self._component(),
+        }  # fmt: skip
         text = _WALK.replace("IS_LEAF", self._is_leaf())
         body = []
         for line in text.splitlines():

@@ -300,6 +300,7 @@ DEEPER, LONGER, FULL = 1, 2, 3
 
 
 def write_line_walk(writer: PathModuleWriter) -> str:
+    """Return the source of the kernel that writes matches of a sequence without branches."""
     helpers = writer.over_links("find", "w, latest, found", _FIND_IN_LINE, alive="(v[j] >= w)")
     helpers.append(_FIRST_FROM.splitlines())
     if writer.n_states is None:
@@ -317,6 +318,7 @@ def write_line_walk(writer: PathModuleWriter) -> str:
 
 
 def write_walk(writer: PathModuleWriter) -> str:
+    """Return the source of the kernel that writes matches of a pattern with branches."""
     # The walk visits a row of events once, with the set of states in which each event can be. If a row has
     # several ways through the states, each way is a match: those whose components end earlier come first.
     helpers = writer.finding()

@@ -83,6 +83,7 @@ def walk_code_of(program: SequenceProgram, bound: BoundBranch) -> WalkCode | str
 
 
 def _walk_code(program: SequenceProgram, bound: BoundBranch) -> WalkCode | str:
+    """Return the instructions for a branch, or a text that says why it cannot be interpreted."""
     terms = [*(condition.term for condition in bound.conditions), *filter(None, bound.untils)]
     if reason := next(filter(None, map(reading_unsupported, terms)), None):
         return reason

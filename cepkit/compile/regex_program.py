@@ -59,6 +59,7 @@ class Program(BoundQuery):
         return self._source(write_matching, inputs)
 
     def _source(self, write, inputs: Inputs, *given: str) -> KernelSource:
+        """Return the source that `write` makes for these types of columns; it is made once."""
         dtypes = {column: array.dtype.name for column, array in inputs.columns.items()}
         return self.once(
             (write, *given, *dtypes.items()),

@@ -66,6 +66,7 @@ class _MatchingWriter:
     # --- the module
 
     def write(self) -> KernelSource:
+        """Return the source text of the kernel with the arrays of its state."""
         lines = _Lines()
         state = self._state()
         self._event(lines)
@@ -102,6 +103,7 @@ class _MatchingWriter:
         return KernelSource("\n".join(lines) + "\n", state)
 
     def _state(self) -> tuple[StateArray, ...]:
+        """Return the arrays that the kernel keeps between calls: list, queues and past values."""
         arrays = [*self.terms.past_state(), StateArray("live", "int64", "partition")]
         arrays += [
             StateArray("list_place", "int64", "place", width=2),
@@ -137,6 +139,7 @@ class _MatchingWriter:
     # --- one event
 
     def _event(self, lines: _Lines) -> None:
+        """Write what the kernel does first with an event: find its partition, its list and its queues."""
         lines.add(2, "k = np.uint32(partition[j])", "m = np.uint64(live[k])")
         lines.add(2, "at = np.uint64(list_place[k, 0])")
         lines.add(2, "if m >= np.uint64(list_place[k, 1]):")
@@ -156,6 +159,7 @@ class _MatchingWriter:
         lines.add(2, "best = -1", "work += np.int64(m)", "if m > most:", "    most = np.int64(m)")
 
     def _list(self, lines: _Lines) -> None:
+        """Write the loop over the partial matches in the list, which the event advances or ends."""
         plan, slots = self.plan, self.plan.slots
         eager, lazy = [], []
         # If only a queue leads to a target, the list never contains it. If both do, the list tests the
@@ -229,6 +233,7 @@ class _MatchingWriter:
     # --- queues
 
     def _make_room(self, lines: _Lines, number: int, queue: Queue) -> None:
+        """Write how a queue moves its entries to the front, or reports that it is full."""
         q = f"q{number}"
         lines.add(2, f"{q}h = {q}_head[k]", f"{q}t = {q}_tail[k]")
         # Entries move to the front once the free room there exceeds their number. Each entry moves about
@@ -246,6 +251,7 @@ class _MatchingWriter:
         return [f"{q}_start", *(f"{q}_s{self._slot(s)}" for s in queue.slots), *grades]
 
     def _queue(self, lines: _Lines, number: int, queue: Queue) -> None:
+        """Write what an event does with a queue: test its entries, and drop those whose window is over."""
         q = f"q{number}"
         lines.add(2, f"if {q}h < {q}t:")
         if queue.expires_first:
@@ -261,6 +267,7 @@ class _MatchingWriter:
         self._empty(lines, 4, number, queue)
 
     def _expire(self, lines: _Lines, number: int, queue: Queue) -> None:
+        """Write the loop that drops entries at the head of a queue whose window is over."""
         if not queue.windows:
             return
         q = f"q{number}"
@@ -305,6 +312,7 @@ class _MatchingWriter:
         return [f"s{self._slot(s)} = {q}_s{self._slot(s)}{_cell(row)}" for s in queue.slots]
 
     def _scan(self, lines: _Lines, number: int, queue: Queue, t: int, target: Target) -> None:
+        """Write the search of a queue for the oldest entry that the event advances to a target."""
         q = f"q{number}"
         conjuncts = target.conjuncts
         if queue.expires_first:

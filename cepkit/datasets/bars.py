@@ -270,14 +270,11 @@ def _frame(days: list[dict[str, np.ndarray]], parameters: BarParameters) -> pd.D
     names_of_symbols = symbol_names(parameters.n_symbols)
     return pd.DataFrame(
         {
-            "ts": ts_us.view("datetime64[us]"),
-            "symbol": pd.Categorical.from_codes(symbol, names_of_symbols),
+            "ts": ts_us.view("datetime64[us]"), "symbol": pd.Categorical.from_codes(symbol, names_of_symbols),
             **{name: columns[name].astype(np.float64) for name in ("open", "high", "low", "close")},
-            "volume": columns["volume"].astype(np.int64),
-            "log_return": log_return,
-            "history": history,
+            "volume": columns["volume"].astype(np.int64), "log_return": log_return, "history": history,
         }
-    )
+    )  # fmt: skip
 
 
 def _check(parameters: BarParameters, seed: int) -> None:

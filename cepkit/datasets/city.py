@@ -146,24 +146,16 @@ def bus_positions(
     stop[rng_text.random(len(order)) < NO_STOP] = None
     return pd.DataFrame(
         {
-            "ts": ts_us.view("datetime64[us]"),
-            "line": pd.Categorical.from_codes(line, names),
-            "direction": np.zeros(len(order), np.int8),
-            "journey_pattern": pattern,
+            "ts": ts_us.view("datetime64[us]"), "line": pd.Categorical.from_codes(line, names),
+            "direction": np.zeros(len(order), np.int8), "journey_pattern": pattern,
             "time_frame": np.array(ts_us.view("datetime64[us]"), dtype="datetime64[D]").astype(str),
             "vehicle_journey": 1 + 7 * vehicle,
             "operator": pd.Categorical.from_codes(line % len(OPERATORS), list(OPERATORS)),
-            "congestion": (rng_text.random(len(order)) < CONGESTION).astype(np.int8),
-            "lon": lon,
-            "lat": lat,
-            "delay": delay.ravel()[order],
-            "block": block,
-            "vehicle": 33_000 + vehicle,
-            "stop": stop,
-            "at_stop": at_stop.ravel()[order].astype(np.int8),
-            "dist": distance_m(lon, lat),
+            "congestion": (rng_text.random(len(order)) < CONGESTION).astype(np.int8), "lon": lon, "lat": lat,
+            "delay": delay.ravel()[order], "block": block, "vehicle": 33_000 + vehicle, "stop": stop,
+            "at_stop": at_stop.ravel()[order].astype(np.int8), "dist": distance_m(lon, lat),
         }
-    )
+    )  # fmt: skip
 
 
 def distance_m(lon: Any, lat: Any, functions: Any = np) -> Any:

@@ -194,12 +194,8 @@ class NextChainSearch:
     def _of_parts(self, work: Callable[[int], T], parts: list[Part]) -> list[T]:
         """Return ``work(i)`` for each part, on a thread each."""
         _ = (
-            self._kernels,
-            self._limits,
-            self._columns,
-            self._constants,
-            self.places.accept,
-        )  # before threads ask
+            self._kernels, self._limits, self._columns, self._constants, self.places.accept,
+        )  # before threads ask  # fmt: skip
         return [work(0)] if len(parts) == 1 else run_on_threads(work, len(parts), len(parts))
 
     def total(self) -> int:

@@ -332,16 +332,12 @@ def _sequence_call(query: SequenceQuery) -> dict[str, Any]:
     """Return the keywords of a sequence that its text does not hold."""
     kind, variable = query.after_match
     keywords = {
-        "event_type": query.event_type,
-        "order_by": list(query.order_by) or None,
-        "scope": None if query.scope == "run" else query.scope,
-        "strict_time": query.strict_time or None,
+        "event_type": query.event_type, "order_by": list(query.order_by) or None,
+        "scope": None if query.scope == "run" else query.scope, "strict_time": query.strict_time or None,
         "after_match": None if kind == "none" else f"{kind}({variable})" if variable else kind,
-        "evaluation_order": list(query.evaluation_order) or None,
-        "complete_until": query.complete_until,
-        "measures": query.measures and dict(query.measures),
-        "params": dict(query.params) or None,
-    }
+        "evaluation_order": list(query.evaluation_order) or None, "complete_until": query.complete_until,
+        "measures": query.measures and dict(query.measures), "params": dict(query.params) or None,
+    }  # fmt: skip
     if not query.within_closed and query.within is None and query.gap_within is None:
         keywords["within_closed"] = False  # the text has no window that could carry it
     return {name: value for name, value in keywords.items() if value is not None}

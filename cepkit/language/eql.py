@@ -139,6 +139,7 @@ class EqlBuilder(ExpressionBuilder):
         return replace(query, pipes=tuple(pipes))
 
     def series(self, children):
+        """Return the query of a sequence, join or sample. Raise if its items do not fit together."""
         kind = str(children[0]).lower()
         by: tuple[ex.Expression, ...] = ()
         maxspan, until, items = None, None, []
@@ -172,6 +173,7 @@ class EqlBuilder(ExpressionBuilder):
         return EqlQuery(kind, tuple(items), by, maxspan, until)
 
     def header(self, children):
+        """Return the keys of `by`, or the span of `with maxspan=…`: a duration, or a number without unit."""
         if isinstance(children[0], tuple):
             return children[0]
         token = children[0]
@@ -194,6 +196,7 @@ class EqlBuilder(ExpressionBuilder):
         return children
 
     def item(self, children):
+        """Return one item of a sequence: an event in brackets with its keys, runs and `fork`."""
         opening, event, closing, *rest = children
         span = (opening.start_pos, closing.end_pos)
         by, runs, forks = (), 1, False
@@ -216,6 +219,7 @@ class EqlBuilder(ExpressionBuilder):
         return EqlEvent(category, condition, (name.start_pos, condition.span[1]))
 
     def pipe(self, children):
+        """Return a pipe with its arguments. Raise if it is unknown or takes other arguments."""
         name, *arguments = children
         span = (name.start_pos, arguments[-1].span[1] if arguments else name.end_pos)
         if name not in PIPES:
@@ -242,6 +246,7 @@ class EqlBuilder(ExpressionBuilder):
         return lookup if negation is None else ex.Not(lookup, span=lookup.span)
 
     def field(self, children):
+        """Return a field with its path, such as user.names[0]: names, and numbers of list items."""
         token = children[0]
         parts: list[str | int] = []
         for quoted, index, plain in (part.groups() for part in _PART.finditer(token)):
@@ -268,28 +273,19 @@ _BEHIND = frozenset({"_UNTIL", "_BAR", "MISSING", "_BY", "SPAN", "RUNS", "_COMMA
 EQL_WORDS = Vocabulary(
     expected=(
         ("KIND", frozenset({"NAME", "STRING"}), ("'sequence'", "an event, as in: process where true")),
-        ("NAME", _OPERANDS, ("a value", "a field", "'('")),
-        ("_WHERE", frozenset(), ("'where'",)),
-        ("COMPARISON", _OPERATORS, ("an operator",)),
-        ("_OR", _OPERATORS, ("an operator",)),
-        ("LSQB", _BEHIND, ("'['",)),
-        ("RSQB", frozenset(), ("']'",)),
-        ("RPAR", frozenset({"_COMMA"}), ("')'",)),
-        ("LPAR", frozenset(), ("'('",)),
-        ("_BAR", _BEHIND, ("'|'",)),
-        ("$END", frozenset(), ("the end of the text",)),
+        ("NAME", _OPERANDS, ("a value", "a field", "'('")), ("_WHERE", frozenset(), ("'where'",)),
+        ("COMPARISON", _OPERATORS, ("an operator",)), ("_OR", _OPERATORS, ("an operator",)),
+        ("LSQB", _BEHIND, ("'['",)), ("RSQB", frozenset(), ("']'",)),
+        ("RPAR", frozenset({"_COMMA"}), ("')'",)), ("LPAR", frozenset(), ("'('",)),
+        ("_BAR", _BEHIND, ("'|'",)), ("$END", frozenset(), ("the end of the text",)),
     ),
     mistakes=(
-        (r"&&", "write 'and'"),
-        (r"\|\|", "write 'or'"),
-        (r"<>", "write '!='"),
-        (r"=>", "write '>='"),
-        (r"=<", "write '<='"),
-        (r"with\s+maxspan\s+\w+", "write with maxspan=5m"),
+        (r"&&", "write 'and'"), (r"\|\|", "write 'or'"), (r"<>", "write '!='"), (r"=>", "write '>='"),
+        (r"=<", "write '<='"), (r"with\s+maxspan\s+\w+", "write with maxspan=5m"),
         (r"-\s*\[", "a missing event is ![…]"),
     ),
     reserved="; a field of this name is written `{}`",
-)
+)  # fmt: skip
 
 
 def parse_eql(text: str) -> EqlQuery:
@@ -300,6 +296,7 @@ def parse_eql(text: str) -> EqlQuery:
 
 @lru_cache(maxsize=64)
 def _parse_once(text: str) -> EqlQuery:
+    """Return the query of an EQL text. Raise where an expression or the sequence is too large."""
     query: EqlQuery = parse(text, _parser, EQL_WORDS, None)
     items = (*query.items, *([query.until] if query.until else []))
     trees = [*query.by, *(tree for pipe in query.pipes for tree in pipe.arguments)]

@@ -305,6 +305,7 @@ def _refuse_no_event(query: RegexQuery) -> None:
 
 
 def _refuse_what_only_measures_have(query: RegexQuery) -> None:
+    """Raise if a predicate makes a list, as collect(x) does."""
     for name, tree in query.define:
         for node in tree.walk(literals=False):
             if isinstance(node, ex.Aggregate) and node.function == "collect":
@@ -314,6 +315,7 @@ def _refuse_what_only_measures_have(query: RegexQuery) -> None:
 
 
 def _refuse_aggregate_at_first(query: RegexQuery) -> None:
+    """Raise if the predicate of a first row has an aggregate: there are no rows before it to aggregate."""
     define = dict(query.define)
     for name in first_names(query.pattern):
         for node in define[name].walk(literals=False) if name in define else ():
@@ -355,6 +357,7 @@ def _check_variables(query: RegexQuery) -> None:
 
 
 def _refuse_column_outside_aggregate(query: RegexQuery) -> None:
+    """Raise if a measure names a column as if all rows of a match had one value of it."""
     for name, tree in query.measures or ():
         for node in _outside_aggregates(tree):
             role, problem = f"measure {name!r}", None
@@ -380,6 +383,7 @@ def _outside_aggregates(tree: ex.Expression) -> Iterator[ex.Expression]:
 
 
 def _check_after_match(query: RegexQuery) -> None:
+    """Raise if `keep` is unknown, or if the search is to skip to a variable outside the pattern."""
     if query.keep not in KEEPS:
         hint = nearest(str(query.keep), KEEPS)
         raise CepError(f"keep: {query.keep!r} is not known; there are 'shortest' and 'longest'.{hint}")
@@ -401,6 +405,7 @@ def _warn_of_unused_predicates(query: RegexQuery) -> None:
 
 
 def _warn_of_dead_parts(query: RegexQuery) -> None:
+    """Warn of parts of the pattern that have no effect, such as a loop at its end."""
     form, text = reported_form(query.pattern), short_text(str(query.pattern))
     is_longest = query.keep == "longest"
     if is_nullable(query.pattern):
@@ -553,6 +558,7 @@ def _with_variables(query: RegexQuery) -> RegexQuery:
 
 
 def _pattern(pattern: str | Pattern, sources: dict[str, str]) -> Pattern:
+    """Return the tree of a pattern given as text or as a tree. Put its text into `sources`, for errors."""
     if not isinstance(pattern, str | Pattern):
         raise CepError(f"pattern: expected text or a pattern, got {type(pattern).__name__}")
     if isinstance(pattern, Pattern):
@@ -591,6 +597,7 @@ def _trees(
 
 
 def _text(value: object, role: str) -> str:
+    """Return the text of an expression given as text or as a tree. `role` says in errors what it is for."""
     if isinstance(value, str):
         return value
     if not isinstance(value, ex.Expression):

@@ -399,16 +399,12 @@ def _tables(
         np.array([any(a[1] == j and a[2] == kernel.LOOK_BACK for a in absences) for j in range(n)], np.uint8),
         np.array(
             [
-                window,
-                pattern.strict_time,
-                bool(pattern.kleene),
-                copying.number,
-                copying.n_attributes,
+                window, pattern.strict_time, bool(pattern.kleene), copying.number, copying.n_attributes,
                 is_ordered,
             ],
             np.int64,
         ),
-    )
+    )  # fmt: skip
     return tables, list(integers), list(floats)
 
 

@@ -270,13 +270,10 @@ class _JoinWriter:
         if join.after == join.component - 1:
             end = f"min({end}, limits[{GAP_END}, {names[-1]}])"
         return [
-            "    if rising:",
-            f"        later, end = limits[{LATER}, {names[-1]}], {end}",
-            "        while low < high and events[0, low] < later:",
-            "            low += 1",
-            "        while low < high and events[0, high - 1] >= end:",
-            "            high -= 1",
-        ]
+            "    if rising:", f"        later, end = limits[{LATER}, {names[-1]}], {end}",
+            "        while low < high and events[0, low] < later:", "            low += 1",
+            "        while low < high and events[0, high - 1] >= end:", "            high -= 1",
+        ]  # fmt: skip
 
     def _completing(self, stages: list[tuple[JoinPlan, LevelJoin]]) -> None:
         world = ", ".join(WORLD)

@@ -275,15 +275,12 @@ class Trace:
         makespan = self.makespan
         return pd.DataFrame(
             {
-                "thread": threads,
-                "agent": self._with_labels(agent),
-                "role": pd.Categorical.from_codes(action, list(ACTIONS)),
-                "busy": busy,
-                "idle": np.maximum(makespan - busy, 0.0),
-                "share": busy / makespan if makespan else busy,
+                "thread": threads, "agent": self._with_labels(agent),
+                "role": pd.Categorical.from_codes(action, list(ACTIONS)), "busy": busy,
+                "idle": np.maximum(makespan - busy, 0.0), "share": busy / makespan if makespan else busy,
                 "items": items,
             }
-        )
+        )  # fmt: skip
 
     def states(self, n_bins: int = 200) -> pd.DataFrame:
         """Return the share of time that each thread spent in each action, in bins of equal length.
@@ -330,15 +327,12 @@ class Trace:
         group, number = group[order], number[order]
         return pd.DataFrame(
             {
-                "thread": thread[group],
-                "bin": number,
-                "start": edges[number],
-                "end": edges[number + 1],
+                "thread": thread[group], "bin": number, "start": edges[number], "end": edges[number + 1],
                 "agent": self._with_labels(agent[group]),
                 "action": pd.Categorical.from_codes(action[group], list(names)),
                 "share": np.minimum(share[group, number], 1.0),
             }
-        )
+        )  # fmt: skip
 
     def lengths(self) -> pd.DataFrame:
         """Return the readings of queues and buffers.
@@ -403,16 +397,11 @@ class Trace:
         busy = float((done.end - done.start)[done.thread >= 0].sum())
         room = self.makespan * self.n_threads
         row = {
-            "measured": bool(self.measured),
-            "n_threads": self.n_threads,
-            "n_agents": len(self.agents),
-            "n_actions": len(done.start),
-            "makespan": self.makespan,
-            "busy": busy,
-            "share": busy / room if room else 0.0,
-            "n_items": int(done.n_items[done.action != SOURCE].sum()),
+            "measured": bool(self.measured), "n_threads": self.n_threads, "n_agents": len(self.agents),
+            "n_actions": len(done.start), "makespan": self.makespan, "busy": busy,
+            "share": busy / room if room else 0.0, "n_items": int(done.n_items[done.action != SOURCE].sum()),
             **{name: int(getattr(done, name).sum()) for name in _COUNTS[1:]},
-        }
+        }  # fmt: skip
         return pd.DataFrame([row])
 
     def save(self, path: str | os.PathLike) -> None:

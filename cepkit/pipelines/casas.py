@@ -119,15 +119,11 @@ def parse_casas(records: DataFrame, *, home: str | None = None) -> DataFrame:
     ).otherwise(F.when(marked != "", marked))
 
     values = {
-        "ts": wall_clock([(F.get("fields", 0), _DATE), (F.get("fields", 1), _TIME)]),
-        "home": home_of(home),
-        "sensor": place(plain=2, labelled=3, uci=2),
-        "location": place(labelled=2, uci=3),
-        "kind": place(uci=6),
-        "value": place(plain=3, labelled=4, uci=5),
-        "level": number(place(plain=3, labelled=4, uci=5)),
-        "annotation": annotation,
-    }
+        "ts": wall_clock([(F.get("fields", 0), _DATE), (F.get("fields", 1), _TIME)]), "home": home_of(home),
+        "sensor": place(plain=2, labelled=3, uci=2), "location": place(labelled=2, uci=3),
+        "kind": place(uci=6), "value": place(plain=3, labelled=4, uci=5),
+        "level": number(place(plain=3, labelled=4, uci=5)), "annotation": annotation,
+    }  # fmt: skip
     checks = [
         (F.col("layout").isNotNull(), _LAYOUTS),
         (F.col("ts").isNotNull(), "the time is not yyyy-mm-dd hh:mm:ss with at most 6 decimals"),

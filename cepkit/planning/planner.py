@@ -175,15 +175,11 @@ _ENGINES: dict[str, Engine] = {
 }
 # Classes of engines that are values, each with an example.
 _VALUES = {
-    "PartialMatchEngine": "PartialMatchEngine('linked', copies='deep')",
-    "Hybrid": "cep.Hybrid(threads=4)",
-    "RIP": "cep.RIP(threads=4)",
-    "DataParallel": "cep.DataParallel(threads=4)",
-    "StateParallel": "cep.StateParallel()",
-    "Sequential": "cep.Sequential()",
-    "ScatterGather": "cep.ScatterGather(nodes=4)",
-    "Tree": 'cep.shedding.Tree(order="cost")',
-}
+    "PartialMatchEngine": "PartialMatchEngine('linked', copies='deep')", "Hybrid": "cep.Hybrid(threads=4)",
+    "RIP": "cep.RIP(threads=4)", "DataParallel": "cep.DataParallel(threads=4)",
+    "StateParallel": "cep.StateParallel()", "Sequential": "cep.Sequential()",
+    "ScatterGather": "cep.ScatterGather(nodes=4)", "Tree": 'cep.shedding.Tree(order="cost")',
+}  # fmt: skip
 
 
 def register_engine(engine: Engine) -> None:

@@ -136,16 +136,10 @@ def chains_of_page(page: LineagePage, chains: pd.DataFrame | None) -> tuple[list
         matches = _matches_of(page, chains, int(number)) if int(component) == last else None
         drawn.append(
             PageChain(
-                int(number),
-                name,
-                lane,
-                events,
-                before,
-                shared,
-                column.get(tail[-1]) if tail else None,
+                int(number), name, lane, events, before, shared, column.get(tail[-1]) if tail else None,
                 matches,
             )
-        )
+        )  # fmt: skip
     return drawn, lane_names, len(numbers)
 
 

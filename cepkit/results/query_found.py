@@ -231,12 +231,9 @@ def aggregate_parts(
             results[name] = kept[name] if function == "collect" else SUMMARIES[function].of(kept[name])
             continue
         results[name] = {
-            "count": n,
-            "sum": total[name] if n else None,
-            "avg": total[name] / n if n else None,
-            "min": best.get(name),
-            "max": best.get(name),
-        }[function]
+            "count": n, "sum": total[name] if n else None, "avg": total[name] / n if n else None,
+            "min": best.get(name), "max": best.get(name),
+        }[function]  # fmt: skip
     return results
 
 

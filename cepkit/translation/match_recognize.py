@@ -53,6 +53,7 @@ def are_disjoint(one: ex.Expression, other: ex.Expression) -> bool:
 
 
 def _contradict(one: ex.Expression, other: ex.Expression) -> bool:
+    """Return whether two conditions can never hold together."""
     if one == ex.Literal(False) or other == ex.Literal(False):
         return True
     if (isinstance(one, ex.Not) and one.operand == other) or (
@@ -150,6 +151,7 @@ def check_unique_ends(
 
 
 def _names(part: pt.Pattern) -> list[str]:
+    """Return the names of the variables in a pattern, in the order of the text, with "." for any event."""
     if isinstance(part, pt.Variable):
         return [part.name]
     if isinstance(part, pt.AnyEvent):
@@ -201,6 +203,8 @@ def regex_pattern_of_rows(
 
 
 def _as_regex(target: str, pattern: pt.Pattern, defined: set[str]) -> pt.Pattern:
+    """Return a row pattern as a regex pattern, where undefined variables are any event."""
+
     def change(node: pt.Pattern) -> pt.Pattern:
         match node:
             case pt.Variable(name=name):
@@ -433,6 +437,8 @@ def _free(name: str, name_of: dict[str, str]) -> str:
 
 
 def _named(tree: ex.Expression, name_of: dict[str, str]) -> ex.Expression:
+    """Return an expression whose variables have the names that `name_of` gives them."""
+
     def rename(node: ex.Expression) -> ex.Expression:
         if isinstance(node, ex.Reference):
             return ex.Reference(name_of[node.variable], node.name)

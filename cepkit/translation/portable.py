@@ -171,6 +171,7 @@ def _within(query: SequenceQuery) -> str:
 
 
 def _milliseconds(target: str, window: Duration) -> int:
+    """Return the milliseconds of a window. Raise if it has no unit, or is no whole number of them."""
     if isinstance(window, int):
         refuse(target, f"WITHIN {window}", "a window there has a unit, as in '5 s'")
     microseconds = duration_ticks(window, "us")
@@ -281,6 +282,7 @@ def _rows(query: SequenceQuery, variables: set[str]) -> str:
 
 
 def _check_clauses(query: SequenceQuery) -> None:
+    """Raise if FlinkCEP has no answer to a clause of the query."""
     pattern = query.pattern
     parts = pattern.parts if isinstance(pattern, sq.SequenceOf) else (pattern,)
     has_choice = "any" in steps_of(query)[1:] or not all(isinstance(part, sq.EventPattern) for part in parts)
@@ -299,6 +301,7 @@ def _check_clauses(query: SequenceQuery) -> None:
 
 
 def _event_of(part: sq.SequencePattern) -> sq.EventPattern:
+    """Return the event of a part, or that of its loop or its absent event. Raise for groups."""
     body = part.body if isinstance(part, sq.Loop | sq.AbsentPattern) else part
     if not isinstance(body, sq.EventPattern):
         what = {sq.AllOf: "events in any order", sq.AnyOf: "alternatives"}.get(type(body), "groups")
@@ -307,6 +310,7 @@ def _event_of(part: sq.SequencePattern) -> sq.EventPattern:
 
 
 def _check_absent(parts: tuple[sq.SequencePattern, ...], place: int) -> None:
+    """Raise if FlinkCEP cannot express the absent event at a place of the sequence."""
     if place in (0, len(parts) - 1):
         refuse(
             FLINK, f"{parts[place]}",
@@ -321,6 +325,7 @@ def _check_absent(parts: tuple[sq.SequencePattern, ...], place: int) -> None:
 def _conditions(
     query: SequenceQuery, parts: tuple[sq.SequencePattern, ...], events: list[sq.EventPattern]
 ) -> list[list[str]]:
+    """Return the Java conditions of each event."""
     place = {event.variable: i for i, event in enumerate(events)}
     query = with_all_values(query, dict(query.params))
     trees_of_event = own_conditions(FLINK, query, tuple(events))
@@ -364,6 +369,7 @@ def _condition(own: str, tree: ex.Expression) -> str:
 
 
 def _quantifier(query: SequenceQuery, loop: sq.Loop, steps: list[str | None]) -> str:
+    """Return the Java calls that make a pattern of FlinkCEP a loop."""
     inner = loop.inner or query.strategy
     is_single = loop.high == 1
     used = [step or query.strategy for step in steps] + ([] if is_single else [inner])
@@ -416,6 +422,7 @@ def _as_own(tree: ex.Expression, variable: str) -> ex.Expression:
 
 
 def _skip(query: SequenceQuery) -> str:
+    """Return the skip strategy of FlinkCEP for `after_match`."""
     kind, variable = query.after_match
     if kind in ONCE:
         refuse(FLINK, f"after_match={kind!r}", "it has no strategy that uses each event once")
@@ -425,6 +432,7 @@ def _skip(query: SequenceQuery) -> str:
 
 
 def _windows(query: SequenceQuery) -> str:
+    """Return the Java call that sets the window, or an empty text if the query has none."""
     if query.within is not None and query.gap_within is not None:
         refuse(FLINK, "WITHIN and GAP together", "a pattern has one window")
     window, kind = query.within, ""

@@ -87,6 +87,7 @@ def advance_of(target: str, query: RowPatternQuery, labels: Sequence[str]) -> in
 
 
 def _labels(target: str, pattern: pt.Pattern) -> list[str]:
+    """Return the variables of a row pattern of fixed length, one for each row. Raise for other patterns."""
     what = f"PATTERN: {print_row_pattern(pattern)}"
     match pattern:
         case pt.Variable(name=name):
@@ -171,6 +172,7 @@ def _row_of(
 def _measured(
     target: str, name: str, tree: ex.Expression, labels: Sequence[str], names: tuple[str, ...]
 ) -> ex.Expression:
+    """Return a measure of MATCH_RECOGNIZE as an expression over the single rows of a chain."""
     clause = f"MEASURES {name}"
     match tree:
         case rp.TimeLiteral(value=text) | rp.IntervalLiteral(value=text):
@@ -198,6 +200,7 @@ def _measured(
 
 
 def chain_of_regex(target: str, query: RegexQuery) -> RowChain:
+    """Return the chain of single rows that a regex of fixed length stands for. Raise if there is none."""
     # A loop at the end of a regex ends with its first possible round, because a match is reported at its
     # earliest end. Other repetitions must have a fixed number of rounds.
     options = _steps(target, query, without_open_end(query.pattern))
@@ -341,6 +344,7 @@ def single_events(target: str, query: SequenceQuery) -> tuple[sq.EventPattern, .
 
 
 def _why_not_single(part: sq.SequencePattern) -> str:
+    """Return why the part is no single event of a chain."""
     match part:
         case sq.Loop():
             return "each number of rounds is a match of its own, and it reports one"
@@ -433,6 +437,7 @@ def chain_of_sequence(target: str, query: SequenceQuery) -> RowChain:
 
 
 def _check_step(target: str, step: str, query: SequenceQuery) -> None:
+    """Raise if the contiguity between two events is not that of neighbouring rows."""
     if step == "any":
         refuse(
             target, "skip_till_any_match",
@@ -457,6 +462,7 @@ def _as_row(tree: ex.Expression, own: int, place: dict[str, int]) -> ex.Expressi
 def _of_match(
     target: str, name: str, tree: ex.Expression, events: tuple[sq.EventPattern, ...]
 ) -> ex.Expression:
+    """Return a measure of a sequence as an expression over the single rows of a chain."""
     match tree:
         case ex.Reference(name=str(), index=None):
             return tree

@@ -184,6 +184,7 @@ def sequence_of(to: str, query: AnyQuery) -> SequenceQuery:
 
 
 def regex_of(to: str, query: AnyQuery) -> RegexQuery:
+    """Return the regex query that has the same matches as a query of another language."""
     if isinstance(query, RegexQuery):
         return query
     if isinstance(query, RowPatternQuery) and has_loops(query):
@@ -208,6 +209,7 @@ def _is_one_row(node: Any) -> bool:
 
 
 def _to_match_recognize(query: AnyQuery) -> str:
+    """Return the SQL text of a query: with loops where the query has them, otherwise with one row each."""
     to = "match_recognize"
     if isinstance(query, RowPatternQuery):
         return print_match_recognize(query)
@@ -229,6 +231,7 @@ def _to_siddhi(query: AnyQuery) -> str:
 
 
 def _to_python(query: AnyQuery) -> str:
+    """Return the Python text that builds a query."""
     if isinstance(query, RegexQuery):
         return print_regex_builder(query)
     if isinstance(query, SequenceQuery):

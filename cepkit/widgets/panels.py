@@ -98,14 +98,11 @@ class FunnelView(View):
             return lines_svg(["No steps yet."])
         rows = [
             (
-                stage.get("label", ""),
-                stage.get("n", ""),
-                f"{100 * stage.get('share', 0.0):.3g} %",
-                "" if stage.get("kept") is None else f"{100 * stage['kept']:.3g} %",
-                stage.get("note", ""),
+                stage.get("label", ""), stage.get("n", ""), f"{100 * stage.get('share', 0.0):.3g} %",
+                "" if stage.get("kept") is None else f"{100 * stage['kept']:.3g} %", stage.get("note", ""),
             )
             for stage in self.stages
-        ]
+        ]  # fmt: skip
         header = ("step", "partial matches", "of first", "of before", "note")
         return table_svg(header, rows, right=(1, 2, 3))
 

@@ -124,6 +124,7 @@ class SetTables:
         return steps
 
     def _make_steps(self) -> StepTables | None:
+        """Return tables by which vectors of rows step, or None if a match can end with its first row."""
         first, n_states = self.first_choice, self._n_states
         if (first == MATCH).any():
             return None
@@ -144,6 +145,7 @@ class SetTables:
         return sum(1 << s for s, targets in enumerate(self._lists[: self._n_states]) if state in targets)
 
     def _states_before_set(self, number: int) -> int:
+        """Return, as bits, the states from which a row leads into a state of this set."""
         states_before, states = self._enders, self._sets[number]
         while states:
             lowest = states & -states

@@ -430,6 +430,7 @@ class VectorReader(ABC):
         return truths
 
     def value(self, term: Compiled, at: Any = None) -> Vector:
+        """Return the values of a term for all rows at once, or for the rows `at`."""
         op, data = term.op, term.data
         if op == "column":
             name, variable = data
@@ -494,6 +495,7 @@ class VectorReader(ABC):
         return looked_up(of_text, codes, term.type)
 
     def _case(self, term: Compiled, at: Any) -> Vector:
+        """Return the values of CASE: those of the first branch whose condition holds."""
         conditions, branches = term.parts[: term.data], term.parts[term.data :]
         parts = [self.value(part, at) for part in branches]
         first, last = parts[0], parts[-1]

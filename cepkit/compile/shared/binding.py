@@ -61,13 +61,10 @@ class Binder(Binding):
         """Return what a program keeps of its binding, as keywords; ``used`` limits the columns."""
         return {
             "columns": tuple(name for name in self.columns if name in used),
-            "constants": tuple(self.constants),
-            "tables": tuple(self.tables),
-            "derived": self.derived,
+            "constants": tuple(self.constants), "tables": tuple(self.tables), "derived": self.derived,
             "text_groups": tuple(frozenset(group) for group in self.text_groups),
-            "ordered_text": frozenset(self.ordered_text),
-            "functions": self.used_functions,
-        }
+            "ordered_text": frozenset(self.ordered_text), "functions": self.used_functions,
+        }  # fmt: skip
 
     # --- errors
 

@@ -209,14 +209,9 @@ def level_of(*args: Term) -> int:
 def described(term: Term) -> str:
     """Return the user's word for values of this kind."""
     return {
-        INTEGER: "number",
-        FLOAT: "number",
-        BOOLEAN: "truth value",
-        TEXT: "text",
-        TIME: "time",
-        DURATION: "duration",
-        OTHER: "value of a type that conditions cannot use",
-    }.get(term.kind, term.kind)
+        INTEGER: "number", FLOAT: "number", BOOLEAN: "truth value", TEXT: "text", TIME: "time",
+        DURATION: "duration", OTHER: "value of a type that conditions cannot use",
+    }.get(term.kind, term.kind)  # fmt: skip
 
 
 def clipped(value: int) -> int:

@@ -194,14 +194,10 @@ class AnchoredCounter(PathCounter):
             arithmetic,
             component,
             write=partial(
-                write_anchored_count,
-                layout.program,
-                self.graph,
-                layout.dtypes,
-                arithmetic,
+                write_anchored_count, layout.program, self.graph, layout.dtypes, arithmetic,
                 weighted=component,
             ),
-        )
+        )  # fmt: skip
         dtype = np.float64 if arithmetic == AT_LEAST else np.uint64
         n, n_anchors = len(layout.entries), len(layout.anchors)
         outputs, done = [np.zeros(n, dtype) for _ in range(1 if component is None else 2)], 0

@@ -538,20 +538,14 @@ class Pages:
         can_sort = n > 1 and (self.listing.is_whole or kept.numbers is not None)
         heads = {} if self._heads is None else self.heads(filters)
         return {
-            **columns_and_rows(frame, self.listing.keys),
-            "numbers": [str(number) for number in numbers],
-            "page": min(max(page, 1), self.n_pages(n)),
-            "n_pages": str(self.n_pages(n)),
+            **columns_and_rows(frame, self.listing.keys), "numbers": [str(number) for number in numbers],
+            "page": min(max(page, 1), self.n_pages(n)), "n_pages": str(self.n_pages(n)),
             "total": f"{self.n:,}",
             "order": order if can_sort or n < 2 or order in (CANONICAL, REVERSE) else CANONICAL,
             "sortable": [str(name) for name in frame.columns] if can_sort else [],
-            "limit_note": "" if self.listing.is_whole else _PART_NOTE.format(LISTED),
-            "busy": False,
-            "mistakes": kept.mistakes,
-            "filtered": self._filtered(kept),
-            "can_filter": True,
-            **heads,
-        }
+            "limit_note": "" if self.listing.is_whole else _PART_NOTE.format(LISTED), "busy": False,
+            "mistakes": kept.mistakes, "filtered": self._filtered(kept), "can_filter": True, **heads,
+        }  # fmt: skip
 
     def _filtered(self, kept: KeptMatches) -> str:
         """Return how many matches pass the filters, in words; empty without filters."""

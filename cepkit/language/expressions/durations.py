@@ -27,11 +27,8 @@ UNITS = {spelling: unit for unit, spellings in _SPELLINGS.items() for spelling i
 
 _UNEVEN = {"month": "28 to 31 days", "year": "365 or 366 days"}
 _UNEVEN |= {
-    "months": _UNEVEN["month"],
-    "mo": _UNEVEN["month"],
-    "years": _UNEVEN["year"],
-    "y": _UNEVEN["year"],
-}
+    "months": _UNEVEN["month"], "mo": _UNEVEN["month"], "years": _UNEVEN["year"], "y": _UNEVEN["year"],
+}  # fmt: skip
 
 _LONGEST = 400  # digits of a number; 64 bits have 20
 _KNOWN_UNITS = "units: ns us ms s min h d w"
@@ -141,6 +138,7 @@ def format_duration(ticks: int, unit: str | None) -> str:
 
 
 def _unit(part: re.Match[str], text: str) -> str:
+    """Return the short name of the unit that a part of a duration has, such as `min` for "minutes"."""
     spelling, at = part["unit"], part.start("unit")
     if spelling.lower() in _UNEVEN or spelling == "M":
         length = _UNEVEN.get(spelling.lower(), "28 to 31 days, if a month is meant; minutes are 'min'")

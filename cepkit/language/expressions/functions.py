@@ -286,6 +286,7 @@ def misspelt_built_in(name: str) -> str | None:
 
 
 def _register(call: Callable | None, name: str | None, times: str, *, is_pure: bool) -> Callable:
+    """Register a function under a name and return it. Without a function, return a decorator."""
     if times not in (MICROSECONDS, DATETIME):
         raise CepError(f"times={times!r}: write 'us' for integers, or 'datetime' for pandas Timestamps")
     if call is None:
@@ -306,6 +307,7 @@ def _register(call: Callable | None, name: str | None, times: str, *, is_pure: b
 
 
 def _arity(call: Callable) -> Arity:
+    """Return how many arguments a Python function takes, at least and at most."""
     # A numba dispatcher has the signature of the Python function that it compiles.
     try:
         parameters = inspect.signature(getattr(call, "py_func", call)).parameters.values()

@@ -109,6 +109,7 @@ _NEAR = 500  # characters around the place of a fault; searches of a long text w
 
 
 def _known_mistake(text: str, position: int, words: Vocabulary) -> tuple[str, int, int] | None:
+    """Return message, place and length of a mistake that `words` lists, if it is at the position."""
     low, high = max(0, position - _NEAR), min(len(text), position + _NEAR)
     for mistake, message in words.mistakes:
         for match in re.compile(mistake, re.IGNORECASE).finditer(text, low, high):
@@ -140,6 +141,7 @@ def bracket_fault(text: str, position: int, *, at_end: bool) -> tuple[str, int, 
 
 
 def _odd_character(text: str, position: int) -> tuple[str, int, int] | None:
+    """Return the message, the place and the length for a character that no query has, or None."""
     char = text[position]
     if char in LOOK_ALIKES:
         return f"{char!r} is {_unicode_name(char)}; write {LOOK_ALIKES[char]}", position, 1
@@ -164,6 +166,7 @@ def _acceptable(error: UnexpectedInput) -> Set[str]:
 
 
 def _expected(terminals: Set[str], words: Vocabulary) -> list[str]:
+    """Return how a message names the terminals that the grammar would accept."""
     rest, expected_names = set(terminals), []
     for terminal, covered, names in words.expected:
         if terminal in rest:
@@ -322,14 +325,10 @@ SEQUENCE_WORDS = Vocabulary(
     expected=(
         ("SEQ", _TYPES | {"AND", "OR", "STEP", "RPAR"}, ("an event, as in 'Order o'", "SEQ(…)", "'('")),
         ("STEP", frozenset(), ("STRICT", "PARTITION", "NEXT", "ANY")),
-        ("NAME", _TYPES | _BEHIND, ("a name for the event",)),
-        ("STRING", _TYPES, ("a type",)),
-        ("INT", frozenset({"COMMA"}), ("a number",)),
-        ("COMMA", _TIMES | _OPTIONS, ("','",)),
-        ("RPAR", _TIMES | _OPTIONS, ("')'",)),
-        ("RBRACE", frozenset(), ("'}'",)),
-        ("LPAR", frozenset(), ("'('",)),
-        ("$END", frozenset(), ("the end of the pattern",)),
+        ("NAME", _TYPES | _BEHIND, ("a name for the event",)), ("STRING", _TYPES, ("a type",)),
+        ("INT", frozenset({"COMMA"}), ("a number",)), ("COMMA", _TIMES | _OPTIONS, ("','",)),
+        ("RPAR", _TIMES | _OPTIONS, ("')'",)), ("RBRACE", frozenset(), ("'}'",)),
+        ("LPAR", frozenset(), ("'('",)), ("$END", frozenset(), ("the end of the pattern",)),
     ),
     mistakes=(
         (r"\b(where|within)\b", r"write \1 after the closing bracket of the pattern"),
@@ -354,7 +353,7 @@ SEQUENCE_WORDS = Vocabulary(
         (r"[\^$]", "a pattern has no anchors: it is searched for everywhere"),
     ),
     reserved="; a word of the language: as a type, put it in quotes, '{}'; it cannot name an event",
-)
+)  # fmt: skip
 
 PATTERN_WORDS = Vocabulary(
     expected=(

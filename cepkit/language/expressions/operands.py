@@ -235,6 +235,7 @@ def as_expression(value: Any) -> ex.Expression:
 
 
 def _junction(kind: type[ex.And] | type[ex.Or], left: Any, right: Any) -> Operand:
+    """Return the And or the Or (`kind`) of two conditions, where those of the same kind become one list."""
     operands: list[ex.Expression] = []
     for side in (left, right):
         if not isinstance(side, Operand | ex.Expression | bool):
@@ -293,6 +294,7 @@ class Aggregates(ABC):
         return self._aggregate(name, value)
 
     def _aggregate(self, function: str, value: str | Operand | None) -> Operand:
+        """Return the aggregate of a column, or of an expression over the events of this variable."""
         if value is None or isinstance(value, str):
             return Operand(ex.Aggregate(function, self._reference(value)))
         reference = self._reference(None)

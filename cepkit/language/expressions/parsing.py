@@ -106,6 +106,7 @@ class ExpressionBuilder:
         return ex.Not(children[1], span=span_of(children))
 
     def comparison(self, children):
+        """Return a comparison; of a chain such as a < b < c, the comparisons of neighbours joined by And."""
         links = []
         for left, operator, right in zip(children[::2], children[1::2], children[2::2], strict=False):
             links.append(
@@ -181,6 +182,7 @@ class ExpressionBuilder:
         return replace(children[1], span=span_of(children))
 
     def call(self, children):
+        """Return the node of a call: of an aggregate, of prev, or of a function."""
         name, _, *arguments, _ = children
         span, lower = span_of(children), name.lower()
         if lower in functions.AGGREGATE_SPELLINGS:
@@ -243,6 +245,7 @@ def _next(arguments: list[ex.Expression], span: tuple[int, int]) -> ex.Call:
 
 
 def _reference(token: Token, span: tuple[int, int]) -> ex.Reference:
+    """Return the reference to an event of a sequence, such as `a.x`, `a[1].x` or `a[i-1].x`."""
     parts = _REFERENCE.fullmatch(token)
     variable, name, index = parts["variable"], parts["name"], parts["index"]
     if name is not None and name[0] == "`":
@@ -262,6 +265,7 @@ def _reference(token: Token, span: tuple[int, int]) -> ex.Reference:
 
 
 def _aggregate(function: str, arguments: list[ex.Expression], span: tuple[int, int]) -> ex.Aggregate:
+    """Return the node of an aggregate such as sum(x). Raise if the number of its arguments is wrong."""
     if function == "count" and not arguments:
         return ex.Aggregate("count", span=span)
     summary = SUMMARIES.get(function)
@@ -281,6 +285,7 @@ def _aggregate(function: str, arguments: list[ex.Expression], span: tuple[int, i
 def _aggregate_by(
     function: str, second: str, arguments: list[ex.Expression], span: tuple[int, int]
 ) -> ex.Aggregate:
+    """Return the node of an aggregate of two arguments, such as quantile(x, 0.9)."""
     if len(arguments) != 2:
         raise Refusal(f"{function} takes a value and {second}, {len(arguments)} given", span)
     _refuse_inner(function, arguments)
@@ -300,6 +305,7 @@ def _refuse_inner(function: str, arguments: list[ex.Expression]) -> None:
 
 
 def _previous(arguments: list[ex.Expression], span: tuple[int, int], name: str = "prev") -> ex.Previous:
+    """Return the node of prev(x, n) or next(x, n): the value of x that is n rows back or ahead."""
     way = "back" if name == "prev" else "ahead"
     if len(arguments) not in (1, 2):
         raise Refusal(
@@ -440,6 +446,7 @@ def _long_lists(text: str, place: int) -> Iterator[tuple[int, int]]:
 
 
 def _constant(item: re.Match) -> ex.Expression:
+    """Return the literal that a match of the regex of constants has read."""
     if (token := item["text"]) is not None:
         quote, value = token[0], token[1:-1]
         value = value.replace(quote * 2, quote) if quote in value else value
@@ -496,6 +503,7 @@ def _parse_once(
 
 
 def _parse_expression(text: str, role: str, references: bool, whole: str | None) -> ex.Expression:
+    """Return the tree of an expression. Errors underline its place in `whole`, the text around it."""
     tree = None
     if isinstance(text, str):
         tree = parse_with_lists(*shortened(text), _expression_parser)
@@ -542,6 +550,7 @@ def parse_with_lists(
 
 
 def _refuse_references(tree: ex.Expression, text: str, role: str) -> None:
+    """Raise if an expression of a regex query names an event, as only sequences can."""
     for node in tree.walk(literals=False):
         if isinstance(node, ex.Reference):
             if node.index is None:

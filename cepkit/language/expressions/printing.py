@@ -342,6 +342,7 @@ def say_times(low: int, high: int | None, one: str, many: Callable[[str], str]) 
 
 
 def say_duration(duration: str | timedelta | int) -> str:
+    """Return a duration in words, such as "5 minutes" for "5 min" and "3 units of the clock" for 3."""
     if isinstance(duration, timedelta):
         try:
             duration = format_duration(duration_ticks(duration, "ns"), "ns")

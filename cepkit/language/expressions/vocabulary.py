@@ -164,6 +164,7 @@ def _split_part(text: str, between: str, number: int) -> str | None:
 
 
 def _filling(text: str, length: int, filling: str) -> str:
+    """Return the characters that LPAD or RPAD adds to a text, so that it has the length."""
     if length < 0 or not filling:
         raise ValueError("a text cannot be filled so")
     refuse_beyond(LONGEST, length, "characters of LPAD or RPAD", "Fill the text up to fewer characters")
@@ -205,6 +206,7 @@ def ip_in(address: str, network: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _network(text: str) -> Any:
+    """Return the IP network that a text names."""
     try:
         return ip_network(text.strip(), strict=False)
     except ValueError:
@@ -245,6 +247,7 @@ def _row(
     names: str, takes: str, gives: str | None, compute: Callable[..., Any] | None, example: str, meaning: str,
     *, is_lenient: bool = False,
 ) -> ValueFunction:  # fmt: skip
+    """Return one entry of the table of functions. `names` has its name and its other names."""
     name, *aliases = names.split()
     return ValueFunction(
         name, tuple(aliases), _signature(takes), gives, compute, example, meaning, is_lenient

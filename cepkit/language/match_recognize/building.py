@@ -187,6 +187,7 @@ class _SqlExpressionBuilder(ExpressionBuilder):
         return replace(children[1], span=span_of(children))
 
     def is_truth(self, children):
+        """Return the node of `x IS [NOT] TRUE`, FALSE or UNKNOWN."""
         operand, negation, word = children
         span, lower = span_of(children), word.lower()
         if lower not in ("true", "false", "unknown"):
@@ -202,6 +203,7 @@ class _SqlExpressionBuilder(ExpressionBuilder):
         return _negated_if(ex.IsDistinct(left, right, span=span_of(children)), negation)
 
     def like(self, children):
+        """Return the node of `x [NOT] LIKE pattern [ESCAPE sign]`, or of ILIKE, which ignores case."""
         operand, negation, word, pattern, escape = children
         span, written = span_of([operand, pattern if escape is None else escape]), unquoted(pattern)
         sign = None if escape is None else unquoted(escape)
@@ -214,6 +216,7 @@ class _SqlExpressionBuilder(ExpressionBuilder):
         return _negated_if(rp.LikeWithEscape(operand, written, sign, span=span), negation)
 
     def between_symmetric(self, children):
+        """Return the condition that x is between two limits in either order."""
         operand, negation, first_limit, second_limit = children
         span = span_of(children)
         for node in (node for part in (operand, first_limit, second_limit) for node in part.walk()):
@@ -229,6 +232,7 @@ class _SqlExpressionBuilder(ExpressionBuilder):
         return _negated_if(ex.Or(ways, span=span), negation)
 
     def call_from(self, children):
+        """Return the call that SUBSTRING, TRIM or EXTRACT with the word FROM stands for."""
         name, _, item, start, length, _ = children
         span, lower = span_of([name, children[-1]]), name.lower()
         if lower in ("substring", "substr"):
@@ -245,6 +249,7 @@ class _SqlExpressionBuilder(ExpressionBuilder):
         raise Refusal(f"{name.upper()}() takes no FROM; write commas between its arguments", span)
 
     def trim(self, children):
+        """Return the call for TRIM with LEADING, TRAILING or BOTH."""
         name, _, side, signs, text, _ = children
         span = span_of([name, children[-1]])
         if name.lower() != "trim":
@@ -256,6 +261,7 @@ class _SqlExpressionBuilder(ExpressionBuilder):
         return ex.Call("strpos", (whole, part), span=span_of([children[0], children[-1]]))
 
     def cast(self, children):
+        """Return the node of CAST(x AS type), where a type has one or two words and may have a length."""
         _, _, operand, kind, second, *length, _ = children
         lower, present = kind.lower(), [item for item in length if item is not None]
         if second is not None:
@@ -283,6 +289,7 @@ class _SqlExpressionBuilder(ExpressionBuilder):
         return ex.Reference(variable_name(variable), column, span=span_of(children))
 
     def typed_text(self, children):
+        """Return the literal of TIMESTAMP or DATE with a text. Raise for TIME, or if a DATE is no day."""
         word, text = children[0].upper(), unquoted(children[1])
         if word == "TIME":
             raise Refusal("there is no type of times of day; write TIMESTAMP with the day", span_of(children))
@@ -309,6 +316,7 @@ class _SqlExpressionBuilder(ExpressionBuilder):
         return rp.CaseWhen(flat, default, span=span_of(children))
 
     def case_of(self, children):
+        """Return CASE x WHEN value …: the same as CASE WHEN x = value …."""
         _, item, *branches, default, _ = children
         flat = tuple(
             part
@@ -342,6 +350,7 @@ class _SqlExpressionBuilder(ExpressionBuilder):
         return rp.Classifier(None if name is None else variable_name(name), span=span_of(children))
 
     def call(self, children) -> Any:
+        """Return the node of a call: an aggregate of rows, a navigation, or a function of one row."""
         semantics, name, _, distinct, *arguments, _ = children
         span = span_of([child for child in children if child is not None])
         lower = _SAME_AGGREGATES.get(name.lower(), name.lower())
@@ -389,6 +398,7 @@ _OF_THE_MATCH = ("match_number", "match_rowtime", "match_sequence_number", "time
 
 
 def _of_the_match(name: str, arguments: tuple, final: bool | None, span: tuple[int, int]) -> ex.Expression:
+    """Return the node of a function of the whole match, such as MATCH_NUMBER()."""
     if final is not None:
         raise Refusal(f"RUNNING and FINAL do not belong to {name.upper()}()", span)
     if name == "match_rowtime" and len(arguments) == 1 and isinstance(arguments[0], ex.Attribute):
@@ -407,6 +417,7 @@ def _is_final(semantics: Token | None) -> bool | None:
 
 
 def _navigation(name: str, arguments: tuple, final: bool | None, span: tuple[int, int]) -> rp.Navigation:
+    """Return the node of PREV, NEXT, FIRST or LAST; `final` is None without FINAL and RUNNING."""
     upper = name.upper()
     if len(arguments) not in (1, 2):
         raise Refusal(

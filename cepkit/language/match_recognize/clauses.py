@@ -368,6 +368,7 @@ def _check_after_name(entry: TextPart, clause: str, after: list[re.Match[str]]) 
 
 
 def _nameless(entry: TextPart, clause: str, form: str, clauses: Mapping[str, TextPart]) -> PatternSyntaxError:
+    """Return the error for an entry of a list that has no name; `form` shows how one is written."""
     unused_names = [keyword.name for keyword in OF_MATCH_RECOGNIZE if keyword.name not in clauses]
     words = [token[0].upper() for token in entry.outer() if token.lastgroup == "word"]
     hint = next((text for word in words if (text := nearest(word, unused_names))), "")
@@ -409,21 +410,11 @@ ROW_PATTERN_WORDS = Vocabulary(
 
 _OPERATORS = frozenset(
     {
-        "_AND",
-        "_OR",
-        "NOT",
-        "_IN",
-        "_BETWEEN",
-        "_IS",
-        "LIKE",
-        "COMPARISON",
-        "MULTIPLY",
-        "PLUS",
-        "MINUS",
+        "_AND", "_OR", "NOT", "_IN", "_BETWEEN", "_IS", "LIKE", "COMPARISON", "MULTIPLY", "PLUS", "MINUS",
         "_JOIN",
     }
     | {"LPAR", "DOT", "_OVER", "_FROM", "_FOR", "_ESCAPE"}
-)
+)  # fmt: skip
 _OPERANDS = frozenset(
     {"QUOTED", "PARAMETER", "INT", "FLOAT", "STRING", "TYPED", "INTERVAL", "TRUE", "FALSE", "NULL", "LPAR"}
     | {"MINUS", "NOT", "CAST", "CASE", "ARRAY", "SEMANTICS", "DISTINCT", "MULTIPLY", "CLASSIFIER"}
@@ -436,39 +427,25 @@ SQL_EXPRESSION_WORDS = Vocabulary(
     expected=(
         ("INT", _OPERANDS | {"NAME"}, ("a value", "a column", "'('")),
         ("DISTINCT", frozenset({"NULL", "NOT", "TRUE", "FALSE", "NAME"}), _AFTER_IS),
-        ("NAME", _OPERANDS, ("a name",)),
-        ("COMPARISON", _OPERATORS, ("an operator",)),
+        ("NAME", _OPERANDS, ("a name",)), ("COMPARISON", _OPERATORS, ("an operator",)),
         ("_OR", _OPERATORS, ("an operator",)),
         ("MULTIPLY", _OPERATORS - {"_AND"}, ("an arithmetic operator",)),
-        ("_AND", frozenset(), ("AND with the upper bound",)),
-        ("_IN", _OPERATORS, ("IN", "BETWEEN", "LIKE")),
-        ("NULL", frozenset({"NOT"}), ("NULL", "NOT NULL")),
-        ("STRING", frozenset(), ("a text in quotes",)),
-        ("_FROM", frozenset(), ("FROM",)),
-        ("LPAR", frozenset(), ("'('",)),
-        ("DOT", frozenset(), ("'.'",)),
-        ("LSQB", frozenset(), ("'['",)),
-        ("RSQB", frozenset(), ("']'",)),
-        ("_AS", frozenset(), ("AS",)),
-        ("_WHEN", frozenset({"_ELSE", "END"}), ("WHEN", "ELSE", "END")),
-        ("_THEN", frozenset(), ("THEN",)),
-        ("END", frozenset(), ("END",)),
-        ("COMMA", frozenset(), ("','",)),
-        ("RPAR", frozenset(), ("')'",)),
+        ("_AND", frozenset(), ("AND with the upper bound",)), ("_IN", _OPERATORS, ("IN", "BETWEEN", "LIKE")),
+        ("NULL", frozenset({"NOT"}), ("NULL", "NOT NULL")), ("STRING", frozenset(), ("a text in quotes",)),
+        ("_FROM", frozenset(), ("FROM",)), ("LPAR", frozenset(), ("'('",)), ("DOT", frozenset(), ("'.'",)),
+        ("LSQB", frozenset(), ("'['",)), ("RSQB", frozenset(), ("']'",)), ("_AS", frozenset(), ("AS",)),
+        ("_WHEN", frozenset({"_ELSE", "END"}), ("WHEN", "ELSE", "END")), ("_THEN", frozenset(), ("THEN",)),
+        ("END", frozenset(), ("END",)), ("COMMA", frozenset(), ("','",)), ("RPAR", frozenset(), ("')'",)),
         ("$END", frozenset(), ("the end of the expression",)),
     ),
     mistakes=(
-        (r"===?", "write '='"),
-        (r"!==", "write '<>'"),
-        (r"=>", "write '>='"),
-        (r"=<", "write '<='"),
-        (r"\*\*|\^", "this operator does not exist; write POWER(x, y)"),
-        (r"&&", "write AND"),
+        (r"===?", "write '='"), (r"!==", "write '<>'"), (r"=>", "write '>='"), (r"=<", "write '<='"),
+        (r"\*\*|\^", "this operator does not exist; write POWER(x, y)"), (r"&&", "write AND"),
         (r"\w\s*\[[^\]]*\]?", "write A[0].x as FIRST(A.x), and A[1].x as FIRST(A.x, 1)"),
         (r"[$@]([^\W\d]\w*)|\?", r"write a parameter as :name"),
     ),
     reserved='; write a column of this name as "{}"',
-)
+)  # fmt: skip
 
 
 # Names of tables in the SELECT around MATCH_RECOGNIZE, and the clauses of larger queries.

@@ -77,6 +77,7 @@ def _shown(query: RowPatternQuery) -> Span | None:
 
 
 def _check_subsets(query: RowPatternQuery, primary: list[str]) -> None:
+    """Raise if a name of SUBSET is taken, or if a member is no variable of the pattern (`primary`)."""
     seen: list[str] = []
     for name, members in query.subset:
         if name in primary or name in seen:
@@ -93,6 +94,7 @@ def _check_subsets(query: RowPatternQuery, primary: list[str]) -> None:
 def _check_expression(
     query: RowPatternQuery, role: str, tree: ex.Expression, known: list[str], *, in_define: bool
 ) -> None:
+    """Raise if an expression has unknown variables, or parts that its clause (`role`) cannot have."""
     for node in tree.walk():
         variable = _variable_of(node)
         if variable is not None and variable not in known:
@@ -179,6 +181,7 @@ def is_window_select(whole: TextPart) -> bool:
 
 
 def read_window_select(whole: TextPart) -> WindowedRows:
+    """Return the query of a SELECT whose row pattern is in a WINDOW clause."""
     check_begin(whole)
     head, clauses = split_clauses(whole, OF_WINDOW_SELECT)
     for name in ("FROM", "WINDOW"):
@@ -205,6 +208,7 @@ def read_window_select(whole: TextPart) -> WindowedRows:
 
 
 def _window(part: TextPart) -> tuple[str, TextPart]:
+    """Return the name of the window and the text inside its brackets."""
     words = part.outer()
     if len(words) < 4 or words[2][0] != "(":
         raise part.error("WINDOW: write w AS ( … PATTERN (A B+) … )")
@@ -220,6 +224,7 @@ def _window(part: TextPart) -> tuple[str, TextPart]:
 
 
 def _frame_end(part: TextPart | None, inside: TextPart) -> int | str | None:
+    """Return the last row of the frame: rows from the current one on, the column of them, or None for all."""
     if part is None:
         message = "the frame is missing; write ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING"
         raise inside.between(inside.start - 1, inside.start).error(message)

@@ -119,6 +119,7 @@ class SqlPrinter(ExpressionPrinter):
         return super().node(expression)
 
     def other(self, expression: ex.Expression) -> tuple[str, int]:
+        """Return the text of a node that only MATCH_RECOGNIZE has, and the rank of its operator."""
         match expression:
             case rp.Joined(left=left, right=right):
                 return f"{self.at_least(SUM, left)} || {self.at_least(PRODUCT, right)}", SUM
@@ -153,6 +154,7 @@ class SqlPrinter(ExpressionPrinter):
         raise TypeError(f"no SQL text for {type(expression).__name__}")
 
     def aggregate(self, node: rp.RowAggregate) -> str:
+        """Return the text of an aggregate of rows, such as RUNNING SUM(DISTINCT A.x)."""
         inside = self.listed(node.arguments)
         if not node.arguments:
             inside = "*" if node.variable is None else f"{sql_variable(node.variable)}.*"
@@ -226,6 +228,7 @@ def print_select(query: SelectedRows) -> str:
 
 
 def print_window_select(query: WindowedRows) -> str:
+    """Return the SQL text of a query whose row pattern is in a WINDOW clause."""
     ends = {None: "UNBOUNDED FOLLOWING", 0: "CURRENT ROW"}
     end = query.frame_end
     if end not in ends:

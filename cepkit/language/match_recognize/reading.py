@@ -88,6 +88,7 @@ def split_and_check(
 
 
 def read_clauses(inside: TextPart, clauses: dict[str, TextPart]) -> RowPatternQuery:
+    """Return the query that the clauses of MATCH_RECOGNIZE, or of a WINDOW (`inside`), describe."""
     pattern = _pattern(clauses["PATTERN"])
     skip, variable = _after_match(clauses.get("AFTER MATCH"))
     shown, timed_out = _rows_per_match(clauses.get("ROWS PER MATCH"))
@@ -147,6 +148,7 @@ def _without_brackets(inside: TextPart) -> PatternSyntaxError | None:
 
 
 def _pattern(part: TextPart) -> Pattern:
+    """Return the tree of the row pattern in the brackets after PATTERN."""
     tokens = part.outer()
     if len(tokens) > 2:
         more = part.between(tokens[2].start(), part.stop)
@@ -160,6 +162,7 @@ def _pattern(part: TextPart) -> Pattern:
 
 
 def _named(clauses: dict[str, TextPart], clause: str) -> Iterator[tuple[str, ex.Expression]]:
+    """Yield the names and the expressions that DEFINE or MEASURES lists. Raise if a name comes twice."""
     part = clauses.get(clause)
     if part is None:
         return
@@ -227,6 +230,7 @@ def _blanked(text: str) -> str:
 
 
 def _subset(part: TextPart | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the names that SUBSET defines, each with the variables it unites."""
     for entry in _listed(part):
         match = re.fullmatch(r"(\w+|[\"`].+?[\"`]) = \( (.+) \)", entry.without_comments())
         if match is None:
@@ -249,6 +253,7 @@ def _rows_per_match(part: TextPart | None) -> tuple[str, bool]:
 
 
 def _after_match(part: TextPart | None) -> tuple[str, str | None]:
+    """Return where the search continues after a match, and the variable of SKIP TO, if any."""
     if part is None:
         return "past_last_row", None
     text = part.without_comments()
@@ -266,6 +271,7 @@ def _after_match(part: TextPart | None) -> tuple[str, str | None]:
 
 
 def _within(part: TextPart | None) -> str | None:
+    """Return the duration of WITHIN as text, such as "1 hour", or None without this clause."""
     if part is None:
         return None
     match = _WITHIN.fullmatch(part.without_comments())
@@ -345,6 +351,7 @@ def check_begin(before: TextPart) -> None:
 
 
 def read_select(before: TextPart, query: RowPatternQuery, after: TextPart | None) -> SelectedRows:
+    """Return the whole query: the SELECT around MATCH_RECOGNIZE with its list, WHERE, ORDER BY and LIMIT."""
     check_begin(before)
     words = before.outer()
     upper = [word[0].upper() for word in words]
@@ -373,6 +380,7 @@ def end_of_select(clauses: Mapping[str, TextPart], qualifiers: set[str], columns
 
 
 def _alias(head: TextPart | None) -> str | None:
+    """Return the name that the rows of MATCH_RECOGNIZE get, as in `) AS m`, or None."""
     if head is None or head.is_blank():
         return None
     words = [token for token in head.outer() if token[0].upper() != "AS"]
@@ -460,6 +468,7 @@ _OF_A_MATCH = (
 
 
 def _check_over(part: TextPart, role: str, node: rp.OverWindow, window: str | None) -> None:
+    """Raise if an expression has OVER, and `window` is not the window it names or cannot compute it."""
     place = _node_part(part, node)
     if window is None:
         raise place.error(f"{role}: a window function does not run here{TOO_LARGE}")

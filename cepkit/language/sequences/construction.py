@@ -339,22 +339,14 @@ def sequence_query(
     """
     query, setting_names = _begin_query(pattern)
     keywords = {
-        "where": where,
-        "strategy": strategy,
-        "scope": None if isinstance(scope, str) and scope == "run" else scope,
-        "within": within,
-        "within_closed": None if within_closed is True else within_closed,
-        "within_events": within_events,
-        "gap_within": gap_within,
-        "strict_time": None if strict_time is False else strict_time,
-        "partition_by": partition_by,
-        "order_by": order_by,
-        "event_type": event_type,
-        "after_match": after_match,
-        "evaluation_order": evaluation_order,
-        "complete_until": complete_until,
+        "where": where, "strategy": strategy,
+        "scope": None if isinstance(scope, str) and scope == "run" else scope, "within": within,
+        "within_closed": None if within_closed is True else within_closed, "within_events": within_events,
+        "gap_within": gap_within, "strict_time": None if strict_time is False else strict_time,
+        "partition_by": partition_by, "order_by": order_by, "event_type": event_type,
+        "after_match": after_match, "evaluation_order": evaluation_order, "complete_until": complete_until,
         "measures": measures,
-    }
+    }  # fmt: skip
     keywords = {name: value for name, value in keywords.items() if value is not None}
     twice = [name for name in keywords if name in setting_names]
     if twice:

@@ -129,6 +129,7 @@ class SequencePattern(QueryMethods):
         self, low: int, high: int | None, *, inner: str | None = None, greedy: bool = False,
         reluctant: bool = False, until: str | Operand | Expression | None = None, **unknown: Any,
     ) -> Loop:  # fmt: skip
+        """Return the loop of this pattern, repeated from `low` to `high` times (None: without end)."""
         for name in unknown:
             raise TypeError(
                 f"a loop has no option {name!r}.{nearest(name, _LOOP_OPTIONS)} Options: {list(_LOOP_OPTIONS)}"
@@ -367,6 +368,7 @@ def check_size(pattern: SequencePattern) -> None:
 
 
 def _n_events(pattern: SequencePattern) -> int:
+    """Return how many events a pattern names at most, where a loop without end counts as one round."""
     if isinstance(pattern, EventPattern | AbsentPattern):
         return 1
     if isinstance(pattern, Loop):

@@ -216,6 +216,7 @@ class _Words:
         self._of_key = of_key
 
     def say(self, pattern: sq.SequencePattern) -> str:
+        """Return a pattern in English words."""
         match pattern:
             case sq.EventPattern():
                 return _article(pattern) + _own(pattern)
@@ -235,6 +236,7 @@ class _Words:
         return self.say(pattern) if _is_single(pattern) else f"({self.say(pattern)})"
 
     def _sequence(self, pattern: sq.SequenceOf) -> str:
+        """Return a sequence of parts in words, with what may not come between two of them."""
         text, absent = "", []
         for part, step in zip(pattern.parts, pattern.steps, strict=True):
             if isinstance(part, sq.AbsentPattern):
@@ -253,6 +255,7 @@ class _Words:
         return text
 
     def _all_of(self, parts: tuple[sq.SequencePattern, ...]) -> str:
+        """Return events in any order in words."""
         present = [self._bracketed(part) for part in parts if not isinstance(part, sq.AbsentPattern)]
         absent = [self.say(part) for part in parts if isinstance(part, sq.AbsentPattern)]
         text = f"{join_words(present)} in any order" if len(present) > 1 else "".join(present)
@@ -261,6 +264,7 @@ class _Words:
         return f"{text}, with {join_words(absent)} among them" if text else join_words(absent)
 
     def _loop(self, loop: sq.Loop) -> str:
+        """Return a loop in words, with how many events it takes and which it prefers."""
         body = loop.body
         if isinstance(body, sq.EventPattern):
             events = f"{_noun(body)}s {body.variable}{_own(body)}"

@@ -55,6 +55,7 @@ class Milliseconds(int):
 
 
 def text_of_token(token: Token) -> str:
+    """Return the characters between the quotes of a SiddhiQL text."""
     size = 3 if token.startswith('"""') else 1
     inside = str(token)[size:-size]
     if size == 3:
@@ -66,6 +67,7 @@ class SiddhiExpressionBuilder(ExpressionBuilder):
     """The parser's callbacks for expressions. Most of them are those of predicates."""
 
     def time(self, children):
+        """Return the milliseconds of a time such as `1 hour 30 min`."""
         total, start = 0, children[0].start_pos
         for number, unit in zip(children[::2], children[1::2], strict=True):
             if unit.lower() not in _UNITS:
@@ -107,6 +109,7 @@ class SiddhiExpressionBuilder(ExpressionBuilder):
         return ex.Reference(variable.text, None, index, span=(variable.span[0], last.end_pos))
 
     def index(self, children):
+        """Return the index of e1[0], counted from 1, or the text of e1[last] or e1[last-1]."""
         first, minus, *rest = [*children, None, None][:3]
         if first.isdecimal():
             return whole_number(first) + 1
@@ -210,6 +213,7 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
         return "", _constant(children[-1])
 
     def definition(self, children):
+        """Return the stream that `define stream` describes. Raise if it has an attribute twice."""
         _, (name, span), _, *attributes, _ = children
         seen: set[str] = set()
         for attribute, _kind, place in attributes:
@@ -221,6 +225,7 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
         )
 
     def attribute_type(self, children):
+        """Return the name, the type and the place of an attribute. Raise if the type is unknown."""
         name, kind = children
         lower = kind.lower()
         if lower not in sp.TYPES:
@@ -251,6 +256,7 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
     # --- queries
 
     def query(self, children):
+        """Return a query of its input, its clauses and its output. Raise for a limit of the output rate."""
         start, query_input, *parts = children
         named = {part.clause: part.value for part in parts if isinstance(part, _Named)}
         if (rate := named.get("rate")) is not None:
@@ -299,6 +305,7 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
         return _Named("rate", children[0])
 
     def output(self, children):
+        """Return the target of `insert into`, and which events go there: current, expired or all."""
         word = children[0]
         span = (word.start_pos, word.end_pos)
         if len(children) == 1:
@@ -311,6 +318,7 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
     # --- inputs
 
     def join(self, children):
+        """Return the join of two streams; both sides trigger it unless one is marked unidirectional."""
         left, kind, right, condition, within = children
         if within is not None:
             raise Refusal("'within' of a join belongs to aggregations; give the streams windows", within.span)
@@ -332,6 +340,7 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
         return _Part(None, span_of(children[:1]))
 
     def pattern(self, children):
+        """Return the input of a pattern (signs ->) or a sequence (signs ,). Raise if the signs are mixed."""
         pattern, within = children
         if isinstance(pattern, sp.EventState) and pattern.reference is None and within is None:
             return sp.StreamInput(pattern.source)
@@ -375,6 +384,7 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
         return self._logical("or", children)
 
     def _logical(self, operator, children):
+        """Return the state of two sides joined by `and` or `or`. Raise for sides that cannot be joined."""
         for state in children:
             if isinstance(state, sp.CountedState):
                 raise Refusal(
@@ -401,6 +411,7 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
         return sp.AbsentState(source, wait, span=(word.start_pos, source.span[1]))
 
     def event(self, children):
+        """Return the state of one event, with its name and its count, if any."""
         name, _, source, times = children
         start = source.span[0] if name is None else name.span[0]
         state = sp.EventState(source, None if name is None else name.text, span=(start, source.span[1]))
@@ -410,6 +421,7 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
         return sp.CountedState(state, low, high, span=state.span)
 
     def times(self, children):
+        """Return how many events a count such as <2:5> or + takes, at least and at most."""
         token = children[0]
         place = (token.start_pos, token.end_pos)
         if token in ("+", "*", "?"):
@@ -479,6 +491,7 @@ def _plain(pattern: sp.StatePattern) -> sp.StatePattern:
 
 
 def _annotated(element: Any, annotations: list[_Part]) -> Any:
+    """Return a query with the name that its annotation @info gives. Raise for @async."""
     for (name, items), span in annotations:
         if name == "async":
             raise Refusal(

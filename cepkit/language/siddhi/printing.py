@@ -74,19 +74,14 @@ SIDDHI_WORDS = Vocabulary(
         ("$END", frozenset(), ("the end of the text",)),
     ),
     mistakes=(
-        (r"===", "write '=='"),
-        (r"!==", "write '!='"),
-        (r"<>", "write '!='"),
-        (r"=>", "write '>='"),
-        (r"=<", "write '<='"),
-        (r"&&?", "write 'and'"),
-        (r"\|\|?", "write 'or'"),
+        (r"===", "write '=='"), (r"!==", "write '!='"), (r"<>", "write '!='"), (r"=>", "write '>='"),
+        (r"=<", "write '<='"), (r"&&?", "write 'and'"), (r"\|\|?", "write 'or'"),
         (r"\{\s*[0-9]*\s*,?\s*[0-9]*\s*\}", "write a count as <2:5>"),
         (r"(?<![=!<>])=(?!=)", "write '==' in a condition; '=' names the event of a state: e1=Stream"),
         (r"\u2192", "write '->'"),
     ),
     reserved="; write a name like this as `{}`",
-)
+)  # fmt: skip
 
 _WORD = re.compile(
     r"--[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?|\"\"\"(?:[^\"]|\"(?!\"\"))*+(?:\"\"\")?"
@@ -163,6 +158,7 @@ def parse_siddhi(text: str) -> sp.SiddhiApp:
 
 @lru_cache(maxsize=32)
 def _parse_once(text: str) -> sp.SiddhiApp:
+    """Return the app of a SiddhiQL text. Raise with a hint where a statement is none or is not supported."""
     if not text.strip(" \t\n;"):
         raise PatternSyntaxError("expected a query, as in: from A select x insert into B", text or " ", 0)
     check_text(text)
@@ -285,6 +281,7 @@ def _key(key: sp.PartitionKey) -> str:
 
 
 def _query(query: sp.SiddhiQuery) -> str:
+    """Return the SiddhiQL text of one query."""
     lines = [f"@info(name={_text(query.name)})"] if query.name is not None else []
     lines.append(f"from {_input(query.input)}")
     columns = [
@@ -310,6 +307,7 @@ def _query(query: sp.SiddhiQuery) -> str:
 
 
 def _input(given: sp.StreamInput | sp.JoinInput | sp.PatternInput) -> str:
+    """Return the text after `from`: a stream, a join, or a pattern."""
     match given:
         case sp.StreamInput(source=source):
             return _source(source)
@@ -330,6 +328,7 @@ def _side(side: sp.JoinSide, alone: bool) -> str:
 
 
 def _source(source: sp.StreamSource) -> str:
+    """Return the text of a stream with its filters and its window."""
     handlers = []
     for handler in source.handlers:
         if isinstance(handler, sp.FilterHandler):
@@ -343,6 +342,7 @@ def _source(source: sp.StreamSource) -> str:
 
 
 def print_states(pattern: sp.StatePattern, *, is_sequence: bool = False) -> str:
+    """Return the text of a pattern, or of a sequence, of states."""
     match pattern:
         case sp.StateChain(parts=parts):
             sign = ", " if is_sequence else " -> "
