@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -203,6 +204,7 @@ def text_codes_of_columns(program: BoundQuery) -> dict[str, TextCodes]:
 # Codes of keys. A key is forgotten after a pause.
 
 Key = tuple[Hashable, ...]
+NEVER = 2**63 - 1  # after every row
 
 
 def keys_of_batch(source: ArrowSource, partition_by: tuple[str, ...]) -> tuple[np.ndarray, list[Key]]:
@@ -392,6 +394,47 @@ def idle_ticks_of(idle_after: Any, by: Sequence[str], schema: Mapping[str, Colum
     if not ticks > 0:
         raise CepError(f"idle_after={idle_after!r}: expected a positive duration")
     return ticks
+
+
+@dataclass(frozen=True)
+class Room:
+    """The room for the rows of each key in a search that keeps rows; see ``max_live`` of `cepkit.stream`."""
+
+    by: tuple[str, ...]  # the columns of the key
+    most: int
+    overflow: str
+
+    def check(self, kept: pa.Table) -> None:
+        """Raise if a key has more rows than there is room for, and that is an error."""
+        if self.overflow != "error" or len(kept) <= self.most:
+            return
+        key_of_row, keys = keys_of_batch(ArrowSource(kept), self.by)
+        counts = np.bincount(key_of_row)
+        if (n := int(counts.max())) > self.most:
+            raise CepError(
+                f"{key_text(self.by, keys[counts.argmax()])} has {n:,} rows that wait, more than max_live="
+                f"{self.most:,}; the batch is not applied. Narrow the window, or let overflow=… give up rows"
+            )
+
+    def ends(self, rows: pa.Table, until: np.ndarray, time: np.ndarray, n_old: int) -> np.ndarray:
+        """Return which row ends each row for want of room: itself if it is shed; `NEVER` for the others."""
+        # ``rows`` wait until the last time in ``until``. The first ``n_old`` wait already.
+        key_of_row = keys_of_batch(ArrowSource(rows), self.by)[0].tolist()
+        ends = np.full(len(key_of_row), NEVER)
+        waiting_of_key: dict[int, deque[int]] = {}
+        last, now = until.tolist(), time.tolist()
+        for row, key in enumerate(key_of_row):
+            waiting = waiting_of_key.setdefault(key, deque())
+            while waiting and row >= n_old and last[waiting[0]] < now[row]:
+                waiting.popleft()
+            if len(waiting) < self.most:
+                waiting.append(row)
+            elif self.overflow == "shed":
+                ends[row] = row
+            else:
+                ends[waiting.popleft()] = row
+                waiting.append(row)
+        return ends
 
 
 def key_text(partition_by: Sequence[str], key: Key | None) -> str:

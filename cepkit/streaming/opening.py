@@ -85,19 +85,20 @@ def stream(
     idle_after : str, timedelta or int, optional
         The longest pause of a key, by the first column of ``order_by``. After a longer pause the key is
         forgotten: its partial matches end, and its later events belong to a new key. In MATCH_RECOGNIZE its
-        rows end as those of a partition do, so a match that waits for a longer one comes out. Only for regex
-        queries and MATCH_RECOGNIZE. Without it, a key is forgotten when no later match needs its rows:
-        after ``within``, or for MATCH_RECOGNIZE when no match is open, but not if ``prev``, MATCH_NUMBER or
-        ``^`` may look at what came before.
+        rows end as those of a partition do, so a match that waits for a longer one comes out. Not for
+        windows and joins, whose rows leave with time. Without it, a key is forgotten when no later match
+        needs its rows: after ``within``, or for MATCH_RECOGNIZE when no match is open, but not if ``prev``,
+        MATCH_NUMBER or ``^`` may look at what came before.
     max_live : int, optional
         The largest number of live partial matches of a key; ``overflow`` says what a further one does. None
-        for any number. Only for regex queries and MATCH_RECOGNIZE, which counts the rows of a key that may
-        still begin a match.
+        for any number. MATCH_RECOGNIZE counts the rows of a key that may still begin a match, and event
+        sequences its events that later matches may contain. Not for windows and joins.
     overflow : str
         ``"error"``: a batch after which a key has more than ``max_live`` partial matches is refused.
         ``"oldest"``: the oldest one of the key ends with the row that is too many. ``"shed"``: no row of the
-        key begins a partial match while it has ``max_live``; not for MATCH_RECOGNIZE. Both count what they
-        gave up in ``stream.status().overflowed``, and their matches do not depend on the batches.
+        key begins a partial match while it has ``max_live``; not for MATCH_RECOGNIZE. Event sequences give
+        up events: the stream ends the oldest of a key, or sheds those that its pattern names. Both count
+        what they gave up in ``stream.status().overflowed``, and their matches do not depend on the batches.
     memory_limit : int, str or None, optional
         The most memory that the matches of one push may take, as for `cepkit.match`; beyond it the push is
         refused, and has no effect.

@@ -87,7 +87,7 @@ class Search(ABC):
     column_of_result: Mapping[str, str]  # columns of results that are columns of the stream
     takes_rows: bool = False  # whether `advance_row` reads events
     n_evicted: int = 0  # keys that were forgotten after a pause
-    n_overflowed: int = 0  # partial matches that ``overflow`` gave up
+    n_overflowed: int = 0  # partial matches, or kept events, that ``overflow`` gave up
     grows: str = ""  # what grows for ever, why, and what bounds it; empty if nothing does
     # Until when the user says that the data are complete, just before `finish`; None: the last time so far
     complete_until: Any = None
@@ -194,18 +194,19 @@ class StreamStatus:
     forgotten: int = 0  # keys that paused for longer than ``idle_after``
     ended: int = 0  # partial matches that ended with these keys
     shed: int = 0  # events that were dropped for the latency bound
-    overflowed: int = 0  # partial matches that ``overflow`` gave up for ``max_live``
+    overflowed: int = 0  # partial matches, or kept events, that ``overflow`` gave up for ``max_live``
     grows: str = ""  # what grows for ever, why, and what bounds it; empty if nothing does
 
     def __repr__(self) -> str:
         live = [] if self.live is None else [counted(self.live, "partial match")]
         held = [counted(self.keys, "key"), *live, f"{counted(self.rows, 'row')} kept"]
+        what = "event" if self.live is None else "partial match"
+        ended = "" if self.live is None else f" with {counted(self.ended, what)}"
         lost = {
             f"{counted(self.late, 'late row')} dropped": self.late,
-            f"{counted(self.forgotten, 'idle key')} forgotten with "
-            f"{counted(self.ended, 'partial match')}": self.forgotten,
+            f"{counted(self.forgotten, 'idle key')} forgotten{ended}": self.forgotten,
             f"{counted(self.shed, 'event')} shed": self.shed,
-            f"{counted(self.overflowed, 'partial match')} given up for max_live": self.overflowed,
+            f"{counted(self.overflowed, what)} given up for max_live": self.overflowed,
         }
         at = [] if self.oldest is None else [f"at {self.oldest}"]
         back = [] if self.lag is None else [f"{counted(self.lag, 'event')} back"]

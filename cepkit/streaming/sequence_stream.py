@@ -19,7 +19,7 @@ from cepkit.engines.shared.places import InStreamOrder, Places, accepted
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, SequenceSet
 from cepkit.errors import UnsupportedQueryError, warn
 from cepkit.events import Events
-from cepkit.frames.arrow import ArrowSource
+from cepkit.frames.arrow import ArrowSource, column_of_arrow
 from cepkit.frames.building import build_events
 from cepkit.language.query_parts import END
 from cepkit.language.sequences.branches import Branch
@@ -27,7 +27,7 @@ from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import choose_engine
 from cepkit.planning.plans import compile_checked
 from cepkit.streaming.batches import StreamSchema
-from cepkit.streaming.coding import keys_of_batch
+from cepkit.streaming.coding import NEVER, NOTHING_NEW, KeyCodes, Room, idle_ticks_of, keys_of_batch
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Openings, Options, Ready, Search, first_value, table_of_rows
 
@@ -45,7 +45,7 @@ class SequenceSearch(Search):
     # ends partial matches; no key is forgotten earlier.
 
     def __init__(self, query: SequenceQuery, schema: StreamSchema, options: Options):
-        options.refuse("a stream of event sequences", "rows")
+        options.refuse("a stream of event sequences", "rows", "idle_after", "max_live")
         if query.ends_greedily:
             raise UnsupportedQueryError(
                 "GREEDY at the end of the pattern: in a stream a longer match may always come. An absent "
@@ -57,11 +57,18 @@ class SequenceSearch(Search):
         query = replace(query, complete_until=END)  # a search of some events does not know where all end
         program = compile_checked(query, bound.source())
         self.query, self.schema, self._rows = query, schema, options.rows
+        _check_bounds(options, program)
+        self._room = None
+        if options.max_live is not None:
+            self._room = Room(query.partition_by, options.max_live, options.overflow)
+        idle_ticks = idle_ticks_of(options.idle_after, query.order_by, bound.columns)
+        self._keys = None if idle_ticks is None else KeyCodes(idle_ticks)
+        self._code_of_kept = np.empty(0, np.int32)  # of the keys of kept events, with ``idle_after``
         window = program.window
-        if window.within is None and window.within_events is None:
+        if window.within is None and window.within_events is None and self._room is None:
             self.grows = (
                 "without a window the stream keeps every event of the pattern, since a later event may "
-                "complete a match with it; give the query a WITHIN"
+                "complete a match with it; give the query a WITHIN, or max_live"
             )
             warn(self.grows)
         self.program = self._program = program  # for the schema, and for the last batch
@@ -72,7 +79,7 @@ class SequenceSearch(Search):
             self.column_of_result = {n: m.column for n, m in measured.items() if isinstance(m, Picked)}
         self._reporter = Reporter(program)
         self._new: list[list] = []  # the newest events, which end no match and wait for a search
-        self._n_events = 0
+        self._n_events = self.n_evicted = self.n_overflowed = 0
         names, ending = schema.arrow.names, {b.branch.components[-1].event_type for b in program.branches}
         self.takes_rows = not program.functions and query.event_type in names
         if None in ending or program.can_be_forbidden_later or program.derived:
@@ -169,20 +176,36 @@ class SequenceSearch(Search):
             raise
 
     def _search(self, whole: pa.Table, position: np.ndarray, *, is_last: bool) -> Ready:
+        n_old = len(self._position_of_kept)
+        keys, codes, ended = self._runs_of_keys(whole, n_old)
+        if self._room is not None and self._room.overflow == "shed":
+            has_room = self._ends(whole, n_old) == NEVER
+            self.n_overflowed += int((~has_room).sum())
+            whole, position = whole.filter(pa.array(has_room)), position[has_room]
+            codes = None if codes is None else codes[has_room]
         source = ArrowSource(whole)
         program = self._program_for(source)
         events = build_events(source, program)
+        if codes is not None:  # a pause cuts a key as another key would
+            distinct, partition = np.unique(codes, return_inverse=True)
+            events = replace(
+                events, partition_of_event=partition.astype(np.int32), n_partitions=len(distinct)
+            )
         self._wakes_at = self._end_of_last_window(program, events)
         by_key = events.n_events > _FEW
         engine = program.once(("engine of a stream", by_key), lambda: choose_engine(program, by_key=by_key))
         sequences = engine.run(program, events)
-        n_old = len(self._position_of_kept)
         block = self._complete(program, events, sequences, position, n_old, is_last=is_last)
         done = self._done
         if len(block):
             last = position[block.last]
             n_there = int((last == last[-1]).sum())
             done = (int(last[-1]), n_there + (done[1] if done[0] == last[-1] else 0))
+        ends = None
+        if self._room is not None and self._room.overflow == "oldest":
+            ends = self._ends(whole, n_old)
+            block = block.take(np.flatnonzero(ends[block.first] > block.last))
+            self.n_overflowed += int((ends != NEVER).sum())
         if self._reporter.policy != "none":
             block = self._report(source, events, block, position)
         ready = self._results(program, source, events, block)
@@ -191,13 +214,51 @@ class SequenceSearch(Search):
             self._now = int(self._latest(_times(program, events)))
             self._searched_at = self._now if program.can_be_forbidden_later else None
         keep[n_old:] &= self._is_named(program, events, n_old)
+        keep &= True if ends is None else ends == NEVER
+        if codes is not None:
+            keep &= ~np.isin(codes, ended)
+            self._keys, self._code_of_kept, self.n_evicted = keys, codes[keep], self.n_evicted + len(ended)
         if not keep.any():
             self._wakes_at = None
+        if self._room is not None:
+            self._room.check(whole.filter(pa.array(keep)))
         self._kept, self._position_of_kept, self._done = whole.filter(pa.array(keep)), position[keep], done
         self._forget_of_policy(
             int(self._position_of_kept[0]) if keep.any() else int(position.max(initial=-1)) + 1
         )
         return ready
+
+    def _ends(self, whole: pa.Table, n_old: int) -> np.ndarray:
+        """Return the event at which each event ends for want of room; see `Room.ends`."""
+        assert self._room is not None
+        source = ArrowSource(whole)
+        program = self._program_for(source)
+        events, ends = build_events(source, program), np.full(whole.num_rows, NEVER)
+        until = time = np.zeros(whole.num_rows)
+        if program.window.within is not None and whole.num_rows:
+            time, span = _times(program, events), self._span_needed(program)
+            until = time + (math.floor(span) if time.dtype.kind == "i" else span)
+        counts = np.ones(whole.num_rows, bool)
+        counts[n_old:] = self._is_named(program, events, n_old)
+        rows = np.append(np.flatnonzero(counts), NEVER)
+        of_named = self._room.ends(whole.filter(pa.array(counts)), until[counts], time[counts], n_old)
+        ends[counts] = rows[np.minimum(of_named, len(rows) - 1)]
+        return ends
+
+    def _runs_of_keys(self, whole: pa.Table, n_old: int) -> tuple[KeyCodes | None, np.ndarray | None, list]:
+        """Return the keys after the new events, the code of each event, and the codes that a pause ends."""
+        if self._keys is None:
+            return None, None, []
+        keys, new, now, by = self._keys.copy(), NOTHING_NEW, self._now, self.query.order_by[0]
+        if whole.num_rows > n_old:
+            rows = whole.slice(n_old)
+            key_of_event, distinct = keys_of_batch(ArrowSource(rows), self.query.partition_by)
+            clock = column_of_arrow(rows.column(by), by).values
+            new = keys.assign(key_of_event, distinct, clock)
+            now = max(clock[-1].item(), clock[-1].item() if now is None else now)
+        ended = keys.ended_by(new, now)
+        keys.commit(new, ended)
+        return keys, np.concatenate([self._code_of_kept, new.codes]), ended
 
     def _program_for(self, source: ArrowSource) -> SequenceProgram:
         """Return the query for these columns, which may have nulls or not; most batches are alike."""
@@ -348,8 +409,8 @@ class SequenceSearch(Search):
     @property
     def n_keys(self) -> int:
         """Number of partition keys of the events that are kept."""
-        if not self.n_retained:
-            return 0
+        if not self.n_retained or self._keys is not None:
+            return 0 if self._keys is None else len(self._keys)
         return len(keys_of_batch(ArrowSource(self._kept), self.query.partition_by)[1])
 
     @property
@@ -382,9 +443,13 @@ class SequenceSearch(Search):
         tables = {"kept": self._kept, "keys": pa.table(keys, schema=pa.schema(types))}
         header = {
             "done": list(self._done), "searched_at": self._searched_at, "n_codes": self._n_codes,
-            "now": self._now,
+            "now": self._now, "n_evicted": self.n_evicted, "n_overflowed": self.n_overflowed,
         }  # fmt: skip
-        return Saved(header, arrays, tables)
+        saved = Saved(header, arrays, tables)
+        if self._keys is None:
+            return saved
+        arrays["code"] = self._code_of_kept
+        return saved.with_part("idle", self._keys.pack([self.schema.arrow.field(name) for name in by]))
 
     def unpack(self, saved: Saved) -> None:
         last, n_there = saved.counters("done", 2, least=-1)
@@ -401,7 +466,32 @@ class SequenceSearch(Search):
         codes, positions = saved.arrays["horizon/code"].tolist(), saved.arrays["horizon/position"].tolist()
         self._reporter.horizon = dict(zip(codes, positions, strict=True))
         self._reporter.taken = set(saved.arrays["taken"].tolist())
+        self.n_evicted = saved.counter("n_evicted", absent=0)
+        self.n_overflowed = saved.counter("n_overflowed", absent=0)
+        if self._keys is not None:
+            self._code_of_kept = saved.arrays["code"]
+            self._keys.unpack(saved.part("idle"))
         self._search_all_for_a_window()
+
+
+def _check_bounds(options: Options, program: SequenceProgram) -> None:
+    """Raise for bounds of keys that would find matches which the events forbid."""
+    parts = [c for bound in program.branches for c in bound.branch.components]
+    links = {link for c in parts for link in (c.step, c.inner)}
+    reason = ""
+    if program.can_be_forbidden_later or (_looks_back(program) and options.overflow != "error"):
+        reason = "an absent event outside a match must be known until its window is over"
+    elif "strict" in links:
+        reason = "neighbours in the stream stay neighbours only if all events between them are kept"
+    elif options.overflow == "shed":
+        window, absences = program.window, [a for bound in program.branches for a in bound.branch.absences]
+        if absences or "partition" in links or any(c.until is not None for c in parts):
+            reason = "without an event that it sheds, others might match that do not"
+        elif window.within_events is not None:
+            reason = "its window counts all events"
+    for name in ("idle_after", "overflow"):
+        if reason and (value := getattr(options, name)) != getattr(Options, name):
+            raise UnsupportedQueryError(f"{name}={value!r}: this sequence does not take it, since {reason}")
 
 
 def _times(program: SequenceProgram, events: Events) -> np.ndarray:

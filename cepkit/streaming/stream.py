@@ -401,8 +401,9 @@ class Stream:
         if not isinstance(self.query, Join) and self.query.partition_by:
             parts.insert(1, counted(self._search.n_keys, "key"))
         if self.options.idle_after is not None:
-            ended = counted(self._search.n_ended, "partial match")
-            parts.append(f"{counted(self._search.n_evicted, 'idle key')} forgotten with {ended}")
+            is_counted = self._search.n_live is not None
+            ended = f" with {counted(self._search.n_ended, 'partial match')}" if is_counted else ""
+            parts.append(f"{counted(self._search.n_evicted, 'idle key')} forgotten{ended}")
         parts.append(f"{counted(self._n_retained, 'row')} kept")
         state = "Closed stream" if self._closed else "Stream"
         text = str(self.query) if isinstance(self.query, Chain) else said(self.query)

@@ -1,8 +1,10 @@
 """What a stream does with more partial matches of a key than ``max_live``, wherever it is cut."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 
+import pandas as pd
 import pytest
 
 import cepkit as cep
@@ -178,3 +180,148 @@ def test_a_row_that_gave_way_is_an_unmatched_row():
 def test_an_open_match_of_rows_can_shed_no_row():
     with pytest.raises(UnsupportedQueryError, match="overflow='oldest' ends the match"):
         row_stream(CLAUSES["in time"], max_live=2, overflow="shed")
+
+
+# --- event sequences: events that wait
+
+TYPED = {"t": "int64", "k": "string", "kind": "string", "x": "int64"}
+SEQUENCES = {
+    "pairs": ("SEQ(A a, B b) WHERE b.x > a.x WITHIN 20", {}),
+    "loop": ("SEQ(A a, B+ b[], C c) WITHIN 25", {"strategy": "next"}),
+    "greedy": ("SEQ(A a, B+ b[] GREEDY, C c) WITHIN 25", {"strategy": "next"}),
+    "absence": ("SEQ(A a, !C n, B b) WITHIN 20", {}),
+    "any loop": ("SEQ(A a, B{1,2} b[], C c) WITHIN 25", {}),
+    "once": ("SEQ(A a, B b) WITHIN 30", {"after_match": "past_last"}),
+    "endless": ("SEQ(A a, B b, C c)", {"strategy": "next"}),
+}
+KEYED = {"event_type": "kind", "order_by": "t", "partition_by": "k"}
+
+
+def typed_rows(seed, n=120, keys="aab"):
+    rng, t, rows = Random(seed), 0, []
+    for i in range(n):
+        t += rng.choice([0, 0, 1, 1, 2, 3, 9])
+        kind = rng.choice("AABBCX")
+        rows.append({"t": t, "k": rng.choice(keys), "kind": kind, "x": rng.randrange(9), "i": i})
+    return pd.DataFrame(rows)
+
+
+def sequence_stream(name, **options):
+    text, more = SEQUENCES[name]
+    last = "c" if "C c)" in text else "b"
+    given = {**KEYED, **more, "measures": {"first": "a.i", "last": f"{last}.i"}}
+    return cep.stream(f"PATTERN {text}", {**TYPED, "i": "int64"}, **given, **options)
+
+
+def sequences(name, frame, partition_by="k"):
+    text, more = SEQUENCES[name]
+    last = "c" if "C c)" in text else "b"
+    given = {**KEYED, **more, "measures": {"first": "a.i", "last": f"{last}.i"}, "partition_by": partition_by}
+    return frame.cep.match(f"PATTERN {text}", **given).to_frame()
+
+
+def pushed_in(stream, frame, seed, path, sizes):
+    """Return the results of a stream, and the stream. If sizes vary, it is saved and loaded between parts."""
+    found = []
+    for part in pieces(frame, seed, sizes):
+        found.append(stream.push(part))
+        if len(sizes) > 1:
+            stream.save(path)
+            stream = cep.stream.load(path)
+    found.append(stream.close())
+    return pd.concat([part for part in found if len(part)] or found[:1], ignore_index=True), stream
+
+
+@pytest.mark.filterwarnings("ignore::cepkit.errors.CepWarning")
+@pytest.mark.parametrize("name", SEQUENCES)
+@pytest.mark.parametrize("seed", seeds(2, 100))
+def test_a_pause_cuts_the_events_of_a_key(seed, name, tmp_path):
+    frame = typed_rows(seed, keys="abcd")
+    pause = frame.groupby("k")["t"].diff() > 10
+    runs = frame.assign(run=pause.groupby(frame["k"]).cumsum())
+    wanted = sequences(name, runs, ["k", "run"]).drop(columns="run", errors="ignore")
+    for sizes in ([1], [0, 1, 5, 30], [1000]):
+        found, stream = pushed_in(sequence_stream(name, idle_after=10), frame, seed, tmp_path / "s", sizes)
+        assert_same(found, wanted)
+        last = runs.groupby(["k", "run"])["t"].max().groupby("k").last()
+        n_open = int((frame["t"].max() - last <= 10).sum())
+        n_runs = len(runs[["k", "run"]].drop_duplicates())
+        assert (stream.status().keys, stream.status().forgotten) == (n_open, n_runs - n_open)
+
+
+def ends_of_events(frame, text, most, overflow):
+    """Return the event that ends each event for want of room: itself if it is shed."""
+    span = int(text.split()[-1]) if "WITHIN" in text else None
+    named = frame[[kind in text.partition("WHERE")[0] for kind in frame["kind"]]]
+    ends, waiting = {}, {}
+    for i, t, k in named[["i", "t", "k"]].itertuples(index=False):
+        live = [(j, s) for j, s in waiting.get(k, []) if span is None or t - s <= span]
+        if len(live) == most and overflow == "shed":
+            ends[i] = i
+        else:
+            if len(live) == most:
+                ends[live.pop(0)[0]] = i
+            live.append((i, t))
+        waiting[k] = live
+    return ends
+
+
+@pytest.mark.filterwarnings("ignore::cepkit.errors.CepWarning")
+@pytest.mark.parametrize("overflow", POLICIES)
+@pytest.mark.parametrize("name", SEQUENCES)
+@pytest.mark.parametrize("seed", seeds(2, 100))
+def test_a_key_keeps_so_many_events(seed, name, overflow, tmp_path):
+    if overflow == "shed" and name == "absence":
+        pytest.skip("without a shed event, others match that do not")
+    frame, most = typed_rows(seed), 3 + seed % 3
+    ends = ends_of_events(frame, SEQUENCES[name][0], most, overflow)
+    kept = frame[~frame["i"].isin(ends)] if overflow == "shed" else frame
+    wanted = sequences(name, kept.reset_index(drop=True))
+    if overflow == "oldest" and name != "once":  # matches of events that had ended are lost
+        end = wanted["first"].map(lambda first: ends.get(first, len(frame)))
+        wanted = wanted[end > wanted["last"]].reset_index(drop=True)
+    every = []
+    for sizes in ([1], [0, 1, 5, 30], [1000]):
+        opened = sequence_stream(name, max_live=most, overflow=overflow)
+        found, stream = pushed_in(opened, frame, seed, tmp_path / "s", sizes)
+        every.append(found)
+        assert_same(found, every[0] if (name, overflow) == ("once", "oldest") else wanted)
+        assert stream.status().overflowed == len(ends)
+        assert stream.status().rows <= 2 * most
+
+
+@pytest.mark.parametrize("bounds", [{"max_live": 3, "overflow": "oldest"}, {"idle_after": 10}], ids=str)
+def test_events_come_one_by_one_or_together(bounds):
+    frame = typed_rows(1)
+    together, one_by_one = sequence_stream("pairs", **bounds), sequence_stream("pairs", **bounds)
+    found = [row for event in frame.to_dict("records") for row in one_by_one.push_row(event)]
+    assert found == together.push(frame).to_dict("records")
+    first, second = (replace(stream.status(), state_bytes=0) for stream in (one_by_one, together))
+    assert first == second and "forgotten with" not in repr(one_by_one)
+
+
+def test_a_key_with_too_many_events_is_named_and_the_batch_changes_nothing():
+    stream = sequence_stream("pairs", max_live=2)
+    rows = [{"t": t, "k": "a", "kind": "A", "x": 1, "i": t} for t in range(3)]
+    stream.push(rows[:2])
+    with pytest.raises(CepError, match="the partition k='a' has 3 rows that wait, more than max_live=2"):
+        stream.push(rows[2:])
+    assert (stream.events, stream.status().rows) == (2, 2)
+    assert stream.push([{**rows[2], "t": 40}]) == [] and stream.status().rows == 1
+
+
+@pytest.mark.parametrize(
+    "text, bounds, reason",
+    [
+        ("SEQ(A a, !B b) WITHIN 9", {"idle_after": 3}, "idle_after=3: .* absent event outside a match"),
+        ("SEQ(!A a, B b) WITHIN 9", {"overflow": "oldest"}, "absent event outside a match"),
+        ("SEQ(A a, !B b, C c) WITHIN 9", {"overflow": "shed"}, "without an event that it sheds"),
+        ("SEQ(A a, B b) WITHIN 9 events", {"overflow": "shed"}, "its window counts all events"),
+    ],
+)
+def test_bounds_that_would_find_forbidden_matches_are_refused(text, bounds, reason):
+    most = {"max_live": 5} if "overflow" in bounds else {}
+    with pytest.raises(UnsupportedQueryError, match=reason):
+        cep.stream(f"PATTERN {text}", TYPED, **KEYED, **bounds, **most)
+    with pytest.raises(UnsupportedQueryError, match="neighbours in the stream"):
+        cep.stream("PATTERN SEQ(A a, B b) WITHIN 9", TYPED, **KEYED, strategy="strict", **bounds, **most)

@@ -51,6 +51,8 @@ STREAMS: dict[str, Callable[[], Any]] = {
     "sequence, absence": opened("PATTERN SEQ(A a, !B b) WITHIN 5", **TYPED),
     "sequence, policy": opened("PATTERN SEQ(A a, B b) WITHIN 9", after_match="past_last", **TYPED),
     "sequence, once": opened("PATTERN SEQ(A a, B b) WITHIN 9", after_match="once", **TYPED),
+    "sequence, oldest": opened("PATTERN SEQ(A a, B b)", max_live=2, overflow="oldest", **TYPED),
+    "sequence, shed": opened("PATTERN SEQ(A a, B b)", max_live=2, overflow="shed", idle_after=5, **TYPED),
     "rows": opened(ROWS),
     "rows, idle": opened(ROWS, idle_after=4),
     "rows, oldest": opened(ROWS, max_live=1, overflow="oldest"),
