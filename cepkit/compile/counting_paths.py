@@ -59,7 +59,7 @@ def tables_of(graph: StateGraph) -> tuple[dict[str, list[int]], dict[str, int]]:
     states, edges = graph.states, sorted(graph.edges, key=lambda edge: edge.target)
     n, n_components = len(states), states[-1].component + 1
     component = [state.component for state in states]
-    follows, loops, leaves = 0, 0, [0] * n_components
+    follows, loops, leaves = 0, 0, [0] * n_components  # states as bits
     for edge in edges:
         if edge.source == edge.target:
             loops |= 1 << edge.source

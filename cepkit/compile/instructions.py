@@ -257,7 +257,7 @@ def without_queues(plan: Plan) -> Plan:
         return plan
     automaton, dependent = plan.automaton, 0
     for conjunct in plan.start_conjuncts:
-        dependent |= conjunct.mask
+        dependent |= conjunct.mask  # the positions with a test of the match so far
     dominated = sum(
         1 << p
         for p in range(len(automaton.names))

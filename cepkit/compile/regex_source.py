@@ -347,6 +347,7 @@ class _MatchingWriter:
         lines.add(depth + 2, f"if best < 0 or {first} < best:", f"    best = {first}", "break")
 
     def _enter(self, lines: _Lines, depth: int, number: int, queue: Queue, start: str) -> None:
+        """Write how a partial match that began at ``start`` enters a queue at its tail."""
         q, bit = f"q{number}", 1 << queue.position
         lines.add(depth, f"if f & {bit}:")
         cell = _cell(f"{q}t")

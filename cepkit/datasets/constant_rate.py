@@ -342,7 +342,7 @@ def _single_use(
     first = np.cumsum(rng.exponential(per_card.mean(), n_cards))
     gaps = rng.exponential(again_after, (2, n_cards))
     twice = np.flatnonzero(buys_twice)
-    wish = [first, (first + gaps[0])[twice]]
+    wish = [first, (first + gaps[0])[twice]]  # when each card buys, and when some buy again
     cards = [np.arange(n_cards), twice]
     if with_large:
         wish.append((first + gaps[0] + gaps[1])[twice])

@@ -424,7 +424,7 @@ def _events(
     """Return run, seconds from the run's start, area, and whether it is an ON, of each event."""
     n_events = int(n_of_run.sum())
     run = np.repeat(np.arange(len(n_of_run)), n_of_run)
-    first = np.cumsum(n_of_run) - n_of_run
+    first = np.cumsum(n_of_run) - n_of_run  # the first event of each run
     place = np.arange(n_events) - first[run]
     is_on = place % 2 == 0
 
@@ -447,7 +447,7 @@ def _events(
     table = np.array([_cumulated_areas(activity) for activity in activities()])
     drawn = (table[activity_of_run[run]] <= rng.random(n_events)[:, None]).sum(axis=1)
     is_drawn = is_on & ((rng.random(n_events) >= _SAME_AREA) | (place == 0))
-    area = drawn[np.maximum.accumulate(np.where(is_drawn, np.arange(n_events), 0))]
+    area = drawn[np.maximum.accumulate(np.where(is_drawn, np.arange(n_events), 0))]  # of the last drawn
     return run, offset_s, area, is_on
 
 

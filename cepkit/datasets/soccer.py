@@ -132,8 +132,9 @@ def soccer_sensors(
 
 
 def _frame(parts: list[dict[str, np.ndarray]], n_events: int) -> pd.DataFrame:
+    """Return the earliest readings of all sensors in order of time, no two of them at the same time."""
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    order = np.argsort(columns["ts_ps"], kind="stable")[:n_events]
+    order = np.argsort(columns["ts_ps"], kind="stable")[:n_events]  # the earliest events
     columns = {name: values[order] for name, values in columns.items()}
     # Equal times become different ones: each is at least one picosecond after the one before.
     number = np.arange(len(order))

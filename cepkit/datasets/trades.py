@@ -166,7 +166,7 @@ def order_lengths(rng: np.random.Generator, n_trades: int) -> np.ndarray:
         more = 1 + np.floor(ORDER_SCALE * (uniform ** (-1 / ORDER_SHAPE) - 1)).astype(np.int64)
         lengths = np.concatenate([lengths, more])
     ends = np.minimum(np.cumsum(lengths), n_trades)
-    lengths = np.diff(ends, prepend=0)
+    lengths = np.diff(ends, prepend=0)  # orders after the cut have length 0
     return lengths[lengths > 0]
 
 
@@ -215,7 +215,7 @@ def prices(
     moved = np.flatnonzero(moves)
     more = (1 - one_tick) / sum(MORE_TICKS) * np.array(MORE_TICKS)
     ticks = 1 + np.searchsorted(np.cumsum([one_tick, *more[:-1]]), rng.random(len(moved)), side="right")
-    downwards = np.cumsum(rng.random(len(moved)) < reversal) & 1
+    downwards = np.cumsum(rng.random(len(moved)) < reversal) & 1  # an odd number of reversals: down
     steps = np.zeros(len(by_symbol), dtype=np.int64)
     steps[moved] = np.where(downwards == 1, -ticks, ticks)
 
@@ -223,7 +223,7 @@ def prices(
     symbol = symbol_of_trade[by_symbol]
     is_first = np.diff(symbol, prepend=-1) != 0
     base_of_symbol = np.zeros(n_symbols, dtype=np.int64)
-    base_of_symbol[symbol[is_first]] = walk[is_first]
+    base_of_symbol[symbol[is_first]] = walk[is_first]  # one walk serves all symbols, each from its start
     walk += (start_of_symbol - base_of_symbol)[symbol]
     price = np.empty_like(walk)
     price[by_symbol] = LOWEST_PRICE_CENTS + np.abs(walk - LOWEST_PRICE_CENTS)  # reflected at the lowest price
@@ -277,7 +277,7 @@ def bar_prices(
 
 def place_in_run(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the place of each value, at least 0, among equal ones in a row, and how many these are."""
-    first = np.flatnonzero(np.diff(values, prepend=-1))
+    first = np.flatnonzero(np.diff(values, prepend=-1))  # where a value differs from the one before
     n_of_run = np.diff(first, append=len(values))
     return np.arange(len(values)) - np.repeat(first, n_of_run), np.repeat(n_of_run, n_of_run)
 

@@ -209,7 +209,7 @@ def _tag_sets_by_habit(
     again = has_habit[sorted_author] | (rng.random(len(author)) < SAME_AGAIN)
     latest = np.maximum.accumulate(np.where(is_first | ~again, np.arange(len(author)), 0))
     set_of_tweet = np.empty_like(by_author)
-    set_of_tweet[by_author] = by_author[latest]
+    set_of_tweet[by_author] = by_author[latest]  # back in the order of the tweets
     return set_of_tweet
 
 

@@ -164,5 +164,5 @@ def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the codes of numbers, and where each of them is first."""
     codes, distinct = pd.factorize(values, use_na_sentinel=False)
     first = np.empty(len(distinct), np.int64)
-    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    first[codes[::-1]] = np.arange(len(codes))[::-1]  # of equal codes, the last write wins: the first row
     return codes, first

@@ -66,7 +66,7 @@ def _events_of_items(
         if id(item.event) not in positions_of_event:
             positions_of_event[id(item.event)] = np.flatnonzero(conditions.mask(item.event))
     positions = [positions_of_event[id(item.event)] for item in items]
-    border = np.cumsum([0, *map(len, positions)])
+    border = np.cumsum([0, *map(len, positions)])  # the events of item i are from border[i] to border[i + 1]
     joint, is_valid = np.zeros(border[-1], np.int64), np.ones(border[-1], bool)
     for place in range(len(query.by) + len(items[0].by)):
         numbers: dict[Any, int] = {}
@@ -101,12 +101,12 @@ def _followed(
     position = np.concatenate([item.positions for _, item in stages])
     stage = np.concatenate([np.full(len(item.positions), number) for number, item in stages])
     key = np.concatenate([item.keys for _, item in stages])
-    order = np.lexsort((-stage, position))
+    order = np.lexsort((-stage, position))  # of one event, later items come first, so it is not two of them
     position, stage, key = (np.ascontiguousarray(part[order], np.int64) for part in (position, stage, key))
     ticks = columns.ticks[position] if len(position) else position
     n_stages, forks = len(events), np.array([item.item.forks for item in events])
     waiting = np.full((int(key.max(initial=-1)) + 1, n_stages), -1)
-    before, first, done = np.empty((3, len(position)), np.int64)
+    before, first, done = np.empty((3, len(position)), np.int64)  # the kernel fills them
     n_done = load_kernels(KERNELS).follow(
         position, stage, key, ticks, span if ticks.dtype.kind == "i" else float(span), forks, waiting,
         before, first, done,

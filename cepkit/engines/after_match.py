@@ -70,7 +70,7 @@ def _longest(program: SequenceProgram, block: MatchBlock) -> MatchBlock:
     events, components = block.event_of_item, block.component_of_item
     longest: dict[tuple, int] = {}
     for m in np.flatnonzero(is_greedy[branch]).tolist():
-        head = slice(item[m], item[m] + int(n_before[m]) + 1)
+        head = slice(item[m], item[m] + int(n_before[m]) + 1)  # up to the first event of the last loop
         key = int(branch[m]), events[head].tobytes(), components[head].tobytes()
         other = longest.get(key, m)
         longest[key] = m if item[m + 1] - item[m] >= item[other + 1] - item[other] else other

@@ -291,11 +291,11 @@ class AnchoredTables:
                 (len(layout.entries),) * 2,
             )  # fmt: skip
             if compared.alive is not None:
-                enters = enters or self._bit()
+                enters = enters or self._bit()  # a bit says that the entry can be the later one
                 self._of_entry[~compared.alive] &= ~enters
             links += self._numbers.add_tests(compared)
             links += self._limits(layout)
-        number = sum(row[4] >= 0 for row in self._edges) if links else -1
+        number = sum(row[4] >= 0 for row in self._edges) if links else -1  # among edges with tests
         begin = len(self._links)
         self._links += [[*row, 0] for row in links]
         self._edges.append([source, target, enters | 1 << target, leaves, number, begin, len(self._links)])
@@ -339,7 +339,7 @@ class AnchoredTables:
         """Let the bits of events fail that do not pass tests on themselves."""
         event_bits = self._of_anchor if side == ANCHOR else self._of_entry
         for numbers, low, width in zip(made.numbers, made.low, made.width, strict=True):
-            event_bits[numbers - low > width] &= ~bits
+            event_bits[numbers - low > width] &= ~bits  # unsigned: numbers below low wrap, and fail too
         if made.alive is not None:
             event_bits[~made.alive] &= ~bits
 

@@ -419,7 +419,7 @@ class Interpreter:
         of_floats = np.empty((n_floats, n))
         of_integers = np.empty((len(code.values) - n_floats, n), np.int64)
         order = np.argsort(event_of_item, kind="stable")
-        rising = event_of_item[order]
+        rising = event_of_item[order]  # the items of a chunk of events lie together
         for low in range(0, len(partition), _EVENTS_PER_CHUNK):
             checkpoint()
             rows = slice(low, min(low + _EVENTS_PER_CHUNK, len(partition)))

@@ -254,7 +254,7 @@ class NextChainSearch:
 
         def sort(begin: int, stop: int) -> None:
             for block in range(begin, stop):
-                first = block << _BLOCK
+                first = block << _BLOCK  # of the block's last events
                 n_before = np.empty(min(1 << _BLOCK, high - first) + 1, np.int32)
                 self._kernels.sort_block(bounds[block], bounds[block + 1], dealt, n_before, first, events)
                 checkpoint()
@@ -451,7 +451,7 @@ class _BranchSearch:
 
     def block(self, low: int, high: int, *, most_items: int | None = None) -> MatchBlock | None:
         """Return the matches that end from ``low`` to ``high``, or None if they have too many events."""
-        places, held, lock = self.places, [0, 0, 0], Lock()
+        places, held, lock = self.places, [0, 0, 0], Lock()  # held: matches, events, whether to stop
 
         def find(begin: int, stop: int) -> list[tuple[np.ndarray, np.ndarray]]:
             room = max(min(_ITEMS_PER_CALL, 4 * (stop - begin)), self._longest)

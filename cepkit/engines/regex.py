@@ -463,6 +463,7 @@ def search_in_turn(
     code = _CODES_OF_NAMES[kind] if name else _CODES[kind]
     named = program.automaton.mask_of_name(name) if name else 0
     work = _WORK_IN_TURN if program.compiled else _WORK_AS_PYTHON
+    # ``at``: the partition and the place that come next, and where an error is, or -1.
     rule = np.array([code, named, program.query.keep == "longest", work], np.int64)
     size = np.bincount(events.partition_of_event, minlength=max(1, events.n_partitions))
     bounds = sums_before(size)
@@ -481,7 +482,7 @@ def search_in_turn(
                 raise _target_error(program, events, at)
     order = events.by_partition
     first, last = (order[np.concatenate(ends)] for ends in zip(*spans, strict=True))
-    by_end = np.lexsort([first, last])
+    by_end = np.lexsort([first, last])  # numpy sorts by the last key first
     return MatchSet(events, first[by_end], last[by_end], code != PAST_LAST), rows.is_interpreted
 
 

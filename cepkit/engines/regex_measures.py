@@ -620,12 +620,12 @@ def _combine_times(sign: str, left, right):
     except pa.ArrowInvalid as error:
         if "overflow" not in str(error):
             raise
-    wrapped = (pc.add if sign == "+" else pc.subtract)(left, right)
+    wrapped = (pc.add if sign == "+" else pc.subtract)(left, right)  # modulo 2^64
     left_ticks, right_ticks, wrapped_ticks = (
         np.asarray(side.cast(pa.int64()).fill_null(0) if isinstance(side, pa.Array) else side.value)
         for side in (left, right, wrapped)
     )
-    overflows = (
+    overflows = (  # the sign of the result differs from those of both operands
         (left_ticks ^ wrapped_ticks) & ((right_ticks if sign == "+" else ~right_ticks) ^ wrapped_ticks)
     ) < 0
     nearest = pa.array(np.where(overflows, np.where(left_ticks >= 0, 2**63 - 1, 1 - 2**63), wrapped_ticks))

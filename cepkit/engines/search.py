@@ -267,7 +267,7 @@ class BranchSearch:
         # The search ends early at more than ``most`` matches, or after ``most_calls`` calls of the kernel.
         look = _WORK_PER_CALL if most_calls is None else self._work_of_a_look()
         work = self._work_per_call(look)
-        most_calls = most_calls and most_calls * -(-look // work)
+        most_calls = most_calls and most_calls * -(-look // work)  # rounded up
         room = _ITEMS_PER_CALL * work // look  # shorter calls are more calls
         return gather_calls(self._find(low, high, work, room), most, most_calls)
 

@@ -112,7 +112,7 @@ def _sort_rows(keys: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     is_tied = np.ones(len(order) - 1, bool)
     for key in keys:
         ascending = key[order]
-        is_tied &= ascending[1:] == ascending[:-1]
+        is_tied &= ascending[1:] == ascending[:-1]  # a row and the next one
     return order, is_tied
 
 

@@ -102,7 +102,7 @@ def _sorted(codes: np.ndarray, n_codes: int, ranks: list[np.ndarray]) -> tuple[n
     sizes, first_row = np.zeros(n_codes, np.int64), np.full(n_codes, n_rows, np.int64)
     if n_rows < FEWEST_ROWS:  # numpy is done before the kernels are loaded
         sizes += np.bincount(codes, minlength=n_codes)
-        first_row[codes[::-1]] = np.arange(n_rows - 1, -1, -1)
+        first_row[codes[::-1]] = np.arange(n_rows - 1, -1, -1)  # the last write wins
     else:
         load_kernels(FINDING).count_by_partition(codes, sizes, first_row)
     by_first_row = np.argsort(first_row, kind="stable")[: np.count_nonzero(sizes)]
@@ -111,7 +111,7 @@ def _sorted(codes: np.ndarray, n_codes: int, ranks: list[np.ndarray]) -> tuple[n
     place_of_code[by_first_row] = first_place[:-1]
     if bool((codes[1:] == codes[:-1]).sum() == n_rows - len(by_first_row)) and not ranks:
         return np.empty(0, np.int64), first_place, place_of_code
-    rows = np.lexsort(ranks[::-1]) if ranks else None
+    rows = np.lexsort(ranks[::-1]) if ranks else None  # numpy sorts by the last rank first
     codes = codes if rows is None else codes[rows]
     if n_rows < FEWEST_ROWS:
         order = np.argsort(place_of_code[codes], kind="stable")

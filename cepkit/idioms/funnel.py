@@ -289,7 +289,8 @@ def _lasts_at_most(
 
 
 def _first_of_users(users: np.ndarray, *places: np.ndarray) -> Reached:
-    first = np.flatnonzero(np.diff(users, prepend=-1))
+    """Return the first row of each user, from rows in order of users."""
+    first = np.flatnonzero(np.diff(users, prepend=-1))  # where a user differs from the one before
     return Reached(*(of_row[first] for of_row in places))
 
 
@@ -303,7 +304,7 @@ def _reach_in_any_order(
     starts = np.flatnonzero(np.logical_or.reduce([mask[order] for mask in masks]))
     n_steps = np.zeros(len(starts), np.int64)
     for mask in masks:
-        places = np.r_[np.flatnonzero(mask[order]), len(order)]
+        places = np.r_[np.flatnonzero(mask[order]), len(order)]  # the end stands for no later one
         next_place = places[np.searchsorted(places, starts)]
         fits = next_place < ends[partition_of_place[starts]]
         later = order[np.where(fits, next_place, starts)]

@@ -136,7 +136,7 @@ def _next_accepted(accept: np.ndarray) -> memoryview:
     """Return the first accepted place at or after each place, ``n`` if none; one extra entry for the end."""
     n = len(accept)
     at = np.append(np.where(accept.astype(bool), np.arange(n), n), n)
-    return memoryview(np.minimum.accumulate(at[::-1])[::-1])
+    return memoryview(np.minimum.accumulate(at[::-1])[::-1])  # the least from each place on
 
 
 # The funnel of a regex: count the matches of longer and longer beginnings of its pattern.

@@ -365,10 +365,10 @@ def _taker(program, found: SequenceSet, reported: SequenceSet, position: np.ndar
         takes = np.bincount(block.match_of_item[shared], minlength=len(block)) > 0
     else:
         has_variable = variables_of_items(program, block) == program.query.variables.index(variable)
-        horizon = np.full(len(block), -1)
+        horizon = np.full(len(block), -1)  # the event to which the search skips after each match
         matches, events = block.match_of_item[has_variable], block.event_of_item[has_variable]
         if policy == "to_first":
-            matches, events = matches[::-1], events[::-1]
+            matches, events = matches[::-1], events[::-1]  # the first event is written last, and wins
         horizon[matches] = events
         takes = horizon > position[0]
     order = np.lexsort([block.first, block.last])

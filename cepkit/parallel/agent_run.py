@@ -297,7 +297,7 @@ class AgentRun:
             sizes = self.found.sizes[rows, : len(plan.joins)].astype(np.int64)
             n_items = sizes.sum(axis=1)
             first = np.concatenate([[0], np.cumsum(n_items)])
-            columns = np.arange(first[-1]) - np.repeat(first[:-1], n_items)
+            columns = np.arange(first[-1]) - np.repeat(first[:-1], n_items)  # 0, 1, … within each match
             items = self.found.items[np.repeat(rows, n_items), columns]
             components = np.tile(np.arange(len(plan.joins), dtype=np.int16), len(rows))
             blocks.append(

@@ -241,7 +241,7 @@ class Agents:
         if self.places.is_one_partition:
             return np.maximum.accumulate(last)
         by_position = np.empty_like(last)
-        by_position[position] = last
+        by_position[position] = last  # places of a partition are not in the order of positions
         return np.maximum.accumulate(by_position)[position]
 
     @cached_property

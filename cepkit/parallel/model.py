@@ -318,7 +318,7 @@ class _JoinShares:
         self.sample, self.bound, self.members, self.join = sample, bound, members, join
 
     def first(self) -> float:
-        """Return the share of events that can be the component's first; without a loop, its only one."""
+        """Return the share of events with which the component of this join can begin."""
         c = self.join.component
         shares = [self._condition(i, 1) for i in self.join.taking if not self._looks_back(i, c)]
         return prod(shares) * (1.0 if self.join.is_loop else self.completing())

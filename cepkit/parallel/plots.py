@@ -423,7 +423,7 @@ def lengths_in_bins(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the mean, least and greatest length in bins of equal width, from readings in order of time."""
     # ``at_edges``: whether all readings at the start of a bin count for it; else only the last of them.
-    time, values = np.append(0.0, time), np.append(0, values)
+    time, values = np.append(0.0, time), np.append(0, values)  # empty at the start
     last = np.searchsorted(time, edges, side="right") - 1
     held = np.append(0.0, np.cumsum(values[:-1] * np.diff(time)))  # the integral up to each reading
     width = (edges[-1] - edges[0]) / (len(edges) - 1)

@@ -188,7 +188,7 @@ class Ties(NamedTuple):
 
 def find_ties(events: Events, equal: _Neighbours, columns: tuple[str, ...]) -> Ties | None:
     """Return the ties that differ in a column of ``columns``, or None without ties."""
-    pairs, n_pairs = _some_of(equal, events)
+    pairs, n_pairs = _some_of(equal, events)  # positions of events whose next has the same time
     if not n_pairs:
         return None
     # Sorting is quicker than np.unique, which hashes.

@@ -173,7 +173,7 @@ def combinations(
     rng: np.random.Generator,
 ) -> np.ndarray:  # fmt: skip
     """Draw events of ascending components, in order and in one window; see `measure_condition`."""
-    first = _evenly(members[components[0]], _FIRSTS)
+    first = _evenly(members[components[0]], _FIRSTS)  # some events of the first component
     if len(components) == 1:
         first = _evenly(first, TUPLES)
         tuples = np.zeros((len(first), len(members)), np.int64)
@@ -184,7 +184,7 @@ def combinations(
     n_after = np.cumsum(np.maximum(high - low, 0))
     total = int(n_after[-1]) if len(n_after) else 0
     ranks = np.arange(total) if total <= TUPLES else rng.integers(0, total, TUPLES)
-    index = np.searchsorted(n_after, ranks, side="right")
+    index = np.searchsorted(n_after, ranks, side="right")  # the first event that the rank belongs to
     tuples = np.zeros((len(ranks), len(members)), np.int64)
     tuples[:, components[0]] = first[index]
     tuples[:, components[-1]] = last[high[index] - (n_after[index] - ranks)]

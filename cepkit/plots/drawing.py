@@ -164,7 +164,7 @@ def extremes(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the visible points of a long line: the first, last, least and greatest of each pixel column."""
     if len(x) <= 2 * MOST_COLUMNS:
         return x, y
-    columns = x.astype(np.int64)
+    columns = x.astype(np.int64)  # x is in pixels
     is_drawn = np.zeros(len(x), bool)
     starts = np.flatnonzero(np.diff(columns, prepend=columns[0] - 1))
     for first, end in zip(starts, [*starts[1:], len(x)], strict=True):

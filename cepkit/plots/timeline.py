@@ -217,7 +217,7 @@ def _threads(panel: Panel, clock: TimeAxis, heights: Heights) -> Trace:
     number, _ = pd.factorize(panel.marks.match)
     order = np.lexsort((clock.ticks[panel.marks.row], number))
     marks = panel.marks.take(order)
-    breaks = np.flatnonzero(np.diff(number[order])) + 1
+    breaks = np.flatnonzero(np.diff(number[order])) + 1  # where the next match begins
     return _line(clock.coordinates[marks.row], heights.of_marks(marks), breaks, legendgroup="match")
 
 

@@ -190,7 +190,7 @@ def run_per_key(
 
     def of_key(rows: pa.Table) -> pa.Table:
         task_rows = task(in_utc(rows.rename_columns(names)))
-        first = pa.array([0] * len(task_rows), pa.int64())
+        first = pa.array([0] * len(task_rows), pa.int64())  # all rows have the same key
         columns = [rows.column(place).take(first) for place in place_of_key]
         for name, sql_type in type_of_column.items():
             columns.append(pa.array([row[name] for row in task_rows], _ARROW[sql_type]))

@@ -111,6 +111,7 @@ def check_order(
 
 
 def tell_count(search: RowPatternSearch | RowWindowSearch) -> Told:
+    """Return the number of matches that a task found, and the largest of its keys."""
     count = ("count", pa.array([search.n_matches], pa.int64()))
     query = search.bound if isinstance(search, RowWindowSearch) else search.bound.query
     return [count, *largest_key(search.source, query.partition_by)]

@@ -199,9 +199,9 @@ class Ranks:
             return np.empty(0, np.int64)
         begins = np.flatnonzero(np.concatenate([[True], last[1:] != last[:-1]]))
         sizes = np.diff(np.append(begins, len(last)))
-        rank = np.arange(len(last)) - np.repeat(begins, sizes)
+        rank = np.arange(len(last)) - np.repeat(begins, sizes)  # 0, 1, … among matches with one last event
         if last[0] == self.last:
-            rank[: sizes[0]] += self.n
+            rank[: sizes[0]] += self.n  # they continue those of the call before
         self.last, self.n = int(last[-1]), int(rank[-1]) + 1
         return rank
 
@@ -288,7 +288,7 @@ class TaggedRows:
             items = searched.found.items(block)
             events = items.event_of_item
             first = np.unique(events, return_index=True)[1]
-            first = np.sort(first[~is_matched[events[first]]])
+            first = np.sort(first[~is_matched[events[first]]])  # items of rows that no match has yet
             if self.overlap == "error" and len(first) < len(events):
                 raise CepError(SHARED_ROW)
             is_matched[events] = True

@@ -117,7 +117,7 @@ def pairs_in_reach(
     first, last = partials.first, partials.last
     low, high = places.later[last], np.minimum(places.window_end[first], places.gap_end[last])
     if step in ("partition", "strict"):
-        high = np.minimum(high, last + 2)
+        high = np.minimum(high, last + 2)  # only the next place
     begin, stop = np.searchsorted(events, low), np.searchsorted(events, high)
     n_pairs = np.maximum(stop - begin, 0)
     total = np.cumsum(n_pairs)
@@ -128,7 +128,7 @@ def pairs_in_reach(
         end = max(row + 1, int(np.searchsorted(total, before + _PAIRS_AT_ONCE, "right")))
         n = n_pairs[row:end]
         parent = np.repeat(np.arange(row, end), n)
-        within = np.arange(len(parent)) - np.repeat(np.cumsum(n) - n, n)
+        within = np.arange(len(parent)) - np.repeat(np.cumsum(n) - n, n)  # 0, 1, … among a parent's pairs
         event = events[begin[parent] + within]
         if step == "strict":
             position = places.position_of_place

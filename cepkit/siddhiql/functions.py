@@ -228,7 +228,7 @@ _DECIMAL = re.compile(
 
 def _whole(n_bits: int) -> Callable[[Any], int | None]:
     """Return the conversion to an integer of ``n_bits`` bits, as in Java."""
-    least, most = -(1 << n_bits - 1), (1 << n_bits - 1) - 1
+    least, most = -(1 << n_bits - 1), (1 << n_bits - 1) - 1  # - binds more than <<
 
     def convert(value: Any) -> int | None:
         if isinstance(value, str):

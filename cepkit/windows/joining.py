@@ -232,7 +232,7 @@ def values_at(source: Source, name: str, rows: np.ndarray) -> pa.Array:
     if not missing.any():
         return source.arrow(name, rows)
     picked_values = one_chunk(source.arrow(name, rows[~missing]))
-    place = np.cumsum(~missing) - 1
+    place = np.cumsum(~missing) - 1  # the place among the rows that are not -1
     return picked_values.take(pa.array(place, mask=missing))
 
 

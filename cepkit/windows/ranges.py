@@ -175,7 +175,7 @@ def _leaves(size: Size | None, time: np.ndarray, position: np.ndarray, first_num
         gone = np.empty(n_events, np.int64)
         load_kernels(PLACES).window_ends(time, np.full(n_events, n_events, np.int64), size.width, 0, gone)
         return gone[position]
-    number = np.arange(n, dtype=np.int64)
+    number = np.arange(n, dtype=np.int64)  # of the rows of this side
     if size.tumbling:
         removes = ((number + first_number) // size.width + 1) * size.width - first_number
     else:
@@ -209,7 +209,7 @@ def pairs_of(
 def _by_key(keys: np.ndarray, n_keys: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows with a key, by key and in order, and the first of each key."""
     order = np.argsort(keys, kind="stable").astype(np.int64)
-    keyed_rows = order[np.searchsorted(keys[order], 0) :]
+    keyed_rows = order[np.searchsorted(keys[order], 0) :]  # codes below 0 are null keys, which join nothing
     first = sums_before(np.bincount(keys[keyed_rows], minlength=n_keys)[:n_keys])
     return keyed_rows, first
 

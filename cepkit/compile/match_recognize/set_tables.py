@@ -128,11 +128,11 @@ class SetTables:
         first, n_states = self.first_choice, self._n_states
         if (first == MATCH).any():
             return None
-        choice = np.repeat(self.choice, 2, axis=0)
+        choice = np.repeat(self.choice, 2, axis=0)  # two rows for a symbol: the second for first places
         choice[1::2] = MATCH  # the first place of a partition continues no match
         n_bits = n_states.bit_length()
-        step = np.full((len(first), 1 << n_bits), n_states, np.uint16)
-        borders = np.zeros_like(step)
+        step = np.full((len(first), 1 << n_bits), n_states, np.uint16)  # state n_states: no match is open
+        borders = np.zeros_like(step)  # 1: a match begins; 2: one ends; 3: both
         begins = first >= 0
         begun = np.where(begins, first, n_states)[:, None]
         step[:, :n_states], step[:, n_states] = np.where(choice >= 0, choice, begun), begun[:, 0]
@@ -148,7 +148,7 @@ class SetTables:
         """Return, as bits, the states from which a row leads into a state of this set."""
         states_before, states = self._enders, self._sets[number]
         while states:
-            lowest = states & -states
+            lowest = states & -states  # the lowest bit alone
             states_before |= self._before[lowest.bit_length() - 1]
             states ^= lowest
         return states_before

@@ -133,14 +133,14 @@ _KINDS_OF_TEXTS: dict[type, tuple[Any, tuple[str, ...]]] = {
 def looked_up(of_text: list[Any], codes: np.ndarray, kind: ColumnType) -> Vector:
     """Return the entry for each code; the last one is for code -1."""
     value_types = {type(value) for value in of_text if value is not None}
-    no_value = np.array([value is None for value in of_text])
+    no_value = np.array([value is None for value in of_text])  # code -1 picks the last entry, as in Python
     missing = no_value[codes]
     missing = (missing,) if missing.any() else ()
     if not value_types:
         raise NotVectorizedError
     if value_types == {str} and kind.kind == TEXT:
         texts = np.array(["" if value is None else value for value in of_text], object)
-        return Vector(codes % len(texts), kind, missing, texts)
+        return Vector(codes % len(texts), kind, missing, texts)  # -1 becomes the last code
     [value_type, *others] = value_types
     dtype, kinds = _KINDS_OF_TEXTS.get(value_type, (None, ()))
     if others or kind.kind not in kinds:

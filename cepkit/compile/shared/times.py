@@ -222,12 +222,12 @@ def _whole_units(unit: str | None, of: ColumnType, first: Any, last: Any) -> Any
     per_second = _PER_SECOND[of.unit or "ns"]
     if unit in ("day", "week", *_MONTHS):
         first, last = _local(first, of), _local(last, of)
-    sign = 1 - 2 * (last < first)
+    sign = 1 - 2 * (last < first)  # -1 where the first is later
     if unit not in _MONTHS:
         if unit == "millisecond" and per_second < 1000:
             return (last - first) * (1000 // per_second)
         return abs(last - first) // _size(unit, per_second) * sign
-    swapped = 1 * (last < first)
+    swapped = 1 * (last < first)  # 1 where the first is later
     first, last = first + (last - first) * swapped, last + (first - last) * swapped
     return _whole_months(first, last, 86_400 * per_second) // _MONTHS[unit] * sign
 

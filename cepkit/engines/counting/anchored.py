@@ -260,7 +260,7 @@ def fresh_at(layout: AnchoredLayout) -> np.ndarray:
 
 def scratch_of(layout: AnchoredLayout, dtype: type) -> dict:
     """Return functions that make the scratch arrays of a counting kernel."""
-    n = layout.widest + 1
+    n = layout.widest + 1  # as many entries as an anchor reaches, and one more
     limits = {name: lambda s: np.empty(n, np.int64) for name in ("listlater", "listgap")}
     return {
         "totals": lambda: np.zeros(2 * len(layout.graph.states), dtype),
@@ -290,7 +290,7 @@ class AnchoredWalk(MatchWalk):
     def _ends(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Entries where matches may end, in stream order; their positions; their first and last anchors."""
         layout = self.layout
-        final = sum(1 << s for s in self.graph.finals)
+        final = sum(1 << s for s in self.graph.finals)  # the states that end a match, as bits
         mask = layout.array("mask")
         ends = accepted_places(((mask & mask.dtype.type(final)) != 0).view(np.uint8))
         lowest, highest = (_n_up_to(layout.array(name), ends, len(mask)) for name in ("until", "first"))
@@ -450,7 +450,7 @@ class _Descent:
 
 def _n_up_to(values: np.ndarray, bounds: np.ndarray, n: int) -> np.ndarray:
     """Return how many of the values, from 0 to n, are at most each bound, below n."""
-    if _FEW_OF * len(values) <= n:
+    if _FEW_OF * len(values) <= n:  # sorted values; a table of all n takes longer
         return np.searchsorted(values, bounds, side="right")
     return np.cumsum(np.bincount(values, minlength=n + 1))[bounds]
 

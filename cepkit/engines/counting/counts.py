@@ -209,7 +209,7 @@ def moduli(bound: int, most_terms: int, *, largest: int = 1 << 62) -> list[int]:
 
 def number_of(residues: list[np.ndarray], used: list[int]) -> np.ndarray | list[int]:
     """Return the least numbers with these residues: uint64 if all are below 2^63, otherwise a list of int."""
-    numbers, product = residues[0].astype(object), used[0]
+    numbers, product = residues[0].astype(object), used[0]  # the Chinese remainder theorem
     for residue, modulus in zip(residues[1:], used[1:], strict=True):
         step = (residue.astype(object) - numbers) * pow(product, -1, modulus) % modulus
         numbers, product = numbers + product * step, product * modulus

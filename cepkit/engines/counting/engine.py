@@ -58,7 +58,7 @@ class _Weights:
     def residues(self, modulus: int) -> np.ndarray:
         """Return the residues for a modulus of 2^64 or below 2^31."""
         if modulus == WORD:
-            shift = np.minimum(self.shift, 63).astype(np.uint64)
+            shift = np.minimum(self.shift, 63).astype(np.uint64)  # a weight is mantissa * 2^shift
             return np.where(self.shift < 64, self.mantissa.view(np.uint64) << shift, np.uint64(0))
         powers = np.array([pow(2, s, modulus) for s in range(int(self.shift.max(initial=0)) + 1)], np.uint64)
         mantissa_residues = np.mod(self.mantissa, modulus).astype(np.uint64)

@@ -142,7 +142,7 @@ def _divide_samples(samples: int, counts: list[int]) -> list[int]:
     total, n_open = sum(counts), sum(count > 0 for count in counts)
     if total <= samples:
         return counts
-    least = -(-samples // (_LEAST_SHARE * n_open))
+    least = -(-samples // (_LEAST_SHARE * n_open))  # rounded up, as below
     return [min(count, max(least, -(-samples * count // total))) if count else 0 for count in counts]
 
 

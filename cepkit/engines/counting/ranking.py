@@ -311,7 +311,7 @@ class LineSample:
         while missing.any():
             checkpoint()
             each = np.repeat(np.arange(len(last)), missing)
-            ranks = self.rng.integers(0, n_in_window[each])
+            ranks = self.rng.integers(0, n_in_window[each])  # a random match of the window
             rows = self.finder.draw(window, last[each], ranks)
             is_new = place[rows[:, 0]] >= window_start[rows[:, -1]]
             for m in np.flatnonzero(is_new).tolist():

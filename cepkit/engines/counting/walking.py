@@ -197,7 +197,7 @@ class PathWalk(MatchWalk):
         report[END], report[DEPTH], report[SEEK] = begin - 1, n, -1 if path is None else 0
         while not report[DONE]:
             run, values = entries.kernel(write_line_walk, "walk")
-            out = np.empty(size * n, np.int64)
+            out = np.empty(size * n, np.int64)  # the kernel fills it, n entries per match
             report[N_MATCHES] = 0
             while not report[DONE] and report[N_MATCHES] < size:
                 checkpoint((int(report[END]) + 1 - begin) / (stop - begin))

@@ -214,7 +214,7 @@ class _KernelSearch:
         """Return the matches if each begins after the last row of another one, and none is empty."""
         n, tables = len(mark), (steps.shift, steps.step)
         start, end = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-        at = np.array([steps.before, 0, 0], np.int64)
+        at = np.array([steps.before, 0, 0], np.int64)  # the state, and how many matches began and ended
         for low in range(0, n, _PLACES_PER_CALL):
             checkpoint()
             high = min(n, low + _PLACES_PER_CALL)

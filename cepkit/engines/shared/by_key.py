@@ -345,7 +345,7 @@ class _FoundInCopies(FoundElsewhere):
         if not len(positions):
             return positions, counts
         positions = self._position[positions]
-        first = np.flatnonzero(np.diff(positions, prepend=-1))
+        first = np.flatnonzero(np.diff(positions, prepend=-1))  # the first of equal positions
         return positions[first], np.add.reduceat(np.asarray(counts), first)
 
     def ending(self, low: int, high: int) -> MatchBlock:

@@ -62,9 +62,9 @@ def sample_rows(
     if len(rows) > MOST_ROWS:
         size = MOST_ROWS // _WINDOWS
         starts = np.linspace(0, len(rows) - size, _WINDOWS).astype(np.int64)
-        kept = (starts[:, None] + np.arange(size)).ravel()
+        kept = (starts[:, None] + np.arange(size)).ravel()  # stretches of equal length from all over the rows
         rows, begins = rows[kept], begins[kept]
-        begins[::size] = True
+        begins[::size] = True  # the row before is not in the sample
     read: dict[str, np.ndarray | None] = {}
 
     def values(name: str) -> np.ndarray | None:

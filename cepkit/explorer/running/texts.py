@@ -402,10 +402,10 @@ def choose_times(
 def _end_of(bound: Bound, is_open: bool, ns_per_tick: int) -> int:
     """Return the first tick after a range that ends with ``bound``."""
     if is_open:
-        return -(-bound.low // ns_per_tick)
+        return -(-bound.low // ns_per_tick)  # rounded up
     if bound.low == bound.high:
         return bound.low // ns_per_tick + 1
-    return -(-bound.high // ns_per_tick)
+    return -(-bound.high // ns_per_tick)  # rounded up
 
 
 def _within(values: np.ndarray, low: Any, high: Any, is_open: bool) -> np.ndarray:
