@@ -18,10 +18,9 @@ from cepkit.siddhiql.calls import Scope, SlotOf, Typed, Value, checked, single_v
 from cepkit.siddhiql.functions import BOOL, DOUBLE, LONG, NUMBERS, OBJECT, STRING, WHOLE, Type
 from cepkit.siddhiql.states import Slots
 from cepkit.siddhiql.values import compile_condition, compile_siddhi
+from cepkit.windows.sliding import float_of_units, units_of
 
 # Aggregates of ``select``: values enter with events, leave with expired events, and a batch resets them.
-
-_UNIT = 1 << 1074  # every float is a whole multiple of 1 / _UNIT
 
 
 class Total:
@@ -39,13 +38,12 @@ class Total:
         if self.is_whole:
             self.units += sign * value
         elif math.isfinite(value):
-            top, bottom = float(value).as_integer_ratio()
-            self.units += sign * top * (_UNIT // bottom)
+            self.units += sign * units_of(float(value))
         else:
             self.unusual += sign * value
 
     def value(self) -> Any:
-        return self.units if self.is_whole else self.units / _UNIT + self.unusual
+        return self.units if self.is_whole else float_of_units(self.units) + self.unusual
 
     def mean(self) -> float:
         """Return the sum, rounded, divided by the number of values."""

@@ -321,6 +321,11 @@ def table_of_rows(rows: Sequence[Sequence], schema: pa.Schema) -> pa.Table:
     return pa.table(arrays, schema=schema)
 
 
+def plain_values(column: pa.ChunkedArray) -> list:
+    """Return the values of a column as `RowValues` reads them."""
+    return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+
+
 def _reader_of(of: pa.DataType) -> Callable[[Any], Any]:
     """Return what reads a value of a type that is not missing, or says that it is `UNUSUAL`."""
     if pa.types.is_integer(of):

@@ -12,7 +12,7 @@ from cepkit.planning.clocks import clock_values
 from cepkit.streaming.batches import StreamSchema, ordered_batch
 from cepkit.streaming.coding import keys_of_batch
 from cepkit.streaming.saved import Saved
-from cepkit.streaming.search import Options, Ready, Search, first_value
+from cepkit.streaming.search import Options, Ready, Search, first_value, plain_values, table_of_rows
 from cepkit.values import dataclass, replace
 from cepkit.windows.joining import JoinRows, frame_of_join, plan_join, run_join, ticks_of_clock
 from cepkit.windows.running import (
@@ -24,6 +24,7 @@ from cepkit.windows.running import (
     size_of,
     window_part,
 )
+from cepkit.windows.sliding import SlidingRows
 from cepkit.windows.values import ALL, EMITTED, SIDES, Join, Window
 
 # The search of a window in an open stream: it keeps the rows that are in the window.
@@ -43,8 +44,8 @@ def source_of_table(table: pa.Table, schema: StreamSchema) -> ArrowSource:
 class WindowSearch(Search):
     """A window in a stream; `advance` returns the rows that it emits."""
 
-    # Sums are exact, so they do not depend on rows that left. The state is the rows in the window. Every
-    # batch looks at all of them, so batches should not be much smaller than the window.
+    # Sums are exact, so they do not depend on rows that left. The state is the rows in the window. They are a
+    # table, and every batch looks at all of it. While single rows come, they have running aggregates.
 
     def __init__(self, query: Window, schema: StreamSchema, options: Options):
         options.refuse("a window")
@@ -54,8 +55,38 @@ class WindowSearch(Search):
         self._n_left = 0  # rows that entered and left
         self.column_of_result = {name: name for name in schema.arrow.names}
         self.empty = self._results(*self._part(self._kept, 0, is_last=False))[0]
+        self._sliding: SlidingRows | None = None
+        self.takes_rows = self._without_rows() is not None
+
+    def _without_rows(self) -> SlidingRows | None:
+        size = size_of(self._window, self.schema.source())
+        return SlidingRows.of(self._window, size, self.schema.arrow)
+
+    def advance_row(self, values: list, n_before: int) -> Ready | None:
+        sliding = self._sliding or self._with_kept_rows()
+        if sliding is None or not sliding.takes(values):
+            return None
+        self._sliding = sliding
+        return table_of_rows([[*values, *sliding.add(values)]], self.empty.schema), np.ones(1, np.int64)
+
+    def _with_kept_rows(self) -> SlidingRows | None:
+        """Return the rows of the table with running aggregates; None if a sum might not be exact."""
+        sliding = self._without_rows()
+        columns = [plain_values(column) for column in self._kept.columns]
+        for row in map(list, zip(*columns, strict=True)):
+            if sliding is None or not sliding.takes(row):
+                return None
+            sliding.add(row)
+        return sliding
+
+    def _settle(self) -> None:
+        """Make the rows that came one by one a table."""
+        if self._sliding is not None:
+            self._kept = table_of_rows([row for row, _ in self._sliding.rows], self.schema.arrow)
+            self._n_left, self._sliding = self._n_left + self._sliding.n_left, None
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
+        self._settle()
         source = source_of_table(table, self.schema)
         # The rows are in stream order already, and the window has its own order columns.
         rows = kept_rows(self._window, source, ())
@@ -70,6 +101,7 @@ class WindowSearch(Search):
 
     def pass_time(self, now: int) -> Ready:
         """Let the rows leave whose time is over, since no later event comes before ``now``."""
+        self._settle()
         source, window_rows, n_gone = self._part(self._kept, self._kept.num_rows, is_last=False, now=now)
         ready = self._results(source, window_rows, n_gone)
         self._kept, self._n_left = self._kept.slice(n_gone).combine_chunks(), self._n_left + n_gone
@@ -78,6 +110,7 @@ class WindowSearch(Search):
     @property
     def wakes_at(self) -> int | None:
         """Return when the next row leaves if it is shown, otherwise when the last one leaves."""
+        self._settle()
         if self._window.time is None or not self.n_retained:
             return None
         row = 0 if self._window.emit == ALL else self.n_retained - 1
@@ -91,6 +124,7 @@ class WindowSearch(Search):
 
     def finish(self, n_events: int) -> Ready:
         """Return the rows that still leave: time passes after the last event."""
+        self._settle()
         ready = self._results(*self._part(self._kept, self._kept.num_rows, is_last=True))
         self._kept = self._kept.slice(self._kept.num_rows)
         return ready
@@ -113,22 +147,26 @@ class WindowSearch(Search):
     @property
     def n_keys(self) -> int:
         """Number of groups with rows in the window."""
+        if self._sliding is not None:
+            return self._sliding.n_groups
         if not self.n_retained:
             return 0
         return len(keys_of_batch(ArrowSource(self._kept), self.query.group_by)[1])
 
     @property
     def n_retained(self) -> int:
-        return self._kept.num_rows
+        return self._kept.num_rows if self._sliding is None else len(self._sliding)
 
     def oldest_time(self, clock: str) -> Any:
+        self._settle()
         return first_value(self._kept, clock)
 
     def pack(self, n_events: int) -> Saved:
+        self._settle()
         return Saved({"left": self._n_left}, {}, {"kept": self._kept})
 
     def unpack(self, saved: Saved) -> None:
-        self._n_left = saved.counter("left")
+        self._n_left, self._sliding = saved.counter("left"), None
         self._kept = saved.tables["kept"].cast(self.schema.arrow)
 
 

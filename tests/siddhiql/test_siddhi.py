@@ -407,3 +407,10 @@ def test_an_infinite_number_is_no_integer(kind, value):
         cep.siddhi(text, S=frame).to_frame()
     numbers = cep.siddhi(text.replace(f"x {kind}", "x double"), S=frame).to_frame()
     assert numbers["x"].tolist() == [1.0, value]
+
+
+def test_a_sum_beyond_the_greatest_float_is_infinite():
+    text = "define stream S (x double); from S#window.length(2) select sum(x) as s insert into Out;"
+    frame = pd.DataFrame({"x": [1e308, 1e308, 1.0], "t": [1, 2, 3]})
+    found = cep.siddhi(text, {"S": frame}, order_by="t")
+    assert list(found.to_frame("Out")["s"]) == [1e308, float("inf"), 1e308]

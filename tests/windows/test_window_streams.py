@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
+from cepkit.windows.sliding import SlidingRows
 from tests.support.sizes import seeds
 from tests.support.window_cases import (
     found_by_join,
@@ -49,6 +50,71 @@ def test_a_window_in_a_stream_equals_the_oracle(seed, tmp_path):
     names = [name for name in (*SCHEMA, *dict(case.window.aggregates))]
     names += ["status"] if case.window.emit == "all" else []
     assert plain(found, names) == plain(case.expected, names)
+    single = cep.stream(case.window, SCHEMA)
+    found = single.push([])  # results are rows from now on
+    found += [row for event in rows_of(frame) for row in single.push_row(event)]
+    found += single.close()
+    assert plain(found, names) == plain(case.expected, names)
+
+
+AGGREGATES = {
+    "n": "count()", "n_x": "count(x)", "n_s": "count(s)", "sum_i": "sum(i)", "avg_i": "avg(i)",
+    "sum_x": "sum(x)", "avg_x": "avg(x)", "min_x": "min(x)", "max_x": "max(x)", "max_i": "max(i)",
+}  # fmt: skip
+
+
+def rows_of_window(rng: np.random.Generator, n: int) -> list[dict]:
+    """Return rows with ties, nulls, infinities, the least float and integers that do not fit into 32 bits."""
+    hard = [None, None, 1e308, -1e308, 5e-324, 0.1, -0.0, np.inf, -np.inf]
+    floats = rng.normal(size=n).round(3).tolist()
+    times = np.cumsum(rng.integers(0, 4, n)).tolist()
+    great = rng.random(n) < (0.02 if rng.random() < 0.3 else 0)
+    return [
+        {
+            "t": times[i],
+            "k": rng.choice(["a", "b", None]),
+            "i": None if rng.random() < 0.1 else int(rng.integers(-9, 9)) + 2**40 * int(great[i]),
+            "x": hard[rng.integers(len(hard))] if rng.random() < 0.15 else floats[i],
+            "s": rng.choice(["p", None]),
+        }
+        for i in range(n)
+    ]
+
+
+@pytest.mark.parametrize("seed", seeds(12, 60))
+def test_rows_one_by_one_give_the_aggregates_of_batches(seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    size = {"time": int(rng.integers(1, 9))} if rng.random() < 0.6 else {"length": int(rng.integers(1, 9))}
+    names = rng.choice(list(AGGREGATES), int(rng.integers(1, 6)), replace=False)
+    window = cep.Window(
+        {name: AGGREGATES[name] for name in names}, order_by="t",
+        group_by=["k"] if rng.random() < 0.6 else [], **size,
+    )  # fmt: skip
+    schema = {"t": "int64", "k": "string", "i": "int64", "x": "float64", "s": "string"}
+    rows = rows_of_window(rng, int(rng.integers(1, 120)))
+    whole = cep.stream(window, schema)
+    expected = whole.push(rows)
+    opened, found, at = cep.stream(window, schema), [], 0
+    while at < len(rows):
+        n = int(rng.choice([1, 1, 1, 1, 1, 1, 7]))
+        found += opened.push_row(rows[at]) if n == 1 else opened.push(rows[at : at + n])
+        at += n
+        if rng.random() < 0.05:
+            opened.save(tmp_path / "open.state")
+            opened = cep.stream.load(tmp_path / "open.state")
+    assert found == expected
+    assert (opened.status().rows, opened.status().keys) == (whole.status().rows, whole.status().keys)
+    assert opened.close() == []
+
+
+def test_a_row_looks_at_no_other_row_of_the_window(monkeypatch):
+    added = []
+    add = SlidingRows.add
+    monkeypatch.setattr(SlidingRows, "add", lambda self, row: added.append(row) or add(self, row))
+    window = cep.Window({"n": "count()", "least": "min(x)"}, time=10**9, order_by="t")
+    opened = cep.stream(window, {"t": "int64", "x": "float64"})
+    assert [opened.push_row((t, -float(t)))[0]["n"] for t in range(300)] == [*range(1, 301)]
+    assert len(added) == 300
 
 
 @pytest.mark.parametrize("seed", seeds(12, 60))
