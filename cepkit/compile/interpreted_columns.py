@@ -241,7 +241,7 @@ def pair_tests_of(terms: Iterable[Term], is_vector: Callable[[Term], bool]) -> t
 def tests_by_side(
     terms: Iterable[Term], side_of: Callable[[Term], int]
 ) -> dict[tuple[int, int], tuple[PairTest, ...]] | str:
-    """Return the tests between events of several sides, or why there are none, to complete "it …"."""
+    """Return the tests by the sides of their events, or the reason why there are none, to complete "it …"."""
     tests_of_sides: dict[tuple[int, int], tuple[PairTest, ...]] = {}
     for term in (conjunct for whole in terms for conjunct in conjuncts_of(whole)):
         leaves = (leaf for leaf in term.walk() if leaf.op in ("element", "group"))

@@ -308,6 +308,7 @@ class SearchWriter:
         self.lines += [*lines, "", ""]
 
     def _tables(self) -> None:
+        """Write constants of the kernel: one array with an entry for each component."""
         components = self.components
         tables = {
             "least": [c.low for c in components],

@@ -199,6 +199,7 @@ def pairs_once(program: SequenceProgram, events: Events) -> MatchBlock | None:
 
 
 def _fits_in(window: MatchWindow) -> Callable[[int | float], bool]:
+    """Return a function that tells whether the time between first and last event fits in the windows."""
     limits = [limit for limit in (window.within, window.gap_within) if limit is not None]
     if not limits:
         return lambda lasted: True

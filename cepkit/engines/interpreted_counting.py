@@ -273,6 +273,7 @@ class AnchoredTables:
         self.finals = sum(1 << s for s in graph.finals)
 
     def _add_edge(self, layout, e: int, sided: Sided) -> None:
+        """Add the row of an edge, with the tests of the two entries that it links (`sided`, by side)."""
         source, target = layout.graph.edges[e].source, layout.graph.edges[e].target
         near = source == 0 and layout.graph.has_gap
         enters = self._bit() if near or any(EARLIER not in key for key in sided) else 0
@@ -313,6 +314,7 @@ class AnchoredTables:
         return rows
 
     def _bit(self) -> int:
+        """Return a bit that no state and no test has yet."""
         self._n_bits += 1
         return 1 << (self._n_bits - 1)
 
@@ -344,6 +346,7 @@ class AnchoredTables:
             event_bits[~made.alive] &= ~bits
 
     def arguments(self, layout, dtype: type) -> tuple[np.ndarray, EntryGraph, EntryLists]:
+        """Return the arguments of the kernel that counts: its state, the graph, and lists of entries."""
         room, n_edges = layout.widest + 1, len(self._edges)
         n_lists = sum(row[4] >= 0 for row in self._edges)
         at = np.zeros(2 + n_edges, np.int64)

@@ -242,6 +242,7 @@ class OrderedTables:
         return rows
 
     def _add_tests(self, leveled: Leveled, level: int, reader: ColumnReader, size: int) -> None:
+        """Add the tests of conditions that can be decided at a level of the search."""
         for (vector, scalar), tests in leveled.items():
             if scalar == vector:
                 compared = numbers_of(tests, reader, reader, (size, size))
@@ -298,6 +299,7 @@ class OrderedTables:
         self._tests.append([-1, at, limit_place, limit_place + 1])
 
     def _absence(self, bound: BoundBranch, a: int, leveled: Leveled) -> list[int]:
+        """Return the row of an absent event: the range where none of its kind may be."""
         absence, events = bound.branch.absences[a], self.own
         test = test_of(events.program, bound.absent_accepts[a])
         rank, members, last = events.rank(test), events.members(test), self.n - 1
@@ -467,6 +469,7 @@ class _Chunk:
         return self._made[arg, distance]
 
     def _take_earlier(self, arg: Term, distance: int) -> np.ndarray:
+        """Return the values of a term a number of rows earlier in each partition, also across chunks."""
         dtype = np.float64 if arg.kind == FLOAT else np.int64
         values = np.broadcast_to(self.reader.stored(arg), len(self.partition))
         values = np.ascontiguousarray(values, dtype)

@@ -378,7 +378,7 @@ class Evaluator:
         return tuple(self._with_digits(*side, of) for side in zip((left, right), values, strict=True))
 
     def _with_digits(self, e: ex.Expression, value, of):
-        """Return a sum, difference or product of integers and constants as decimals; else the value."""
+        """Return a sum, difference or product of integers as decimals, else `value`; `of` computes parts."""
         if not (isinstance(e, ex.Arithmetic) and e.operator in "+-*" and pa.types.is_floating(value.type)):
             return value
         sides = [decimals.as_decimals(self._with_digits(part, of(part), of)) for part in (e.left, e.right)]

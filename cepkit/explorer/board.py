@@ -157,11 +157,9 @@ KINDS_OF_KEYS = (TEXT, BOOLEAN, INTEGER)
 KINDS_OF_CLOCKS = (TIME, DURATION, INTEGER, FLOAT, TEXT)
 KINDS_OF_TYPES = (TEXT, INTEGER, BOOLEAN)
 STRATEGIES = {
-    "any": "skips any events",
-    "next": "skips events that cannot continue the match",
-    "partition": "skips no event of the key",
-    "strict": "skips no event",
-}
+    "any": "skips any events", "next": "skips events that cannot continue the match",
+    "partition": "skips no event of the key", "strict": "skips no event",
+}  # fmt: skip
 _OF_COLUMN = ("first", "last", "min", "max", "avg")  # measures of a number, offered for every match
 _SHOWN_COLUMNS = 6  # columns of numbers with measures
 

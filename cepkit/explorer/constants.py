@@ -255,6 +255,7 @@ def _in_unit(slider: Slider, unit: str) -> float | None:
 
 
 def _in_conditions(reading: TextReading, ranges: Ranges) -> Iterator[Slider]:
+    """Yield a slider for each constant in the conditions of a query."""
     for name, tree, offset in _trees(reading):
         for condition in ex.conjuncts(tree):
             yield from _of_condition(reading.text, name, condition, offset, ranges)
@@ -398,6 +399,7 @@ def _whole_slider(label: str, kind: str, value: int, start: int, end: int, unit:
 
 
 def _rounds(reading: TextReading) -> Iterator[Slider]:
+    """Yield a slider for the number of rounds of each loop."""
     for i, loop in enumerate(repetitions_in(reading)):
         kind = _ROUNDS if loop.is_open else _FEWEST_ROUNDS
         yield Slider(f"n{i}", loop.label, kind, loop.value, loop.low, loop.high, 1, "", loop.start, loop.end)

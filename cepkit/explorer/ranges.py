@@ -265,6 +265,7 @@ class Ranges:
         return any(isinstance(node, ex.Arithmetic) and node.operator == "/" for node in tree.walk())
 
     def clock_unit(self, tree: ex.Expression) -> str | None:
+        """Return the unit of the first column in an expression if it has times or durations."""
         names = [name for name in ex.columns_in(tree) if name in self.schema]
         units = [self.schema[name].unit for name in names]
         kinds = [self.schema[name].kind for name in names]

@@ -486,6 +486,7 @@ class FunnelResult:
         return frame.drop(columns=["exact", "share"] + ([] if len(self.branches) > 1 else ["branch"]))
 
     def _notes(self) -> list[str]:
+        """Return the lines below the table, with the share of events tried if that is not all."""
         words, partly = self.words(), [branch.share for branch in self.branches if branch.share < 1]
         if partly and not any(_share_text(min(partly)) in line for line in words):
             words.append(f"tried and passed: {_share_text(min(partly))}")

@@ -101,6 +101,7 @@ class Tally:
         of_component, note_following = self.of_component, self._note_following
 
         def decide(c: int, *path: Any) -> bool:
+            """Test the conditions of a component on a path, and count the tests and what passed."""
             passed = True
             for counts, holds in tests_of_component.get(c, ()):
                 counts[0] += 1

@@ -163,6 +163,7 @@ class Extender:
         return self._ends(c, path, first, len(partial.path), j)
 
     def _ends(self, c: int, path: np.ndarray, first: np.ndarray, d: int, y: int) -> bool:
+        """Return whether the event at place ``y`` ends the loop of component ``c`` after ``d`` events."""
         path[d] = y
         return self.conditions.ends(c, path, first, d, y)
 

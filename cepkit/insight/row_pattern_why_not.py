@@ -163,10 +163,12 @@ class RowReader:
         return _compiled(self.bound, condition).call(self._trial, -1) is True
 
     def _look_at(self, history: tuple, variable: str, row: int) -> None:
+        """Set the row, its variable and the rows before it that conditions see next."""
         trial = self._trial
         trial.state, trial.row, trial.variable = history, row, variable
 
     def _holds(self, variable: str) -> bool:
+        """Return whether the condition of a variable holds at the row that was set."""
         condition = self.program.conditions.get(variable)
         return condition is None or condition.call(self._trial, -1) is True
 

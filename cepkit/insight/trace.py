@@ -118,6 +118,7 @@ def rows_looked_back(query: RegexQuery) -> int:
 
 
 def _looked_back(tree: ex.Expression) -> int:
+    """Return how many rows an expression looks back, with prev() inside prev()."""
     offset = tree.offset if isinstance(tree, ex.Previous) else 0
     return offset + max(map(_looked_back, tree.children()), default=0)
 
@@ -237,6 +238,7 @@ class SequenceTrace(MatchTrace):
         self._reporter = Reporter(program) if program.query.after_match[0] != "none" else None
 
     def live(self, k: int | None = None) -> list[Branched]:
+        """Return the partial matches in the partition of event ``k``, or in all partitions."""
         if k is None:
             return [branched for live_partials in self._live.values() for branched in live_partials]
         return self._live.get(int(self.places.start_of_partition[self.places.place_of_position[k]]), [])
@@ -398,6 +400,7 @@ def looks_between(program: Program | SequenceProgram) -> bool:
 
 
 def _next_components(extender: Extender, partial: Partial) -> list[int]:
+    """Return the components that the next event of a partial match may belong to."""
     if not partial.path:
         return [0]
     c = partial.components[-1]

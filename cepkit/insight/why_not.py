@@ -170,6 +170,7 @@ def _index(source: Source) -> pd.Index:
 
 
 def _labels(labels: Any, index: pd.Index) -> list[Any]:
+    """Return labels as a list; one label may be a text, or a tuple for an index of levels."""
     is_label = isinstance(labels, str | bytes) or (isinstance(labels, tuple) and index.nlevels > 1)
     if is_label or not isinstance(labels, Iterable):
         return [labels]

@@ -137,6 +137,7 @@ class _Reader:
         return max(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
 
     def _fits(self, c: int, place: int) -> bool:
+        """Return whether an event may be of a component: by the variable that the user named, and by type."""
         wanted = self.variable_of.get(place)
         return wanted in (None, self.components[c].variable) and self.extender.conditions.has_type(c, place)
 

@@ -159,12 +159,14 @@ class Words:
         )
 
     def _alone(self, o: Obstacle) -> str:
+        """Return why an event fails a condition on itself."""
         condition = conditions_alone(self.bound, o.component)[o.number]
         if condition.conjunct >= len(self.query.where):
             return self._undecided(o.places[0])
         return f"{self.row(o.places[0])}: {self._with_truth(condition.expression, o)}"
 
     def _condition(self, o: Obstacle) -> str:
+        """Return why the events fail a condition on several of them."""
         condition = self.bound.conditions[o.number].condition
         if condition.conjunct >= len(self.query.where):
             return self._undecided(o.partial.path[0])
@@ -227,6 +229,7 @@ class Words:
         return f"{self._lasts(*o.places)}, {self._limit(self.query.gap_within)} between successive events"
 
     def _lasts(self, one: int, other: int) -> str:
+        """Return how long it is from one event to another, in words."""
         ticks = self.places.time[other] - self.places.time[one]
         unit = self.program.schema[self.program.clock].unit
         length = format_duration(int(ticks), unit) if unit else str(_plain(ticks))

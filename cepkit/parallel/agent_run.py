@@ -124,10 +124,8 @@ class AgentRun:
         options[k.BATCH], options[k.CHUNK] = settings.batch, 1 if is_sequential else settings.chunk
         options[k.IS_SCOPED], options[k.REMOVAL] = settings.scoped, REMOVALS.index(settings.removal)
         options[k.IS_KEPT], options[k.BACKLOG], options[k.IS_TRACED] = (
-            settings.keep,
-            settings.backlog,
-            settings.trace,
-        )
+            settings.keep, settings.backlog, settings.trace,
+        )  # fmt: skip
         options[k.START_END] = k.END if own is None else own[1]
         options[k.IS_REAL], options[k.ROUTE] = self.is_real, round(costs.delivery)
         options[k.IS_RISING], options[k.IS_TIMED] = agents.places.is_one_partition, arrival is not None
@@ -302,12 +300,10 @@ class AgentRun:
             components = np.tile(np.arange(len(plan.joins), dtype=np.int16), len(rows))
             blocks.append(
                 MatchBlock(
-                    places.position_of_place[items],
-                    np.repeat(components, sizes.ravel()),
-                    first,
+                    places.position_of_place[items], np.repeat(components, sizes.ravel()), first,
                     np.full(len(rows), b, np.int16),
                 )
-            )
+            )  # fmt: skip
         return joined(blocks) if blocks else EMPTY
 
     def _block_of_singles(self, b: int, rows: np.ndarray, n_components: int) -> MatchBlock:

@@ -190,12 +190,10 @@ class _JoinWriter:
         self._function(
             [
                 f"def free{number}_{a}(path, first, {', '.join(WORLD)}):",
-                f"    for y in range({low}, {high}):",
-                f"        if accept[{row}, y]{tests}:",
-                "            return False",
-                "    return True",
+                f"    for y in range({low}, {high}):", f"        if accept[{row}, y]{tests}:",
+                "            return False", "    return True",
             ]
-        )
+        )  # fmt: skip
 
     def _fits(self, stage: int, number: int, n: int, join: LevelJoin) -> None:
         """Write ``placed{stage}(path, first, h, …)`` and ``held{stage}``."""

@@ -444,11 +444,9 @@ def run_end(trace: Trace) -> float:
 # Draw the lengths of the agents' queues and buffers over time.
 
 WORDS = {
-    "event_queue": "events in queues",
-    "partial_queue": "partial matches in queues",
-    "event_buffer": "events in buffers",
-    "partial_buffer": "partial matches in buffers",
-}
+    "event_queue": "events in queues", "partial_queue": "partial matches in queues",
+    "event_buffer": "events in buffers", "partial_buffer": "partial matches in buffers",
+}  # fmt: skip
 MODEL_NOTE = (
     "Dotted lines: how many items the cost model expects in a window W. e·W: events arrive at rate e. "
     "m·W/(i−1): partial matches with i−1 events arrive at rate m."

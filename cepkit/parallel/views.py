@@ -146,6 +146,7 @@ class ThreadView(TraceView):
         )  # fmt: skip
 
     def _frames(self, chosen: dict) -> list[list]:
+        """Return the corners of a frame around the chosen action, in the lane of its thread."""
         threads = [thread for thread in self._trace.threads()["thread"] if thread >= 0]
         names = self._shown.panels[0].y.names
         if "thread" not in chosen:

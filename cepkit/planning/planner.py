@@ -156,23 +156,19 @@ _ENGINES: dict[str, Engine] = {
         _later("engines.counting.engine", "match_by_counting"),
     ),
     "ordered": Engine(
-        "ordered",
-        "nested search over lists of single events, in the order that costs least",
-        _later("engines.ordered", "ordered_unsupported"),
-        _later("planning.evaluation_order", "run_in_order"),
+        "ordered", "nested search over lists of single events, in the order that costs least",
+        _later("engines.ordered", "ordered_unsupported"), _later("planning.evaluation_order", "run_in_order"),
         takes_order=True,
     ),
     "next": Engine(
-        "next",
-        "jumps from each event of a match to the next one that fits",
-        _later("engines.next_engine", "next_unsupported"),
-        _later("engines.next_engine", "match_next"),
+        "next", "jumps from each event of a match to the next one that fits",
+        _later("engines.next_engine", "next_unsupported"), _later("engines.next_engine", "match_next"),
         details=_next_details,
     ),
     "search": Engine(
         "search", "generated depth-first walk over partial matches", _search_unsupported, _search
     ),
-}
+}  # fmt: skip
 # Classes of engines that are values, each with an example.
 _VALUES = {
     "PartialMatchEngine": "PartialMatchEngine('linked', copies='deep')", "Hybrid": "cep.Hybrid(threads=4)",

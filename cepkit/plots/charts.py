@@ -73,11 +73,9 @@ def funnel_figure(
         title=theme.title_at_left(lines),
         xaxis={"range": [0, 1.18 * top], **_ticks(top, is_log, counted), **line},
         yaxis={"autorange": "reversed", **_order(branches), "automargin": True, "showgrid": False, **line},
-        showlegend=len(branches) > 1,
-        bargap=0.25,
-        margin={"l": 60, "r": 20, "t": 34 + 18 * len(lines), "b": 60},
-        **theme.layout(height),
-    )
+        showlegend=len(branches) > 1, bargap=0.25,
+        margin={"l": 60, "r": 20, "t": 34 + 18 * len(lines), "b": 60}, **theme.layout(height),
+    )  # fmt: skip
     return figure
 
 
@@ -121,11 +119,9 @@ def _ticks(top: float, is_log: bool, counted: str) -> dict:
     ticks = nice_ticks(0.0, max(1.1 * top, 1.0), _MOST_TICKS)
     exponents = [round(tick) for tick in ticks if tick == round(tick)]
     return {
-        "title": {"text": f"{counted} (log)"},
-        "tickmode": "array",
-        "tickvals": exponents,
+        "title": {"text": f"{counted} (log)"}, "tickmode": "array", "tickvals": exponents,
         "ticktext": [f"{10**k:,}" if k < 5 else f"10<sup>{k}</sup>" for k in exponents],
-    }
+    }  # fmt: skip
 
 
 # Sweeps as lines: a value along a parameter, with one line per series and one panel per sweep.

@@ -422,12 +422,10 @@ def _shapes(layout: Mapping[str, Any], axes: Mapping[str, Axis], frame: Frame) -
     for shape in layout.get("shapes") or ():
         kind = shape.get("type", "rect")
         looks = {
-            "fill": shape.get("fillcolor") or "none",
-            "stroke": get(shape, "line.color", theme.INK),
+            "fill": shape.get("fillcolor") or "none", "stroke": get(shape, "line.color", theme.INK),
             "stroke_width": float(get(shape, "line.width", 2)),
-            "stroke_dasharray": DASHES.get(get(shape, "line.dash", "")),
-            "opacity": shape.get("opacity"),
-        }
+            "stroke_dasharray": DASHES.get(get(shape, "line.dash", "")), "opacity": shape.get("opacity"),
+        }  # fmt: skip
         if kind == "path":
             d = _path_of(str(shape.get("path") or ""), shape, axes, frame)
         else:

@@ -20,11 +20,9 @@ from cepkit.values import dataclass
 
 LINE_HEIGHT = 1.3  # of the font size, as plotly has it
 _LOOKS = {
-    "b": ' font-weight="bold"',
-    "i": ' font-style="italic"',
-    "sup": ' baseline-shift="super" font-size="70%"',
+    "b": ' font-weight="bold"', "i": ' font-style="italic"', "sup": ' baseline-shift="super" font-size="70%"',
     "sub": ' baseline-shift="sub" font-size="70%"',
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +119,8 @@ SHAPES = {  # for a radius of 1
 }
 _STROKES = {"line-ew": "M-1.4,0H1.4", "line-ns": "M0,-1.4V1.4", "x-thin": "M-1,-1L1,1M-1,1L1,-1"}  # are lines
 _PATTERNS = {
-    "/": "M-2,2L2,-2M0,8L8,0M6,10L10,6",
-    "x": "M0,8L8,0M0,0L8,8",
-    ".": "M4,2.6A1.4,1.4 0 1 1 3.9,2.6Z",
-}
+    "/": "M-2,2L2,-2M0,8L8,0M6,10L10,6", "x": "M0,8L8,0M0,0L8,8", ".": "M4,2.6A1.4,1.4 0 1 1 3.9,2.6Z",
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -275,10 +271,8 @@ def _painted(d: str, symbol: str, fill: str, rim: str | None, width: float, opac
         paint = {"fill": "none", "stroke": fill, "stroke_width": float(width or 1)}
     else:
         paint = {
-            "fill": fill,
-            "stroke": rim if width else None,
-            "stroke_width": float(width) if width else None,
-        }
+            "fill": fill, "stroke": rim if width else None, "stroke_width": float(width) if width else None,
+        }  # fmt: skip
     return drawing.path(d, **paint, opacity=opacity)
 
 

@@ -61,11 +61,9 @@ def edge_colour(most: int) -> str:
 def layout(height: int) -> dict:
     """Return the layout of all figures: paper, ink, the page's fonts."""
     return {
-        "paper_bgcolor": PAPER,
-        "plot_bgcolor": PAPER,
-        "font": {"color": INK, "family": SANS, "size": 12},
+        "paper_bgcolor": PAPER, "plot_bgcolor": PAPER, "font": {"color": INK, "family": SANS, "size": 12},
         "height": height,
-    }
+    }  # fmt: skip
 
 
 def title_at_left(lines: Sequence[str]) -> dict:

@@ -286,15 +286,14 @@ def _reason_to_compile_count(program: SequenceProgram) -> str | None:
 
 
 def _reason_to_compile_walk(program: SequenceProgram) -> str | None:
+    """Return why the conditions of a sequence cannot be interpreted, or None."""
     codes = (walk_code_of(program, bound) for bound in program.branches)
     return next((reason for reason in codes if isinstance(reason, str)), None)
 
 
 _NEW_QUERIES = {
-    "chain": _reason_to_compile_count,
-    "ordered": _reason_to_compile_walk,
-    "search": _reason_to_compile_walk,
-}
+    "chain": _reason_to_compile_count, "ordered": _reason_to_compile_walk, "search": _reason_to_compile_walk,
+}  # fmt: skip
 
 
 def _kind(branch: Branch, condition: Condition, is_joint: bool) -> str:

@@ -208,6 +208,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
         return self.all()
 
     def _check_frame(self, n: int, with_columns: bool) -> None:
+        """Raise if a frame of ``n`` matches does not fit into memory."""
         if n > TOGETHER or not fits_memory(self._bytes_of(n, _MANY_COLUMNS)):
             n_columns = len(self.measure(self.nothing)) if with_columns else 0
             check_memory(self._bytes_of(n, n_columns), f"{count_text(n)} matches")

@@ -315,10 +315,8 @@ def result_columns(search: RowPatternSearch, shown: str | None = None) -> tuple[
         )
     }
     return {
-        **{name: picked[name] for name in before},
-        **measures,
-        **{name: picked[name] for name in after},
-    }, len(rows)
+        **{name: picked[name] for name in before}, **measures, **{name: picked[name] for name in after},
+    }, len(rows)  # fmt: skip
 
 
 # --- the matched rows; an item is a row in a match

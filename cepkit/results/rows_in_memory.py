@@ -270,6 +270,7 @@ class RowsInMemory(FoundResult):
         return pd.DataFrame({**numbers, "position": rows[items], "index": labels})
 
     def _numbers(self) -> dict[str, np.ndarray]:
+        """Return the number of the match and the name of the variable for each matched row."""
         matches = self.search.found
         return {"match": match_of_item(matches), "variable": self.bound.labels[matches.states]}
 

@@ -189,6 +189,7 @@ def run_per_key(
         schema = schema.add(f"m{i}", sql_type)
 
     def of_key(rows: pa.Table) -> pa.Table:
+        """Return the rows that the task makes of the rows of one key, with the key as their first columns."""
         task_rows = task(in_utc(rows.rename_columns(names)))
         first = pa.array([0] * len(task_rows), pa.int64())  # all rows have the same key
         columns = [rows.column(place).take(first) for place in place_of_key]

@@ -126,6 +126,7 @@ class EndingBetween(SequenceSet):
         return self.whole.ending(low, high) if low < high else EMPTY
 
     def take(self, numbers: list[int]) -> MatchBlock:
+        """Return matches by their numbers among those that end in the range."""
         positions, counts = self.whole.ends()
         n_before = sum(map(int, counts[: np.searchsorted(positions, self.low)]))
         return self.whole.take([n_before + number for number in numbers])
@@ -402,10 +403,8 @@ class Drawn:
         block = searched.found.whole.take([number for number, _ in drawn])
         times = np.array([time for _, time in drawn], np.float64)
         yield [
-            *searched.measures(block),
-            ("place", pa.array(np.arange(len(drawn)))),
-            ("time", pa.array(times)),
-        ]
+            *searched.measures(block), ("place", pa.array(np.arange(len(drawn)))), ("time", pa.array(times)),
+        ]  # fmt: skip
 
 
 def _shortest(counts: np.ndarray | list[int], hashes: np.ndarray, n: int) -> list[tuple[int, float]]:

@@ -480,7 +480,7 @@ def _sources_that_meet(plan: AppPlan) -> list[set[str]]:
         if stream not in sources_of:
             writers = [query for query in plan.app.queries() if query.target == stream]
             origins = {stream}
-            sources_of[stream] = origins
+            sources_of[stream] = origins  # set first: queries may form a circle
             for query in writers:
                 for source in query.sources():
                     origins |= sources(source.stream)

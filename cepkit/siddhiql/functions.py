@@ -293,6 +293,7 @@ def _digits(value: float) -> tuple[str, str, int]:
 
 
 def _plain(value: float) -> str:
+    """Return a float as text without an exponent."""
     text = float.__repr__(value)
     return text if "e" not in text else f"{value:.20f}".rstrip("0")
 
@@ -420,17 +421,20 @@ def _joined(*parts: Any) -> str:
 
 
 def _contains(text: str | None, part: str | None) -> bool | None:
+    """Return whether a text contains a part. Siddhi says false for null, and null for a part that is null."""
     if text is None:
         return False
     return None if part is None else part in text
 
 
 def _upper(sign: str) -> str:
+    """Return a character in upper case if that is one character, as in Java."""
     upper = sign.upper()
     return upper if len(upper) == 1 else sign
 
 
 def _equals_ignore_case(one: str | None, other: str | None) -> bool | None:
+    """Return whether two texts are equal but for case, compared by characters as in Java."""
     if one is None or other is None:
         return None if one is None else False
     pairs = ((_upper(a), _upper(b)) for a, b in zip(one, other, strict=False))
@@ -438,6 +442,7 @@ def _equals_ignore_case(one: str | None, other: str | None) -> bool | None:
 
 
 def _compare(one: str, other: str) -> int:
+    """Return the difference of the first characters that differ, else of the lengths, as Java."""
     for a, b in zip(one, other, strict=False):
         if a != b:
             return ord(a) - ord(b)
@@ -461,6 +466,7 @@ def _part(text: str, first: int | str, second: int | None = None) -> str | None:
 
 
 def _locate(part: str, text: str, start: int = 0) -> int | None:
+    """Return the place of a part in a text from `start` on, counted as Siddhi does."""
     if not 0 <= start <= len(text):
         return None
     return text[start:].find(part) + start

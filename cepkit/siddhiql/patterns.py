@@ -47,6 +47,7 @@ class KeyedState(WaitingState):
         return len(self._waiting) + len(self.fresh)
 
     def keep(self, arrived: list[PartialState]) -> None:
+        """Let partial matches wait, each under a new number and under its key."""
         for number, partial in zip(self._numbers, arrived, strict=False):
             self._waiting[number] = partial
             if (key := self._key(partial)) is not None:
@@ -56,6 +57,7 @@ class KeyedState(WaitingState):
         yield from self._waiting.values()
 
     def forget_oldest(self, n: int) -> None:
+        """Drop the `n` partial matches that wait longest, also from the lists of their keys."""
         for number in [*islice(self._waiting, n)]:
             key = self._key(self._waiting.pop(number))
             if key is not None:
@@ -79,6 +81,7 @@ class KeyedState(WaitingState):
         return complete
 
     def _forget(self, key: tuple, number: int) -> None:
+        """Drop a partial match from the list of its key, and the list if it is empty."""
         del self._of_key[key][number]
         if not self._of_key[key]:
             del self._of_key[key]
@@ -147,6 +150,7 @@ def fault_of_start(pattern: sp.StatePattern) -> tuple[sp.StatePattern, str] | No
 
 
 def _first_state(part: sp.StatePattern) -> sp.StatePattern:
+    """Return the first state of a pattern, below its chains and `every`."""
     while isinstance(part, sp.EveryState | sp.StateChain):
         part = part.body if isinstance(part, sp.EveryState) else part.parts[0]
     return part
@@ -407,6 +411,7 @@ class JoinRun:
         self._deliver(rows)
 
     def _partners(self, which: int, event: Event) -> Sequence[Slots]:
+        """Return the pairs of an event with those in the other window that fulfil the condition."""
         pairs = [self._pair(which, event, other) for other in self._windows[1 - which].content()]
         on = self._plan.on
         return pairs if on is None else [slots for slots in pairs if on(slots)]

@@ -55,6 +55,7 @@ class FilterScope(Scope):
         self._place = place
 
     def slot(self, node: ex.Expression, name: str) -> int:
+        """Return the event that a name means in a filter: one of exactly this name, or the filtered event."""
         if name in self.slots[self._place].names:
             exact = [i for i, slot in enumerate(self.slots) if slot.names[0] == name]
             return exact[0] if exact else self._place
@@ -390,6 +391,7 @@ class _Planner:
         return SidePlan(source.stream, tuple(before), window, tuple(after)), slot
 
     def _stream_plan(self, query: sp.SiddhiQuery, source: sp.StreamSource) -> StreamPlan:
+        """Return the plan of a query over one stream: its filters and window, then its columns."""
         side, slot = self._side(source, (source.stream,), query, False)
         selection = compile_selection(query, [slot], self._app.source, self._per_ms)
         selection.keeps_last = side.window is not None and not side.window.is_sliding

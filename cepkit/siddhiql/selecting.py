@@ -408,6 +408,7 @@ class _Reversed:
 
 
 def _sortable(value: Any, descending: bool) -> tuple:
+    """Return a key by which values are sorted, nulls last."""
     if value is None:
         return (1, 0)
     return (0, _Reversed(value) if descending else value)

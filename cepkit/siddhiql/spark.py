@@ -197,6 +197,7 @@ def _attribute_of_stream(bound: BoundApp) -> dict[str, str] | None:
 
 
 def _type_of_clock(bound: BoundApp) -> pa.DataType:
+    """Return the Arrow type of the times of an app."""
     if bound.clock is not None:
         return arrow_of_type([], bound.clock).type
     kinds = {stream.source.schema[stream.order_by[0]].kind for stream in bound.streams}
@@ -279,6 +280,7 @@ class _Writing(PartTask):
     def search(
         self, prepared: Any, table: pa.Table, low: Any, high: Any
     ) -> Iterator[tuple[ArrowSource, Results]]:
+        """Yield the rows of the stream that the app makes of a table, with their times if it has a clock."""
         bound, times = self.app.bind(table)
         self.app.check_order(bound)
         rows = bound.run(self.app.start, self.app.complete_until, times)[self.stream]

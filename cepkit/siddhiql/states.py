@@ -329,11 +329,13 @@ class LogicalHalf(WaitingState):
         self.is_or = operator == "or"
 
     def add(self, partial: PartialState) -> None:
+        """Let a partial match wait in both halves, unless a first state or a sequence has one already."""
         for half in (self, self.partner):
             if not ((self.is_start or self.is_sequence) and half.fresh):
                 half.fresh.append(partial)
 
     def add_again(self, partial: PartialState) -> None:
+        """Let a copy of a partial match wait in both halves, without the events of both."""
         partial_copy = partial.copy_before(self.slot)
         partial_copy.slots[self.partner.slot] = None
         self.fresh.append(partial_copy)
@@ -350,6 +352,7 @@ class LogicalHalf(WaitingState):
         WaitingState.update(self.partner)
 
     def take(self, event: Event) -> list[PartialState]:
+        """Return the partial matches that an event advances; of `or`, only those without the other side."""
         if self.is_or:
             other = self.partner.slot
             self.pending[:] = [partial for partial in self.pending if partial.slots[other] is None]
@@ -420,6 +423,7 @@ class Timer:
         self._arm()
 
     def _arm(self) -> None:
+        """Ask the clock to call at the earliest time, if it was not asked yet."""
         if self._times and not self._is_armed:
             self._is_armed = True
             self._clock.arm(self._times[0], self)

@@ -177,6 +177,7 @@ def _wider(left: Type, right: Type) -> Type:
 
 
 def _whole_quotient(a: int, b: int) -> int:
+    """Return the quotient rounded towards zero, as in Java."""
     quotient = abs(a) // abs(b)
     return quotient if (a < 0) == (b < 0) else -quotient
 

@@ -110,6 +110,7 @@ class TimeWindow(LengthWindow):
         self._timer = clock.timer(self._wake)
 
     def _leaving(self, event: Event) -> list[Passed]:
+        """Return the events that leave the window when an event comes."""
         passed = self._too_old(0, self.clock.now)
         self._timer.set(event[0] + self.plan.width)
         return [*passed, *super()._leaving(event)] if self.plan.length else passed
@@ -123,6 +124,7 @@ class ExternalTimeWindow(LengthWindow):
     """The events of the last ``width`` ticks by the clock of an attribute."""
 
     def _leaving(self, event: Event) -> list[Passed]:
+        """Return the events that are too old by the time that the new event has in its own column."""
         [place] = self.plan.places
         return self._too_old(place, event[place])
 
@@ -299,6 +301,7 @@ class ExternalTimeBatch(BatchWindow):
             self.emit(passed)
 
     def _enter(self, event: Event) -> None:
+        """Put an event into the batch, with the end of the batch as its time if the window shows it."""
         if self.plan.shows_end:
             [place] = self.plan.places
             event = (*event[:place], self._end, *event[place + 1 :])
@@ -313,7 +316,7 @@ class ExternalTimeBatch(BatchWindow):
             self._timer.set(self._deadline)
 
     def _wake(self, time: int) -> None:
-        """Emit the batch if no event came until its time-out."""
+        """Emit the batch at its time-out: as a new one, or as an addition to one that was emitted before."""
         if self._deadline > time:
             return
         passed: list[Passed] = []

@@ -400,7 +400,7 @@ MATH = {
 
 
 def event_level(binder: Binding, e: ex.Previous | ex.Aggregate, name: str) -> Term:
-    """Return the term of the operand, which must read a column and no aggregate."""
+    """Return the term that prev() or an aggregate (`e`) reads. Raise unless it is a value of each event."""
     arg = binder.bind(e.operand)
     if arg.op in ("null", "quoted") or arg.level == CONSTANT:
         raise binder.wrong(e, f"{name}() needs a column")

@@ -188,6 +188,7 @@ class AnchoredCounter(PathCounter):
         self, arithmetic: str, modulus: int = 0, *, component: int | None = None,
         weight: np.ndarray | None = None,
     ) -> list[np.ndarray]:  # fmt: skip
+        """Return arrays with the numbers of matches, and the sums of weights, after one pass over events."""
         layout = self.layout
         source = layout.write_once(
             "anchored",
@@ -315,6 +316,7 @@ class AnchoredWalk(MatchWalk):
         return self.layout.entries[self._ends[0]]
 
     def _walk(self, begin: int, stop: int, size: int) -> Iterator[MatchBlock]:
+        """Yield the matches that end from `begin` to `stop`, in blocks of about `size`."""
         if begin >= stop:
             return iter(())
         layout = self.layout
@@ -339,6 +341,7 @@ class AnchoredWalk(MatchWalk):
         return self._filled(run, scratch, deepen, (begin, stop), size, report)
 
     def _numbered(self, numbers: Sequence[int], numbering: Numbering) -> Iterator[MatchBlock]:
+        """Yield the matches with these numbers, which say the end of a match and its rank there."""
         for end, pairs in groupby(numbering.locate(numbers), key=lambda pair: pair[0]):
             checkpoint()
             ranks = [rank for _, rank in pairs]
@@ -386,6 +389,7 @@ class _Descent:
         )
 
     def find(self, rank: int) -> MatchBlock:
+        """Return the match of a rank: step by step backwards, by the numbers of matches of each option."""
         layout = self.layout
         place, anchors = layout.entries, layout.anchors
         x, (alive, states) = self.end, self.first
@@ -434,6 +438,7 @@ class _Descent:
         return np.array(some, np.int64) + begin, alive[leaves == 1], [counts[i] for i in some]
 
     def _block(self, anchor: int, path: list[int]) -> MatchBlock:
+        """Return one match as a block; `path` has its entries, from the last one on."""
         walk, graph = self.walk, self.walk.graph
         positions = walk._position[0][path[::-1]]
         if len(graph.loops) > 1:

@@ -532,6 +532,7 @@ class CountedMatches(SequenceSet):
         return np.sort(self._places.position_of_place[window_places])
 
     def sample(self, n: int, seed: int = 0) -> MatchBlock:
+        """Return `n` matches drawn evenly from those of all branches."""
         if len(self._walks) == 1:
             return self._walks[0].sample(n, seed, self._counts[0])
         drawn = draw_numbers(self._total, n, seed)

@@ -154,6 +154,7 @@ class _Tests:
 
     @cached_property
     def _accept(self) -> np.ndarray | None:
+        """Return which places each test accepts, or None if no absent event is dropped."""
         if not any(dropped.absences for dropped in self._dropped):
             return None
         return accepted(self._places)
@@ -168,6 +169,7 @@ class _Tests:
         return holds
 
     def _of_branch(self, bound: BoundBranch, dropped: Dropped, block: MatchBlock) -> np.ndarray:
+        """Return, for each match of a branch, whether it passes the conditions that were dropped."""
         size = np.zeros((len(block), len(bound.accepts)), np.int64)
         np.add.at(size, (block.match_of_item, block.component_of_item), 1)
         item = self._places.place_of_position[block.event_of_item]
@@ -222,6 +224,7 @@ def _ceil_of_root(square: Fraction) -> int:
 
 
 def _names(program: SequenceProgram, dropped: tuple[Dropped, ...]) -> tuple[str, ...]:
+    """Return the texts of the conditions and of the absent events that were dropped."""
     names = []
     for bound, left_out in zip(program.branches, dropped, strict=True):
         conditions = [bound.conditions[i].condition for i in left_out.conditions]

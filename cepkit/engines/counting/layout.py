@@ -186,6 +186,7 @@ class Layout:
         return self._sizes[pool]
 
     def _members(self, pool: int) -> np.ndarray:
+        """Return the places that the test of a pool accepts."""
         if pool == self.every:
             tests = sorted({state.test for state in self.graph.states})
             return np.flatnonzero(self.accept[tests].any(axis=0))
@@ -360,7 +361,7 @@ class Entries:
 
     @cached_property
     def _values_to_interpret(self) -> tuple:
-        """The arguments that conditions read when a kernel for every graph interprets them."""
+        """The arguments by which a kernel that serves every graph reads the conditions."""
         return path_values(self.layout, self.place, self.limits)
 
     def kernel(self, write: Callable[[PathModuleWriter], str], name: str) -> tuple[Callable, tuple]:

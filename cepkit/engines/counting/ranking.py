@@ -170,6 +170,7 @@ class PathFinder:
         return [self._path(window, last, end_states, rank) for rank in ranks]
 
     def _path(self, window: CountedWindow, last: int, end_states: int, rank: int) -> Path:
+        """Return the path of the match with this rank among those that end with `last` in a window."""
         entries, n_digits = self.entries, window.count.shape[1]
         rest = np.array([rank >> DIGIT * n & _MASK for n in range(n_digits)], np.int64)
         if not self._scratch or self._scratch[4].shape[2] != n_digits:
@@ -282,6 +283,7 @@ class LineSample:
             yield rows[kept]
 
     def _draw_group(self, last: np.ndarray, n_wanted: np.ndarray, count: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield matches of last events that are close to each other, from one counted window."""
         finder, entries = self.finder, self.entries
         start, place = int(entries.window_start[last[0]]), int(entries.place[last[-1]])
         shared = (2 * n_wanted <= count) & (len(last) > 1)

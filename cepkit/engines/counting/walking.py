@@ -279,6 +279,7 @@ class PathWalk(MatchWalk):
             yield self._of_paths(self._finder.paths(*of_end, ranks, numbering.count(end)))
 
     def _of_paths(self, paths: list[Path]) -> MatchBlock:
+        """Return the matches of paths, whose entries are listed from the last to the first."""
         first_item = sums_before([len(path.entries) for path in paths])
         entries = np.concatenate([path.entries[::-1] for path in paths])
         states = np.concatenate([path.states[::-1] for path in paths])
@@ -291,6 +292,7 @@ class PathWalk(MatchWalk):
 
 
 def first_of_blocks(n: int, blocks: Iterator[MatchBlock]) -> Iterator[MatchBlock]:
+    """Yield the first `n` matches of blocks, in blocks."""
     for block in blocks:
         yield block if len(block) <= n else block.take(slice(0, n))
         n -= len(block)

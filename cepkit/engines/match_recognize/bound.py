@@ -220,6 +220,7 @@ class BoundRowQuery:
         return vars(self) | {"program": None, "measures": (), "schema": dict(self.schema)}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Restore a pickled query, and prepare its program and measures again."""
         vars(self).update(state)
         program, measures = prepare_rows(self.query.rows, self.schema, self.params)
         vars(self).update(program=program, measures=tuple(measures))
@@ -306,6 +307,7 @@ def bind_row_query(
 def _with_numbers(
     rows: RowPatternQuery, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None
 ) -> RowPatternQuery:
+    """Return the query with sums and means of truth values as those of 0 and 1."""
     if not _has_totals(rows):
         return rows
     trees = {"define": rows.define, "measures": rows.measures}
@@ -499,6 +501,7 @@ class SearchedRows:
 
     @cached_property
     def _bounds(self) -> np.ndarray:
+        """Where each partition begins in the order by partition, and where the last one ends."""
         size = np.bincount(self.events.partition_of_event, minlength=self.events.n_partitions)
         return np.concatenate([[0], np.cumsum(size)])
 
@@ -548,6 +551,7 @@ def _ranges(begin: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 
 def row_match_set(events: Events, found: FoundRows) -> RowMatchSet:
+    """Return the matches that have rows, in the order of their ends and then of their beginnings."""
     size = found.end_of_match - found.start_of_match
     kept = np.flatnonzero(size)
     first = events.by_partition[found.start_of_match[kept]]

@@ -101,7 +101,7 @@ class MatchSet(WholePart):
             few = few_matches.lineage
             return Lineage(rows[few.event_of_item].astype(dtype), few.first_item_of_match)
         if self.may_overlap:
-            begin = self.events.rank_by_partition[self.first]
+            begin = self.events.rank_by_partition[self.first]  # the rows of a match are neighbours from here
             place = np.repeat(begin - first_item[:-1], np.diff(first_item)) + np.arange(first_item[-1])
             return Lineage(self.events.by_partition[place], first_item)
         kernels = load_kernels(MATCHES)

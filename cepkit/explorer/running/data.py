@@ -294,6 +294,7 @@ class Keys:
 
     @cached_property
     def _place_of_partition(self) -> np.ndarray:
+        """Return the place of each partition in the list of keys, or -1."""
         place = np.full(len(self._row_of_partition), -1, np.int64)
         place[self.partitions] = np.arange(len(self))
         return place
@@ -483,6 +484,7 @@ def guess_roles(head: Source, source: Source, call: Mapping[str, Any]) -> Roles:
 
 
 def _measures(usable: Mapping[str, ColumnType], taken: set[str | None]) -> Iterable[str]:
+    """Return columns of numbers that measure something: no identifiers, whose size says nothing."""
     numbers = (name for name, dtype in usable.items() if dtype.kind in NUMBERS and name not in taken)
     return (name for name in numbers if not is_identifier(name))
 

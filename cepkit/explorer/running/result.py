@@ -130,6 +130,7 @@ def _loop_label(component: Component) -> str:
 
 
 def _conditions(branch: Branch, c: int) -> list[str]:
+    """Return the texts of the conditions that are decided with the component at place ``c``."""
     decided = (test for test in branch.conditions if test.absence is None and test.decided_at == c)
     return [str(test.expression) for test in decided]
 

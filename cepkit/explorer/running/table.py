@@ -361,6 +361,7 @@ def _edges_of(
 
 
 def _nice(raw: float) -> float:
+    """Return 1, 2, 5 or 10 times a power of ten, the least that is not below ``raw``."""
     base = 10.0 ** math.floor(math.log10(raw)) if raw > 0 else 1.0
     return next((factor * base for factor in (1, 2, 5, 10) if factor * base >= raw * 0.9999), base)
 
@@ -385,6 +386,7 @@ def time_typed(ns: int, is_of_day: bool = False) -> str:
 
 
 def _has_one_date(column: ListedColumn, least: Any, most: Any) -> bool:
+    """Return whether the least and the greatest time are on the same day."""
     per_tick = column.ns_per_tick
     return column.kind == TIME and int(least) * per_tick // DAY_NS == int(most) * per_tick // DAY_NS
 

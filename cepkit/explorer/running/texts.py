@@ -147,11 +147,9 @@ _CLOCK = re.compile(r"(-?)(\d{1,2}):(\d{2}):(\d{2}(?:\.\d+)?)")
 _QUOTED = re.compile(r'\s*(!=|!|=|)\s*("(?:[^"]|"")*"|[^,"=!\s][^,]*?|)\s*(?:,|$)')
 
 HINTS = {
-    NUMBER: "Write > 3, 3..5 or = 3.",
-    TIME: "Write > 09:30, 09:30..10:00 or 2012-01-03.",
-    DURATION: "Write > 5 min or 10 s..2 min.",
-    TEXT: "Write a part of the text, or =text for the whole text.",
-}
+    NUMBER: "Write > 3, 3..5 or = 3.", TIME: "Write > 09:30, 09:30..10:00 or 2012-01-03.",
+    DURATION: "Write > 5 min or 10 s..2 min.", TEXT: "Write a part of the text, or =text for the whole text.",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,11 +167,13 @@ class Worker:
         self._waiting.clear()
 
     def _cancel_running(self) -> None:
+        """Cancel the running turn, and leave it to its thread if it does not end soon."""
         if self._running is not None and not self._running.is_cancelled:
             self._running.cancel()
             call_later(LEAVE_S, self._leave, self._running)
 
     def _lose_patience(self, turn: Turn, newer: Turn) -> None:
+        """Cancel a turn that still runs while a newer one waits."""
         with self.lock:
             if self._running is turn and newer in self._waiting.values():
                 self._cancel_running()
