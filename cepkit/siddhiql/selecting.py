@@ -18,7 +18,7 @@ from cepkit.siddhiql.calls import Scope, SlotOf, Typed, Value, checked, single_v
 from cepkit.siddhiql.functions import BOOL, DOUBLE, LONG, NUMBERS, OBJECT, STRING, WHOLE, Type
 from cepkit.siddhiql.states import Slots
 from cepkit.siddhiql.values import compile_condition, compile_siddhi
-from cepkit.windows.sliding import float_of_units, units_of
+from cepkit.windows.ranges import float_of_units, units_of
 
 # Aggregates of ``select``: values enter with events, leave with expired events, and a batch resets them.
 

@@ -15,6 +15,7 @@ from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search, first_value, plain_values, table_of_rows
 from cepkit.values import dataclass, replace
 from cepkit.windows.joining import JoinRows, frame_of_join, plan_join, run_join, ticks_of_clock
+from cepkit.windows.ranges import SlidingRows
 from cepkit.windows.running import (
     WindowRows,
     check_window,
@@ -24,7 +25,6 @@ from cepkit.windows.running import (
     size_of,
     window_part,
 )
-from cepkit.windows.sliding import SlidingRows
 from cepkit.windows.values import ALL, EMITTED, SIDES, Join, Window
 
 # The search of a window in an open stream: it keeps the rows that are in the window.

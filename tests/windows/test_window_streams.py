@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.windows.sliding import SlidingRows
+from cepkit.windows.ranges import SlidingRows
 from tests.support.sizes import seeds
 from tests.support.window_cases import (
     found_by_join,
