@@ -157,6 +157,7 @@ def run_on_threads(
     ended = threading.Semaphore(0)
 
     def loop(r: int) -> None:
+        """Work on numbers until none is left; after an error, stop the other threads, too."""
         running.add(r)
         begun.add(r)
         try:

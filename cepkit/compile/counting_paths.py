@@ -172,7 +172,7 @@ class GraphPathWriter(ConditionWriter, PathModuleWriter):
             loads, condition = self.link_lines(k, sliced=False)
             before += [f"    {load}" for load in loads]
             mask = sum(1 << s for s, state in enumerate(self.graph.states) if state.component == link.source)
-            kind = "a" if link.source == link.target else "b"
+            kind = "a" if link.source == link.target else "b"  # a: the same component, b: the one before
             if any(map(self.is_costly, link.terms)):
                 checks.append(f"        if {kind} & {mask} and not ({condition}):")
                 checks.append(f"            {kind} &= ~{mask}")

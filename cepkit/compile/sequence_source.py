@@ -210,6 +210,7 @@ def test_of(program: SequenceProgram, terms: tuple[Term, ...]) -> int:
 
 def _row_of_test(program: SequenceProgram) -> dict[tuple[Term, ...], int]:
     def number() -> dict[tuple[Term, ...], int]:
+        """Return a number for each different test of single events, in the order of branches."""
         rows: dict[tuple[Term, ...], int] = {}
         for bound in program.branches:
             for terms in (*bound.accepts, *bound.absent_accepts):

@@ -400,7 +400,7 @@ def _anchored_link(
         return reason
     if not all(leaf in others or reads_single(components[0], leaf) for leaf in leaves):
         return reason
-    at, component = used[-1], components[used[-1]]
+    at, component = used[-1], components[used[-1]]  # the later one of the two
     if len(used) == 2:
         if used[0] != at - 1 or not all(
             reads_neighbour(components[component_of[leaf.data[0]]], leaf, component_of[leaf.data[0]] < at)

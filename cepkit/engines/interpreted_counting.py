@@ -325,11 +325,9 @@ class AnchoredTables:
                 continue
             bits = bits_of_side[vector]
             compared = numbers_of(
-                tests,
-                self._readers[vector],
-                self._readers[scalar],
+                tests, self._readers[vector], self._readers[scalar],
                 (self._sizes[vector], self._sizes[scalar]),
-            )
+            )  # fmt: skip
             if vector == scalar:
                 self._fail(vector, compared, bits)
                 continue

@@ -457,10 +457,8 @@ class _Chunk:
         self.reader = ColumnReader(
             {name: values[rows] for name, values in inputs.columns.items()},
             dict(zip(writer.constants, inputs.constants, strict=True)),
-            dict(zip(writer.tables, inputs.tables, strict=True)),
-            self._earlier,
-            self.number,
-        )
+            dict(zip(writer.tables, inputs.tables, strict=True)), self._earlier, self.number,
+        )  # fmt: skip
 
     def _earlier(self, arg: Term, distance: int) -> np.ndarray:
         """Return the values ``distance`` rows before in the partition; the state keeps the last ones."""

@@ -115,11 +115,11 @@ class NextChainSearch:
             return [(0, high, high)]
         begin = int(np.searchsorted(time[:high], max(int(time[low]) - within, -(2**63)))) if low else 0
         cuts = [begin + cut for cut in even_cuts(high - begin, min(threads, high - begin))]
-        latest = [min(int(time[cut - 1]) + within, 2**63 - 1) for cut in cuts[1:]]
+        latest = [min(int(time[cut - 1]) + within, 2**63 - 1) for cut in cuts[1:]]  # the latest ends
         ends = np.searchsorted(time[:high], latest, "right").tolist()
         parts = [(*cut, end) for cut, end in zip(pairwise(cuts), ends, strict=True)]
         if any((end - stop) * _MOST_OVERLAP > stop - first for first, stop, end in parts):
-            return [(begin, high, high)]
+            return [(begin, high, high)]  # the parts share too many events
         return parts
 
     def _walk(
@@ -423,7 +423,7 @@ class _BranchSearch:
         report[:2], report[6] = (begin - 1, -1), self.places.partition_of(begin)
         is_run_scope = int(self.places.program.query.scope == "run")
         task = SearchTask(stop, low, high, int(fill), work, is_run_scope)
-        while not report[5]:
+        while not report[5]:  # until the walk is done
             checkpoint((int(report[0]) + 1) / max(1, self.places.n))
             with np.errstate(over="ignore"):  # a kernel that runs as Python warns of a difference that wraps
                 follow(task, *self._arguments, scratch, SearchOutput(*outputs), report)

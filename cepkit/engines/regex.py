@@ -319,6 +319,7 @@ def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> PartitionBl
         kernels.count_events(partition[cuts[t] : cuts[t + 1]], shift, block, counts[t])
 
     def scatter(t: int) -> None:
+        """Write the events of one run, and the values of all columns, to their places in the blocks."""
         run = slice(cuts[t], cuts[t + 1])
         cursor = first_row[:-1] + counts[:t].sum(axis=0)
         kernels.scatter_events(
@@ -463,10 +464,10 @@ def search_in_turn(
     code = _CODES_OF_NAMES[kind] if name else _CODES[kind]
     named = program.automaton.mask_of_name(name) if name else 0
     work = _WORK_IN_TURN if program.compiled else _WORK_AS_PYTHON
-    # ``at``: the partition and the place that come next, and where an error is, or -1.
     rule = np.array([code, named, program.query.keep == "longest", work], np.int64)
     size = np.bincount(events.partition_of_event, minlength=max(1, events.n_partitions))
     bounds = sums_before(size)
+    # ``at``: the partition and the place that come next, and where an error is, or -1.
     at, reached = np.array([0, 0, -1, -1], np.int64), np.empty(events.n_events, np.int64)
     out = np.empty(_ROOM, np.int64), np.empty(_ROOM, np.int64)
     spans: list[tuple[np.ndarray, np.ndarray]] = []
@@ -517,7 +518,7 @@ def n_left_out(program: Program, matches: MatchSet) -> tuple[int, int]:
     rows = place_rows(program, events, program.inputs(events.columns), "reach")
     rows.run(begin, first_item, *rows.values, item_mask)
     is_end = item_mask & automaton.accepting != 0
-    is_end[first_item[:-1]] = False
+    is_end[first_item[:-1]] = False  # a first row alone is no match
     n_found = np.count_nonzero(np.add.reduceat(is_end, first_item[:-1])) if len(begin) else 0
     return n_found, events.n_events
 

@@ -60,6 +60,7 @@ def default_measures(query: SequenceQuery) -> tuple[tuple[str, ex.Expression], .
 def sequence_measures(
     program: SequenceProgram, events: Events, block: MatchBlock, source: Rows
 ) -> dict[str, Measured]:
+    """Return the columns of the result: the keys, then the measures or the positions of events."""
     query: SequenceQuery = program.query
     columns: dict[str, Measured] = {}
     if query.partition_by:

@@ -414,7 +414,7 @@ def _ties(source: ArrowSource, events: Events, order_by: tuple[str, ...]) -> tup
         equal &= same
     if not equal.any():
         return 0, -1
-    group = sums_before(~equal)
+    group = sums_before(~equal)  # a number for the events of one time
     shared = np.flatnonzero(np.concatenate([equal, [False]]) | np.concatenate([[False], equal]))
     pair = group[shared] * events.n_partitions + events.partition_of_event[shared]
     repeated = pd.Series(pair).duplicated().to_numpy()

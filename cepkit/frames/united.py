@@ -90,11 +90,9 @@ def unite(frames: Mapping[str, Frame], name: str) -> Frame:
         raise CepError("frames by event type: some are Spark frames and others are not; use one kind")
     library = libraries.pop() if len(libraries) == 1 else "arrow"
     unite_frames, added = {
-        "pandas": (_unite_pandas, [name]),
-        "polars": (_unite_polars, [name, ROW]),
-        "spark": (_unite_spark, [name, NUMBER]),
-        "arrow": (_unite_arrow, [name, ROW]),
-    }[library]
+        "pandas": (_unite_pandas, [name]), "polars": (_unite_polars, [name, ROW]),
+        "spark": (_unite_spark, [name, NUMBER]), "arrow": (_unite_arrow, [name, ROW]),
+    }[library]  # fmt: skip
     if library == "pandas":
         frames = {key: _with_index_as_columns(frame) for key, frame in frames.items()}
     elif library == "polars":

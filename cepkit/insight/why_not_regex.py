@@ -51,7 +51,7 @@ def _holds(
     pattern = parse_pattern(f". .* {name}") if k > start else Variable(name)
     define = ((name, ex.And((condition, n_before)) if k > start else condition),)
     query = replace(program.query, pattern=pattern, define=define, measures=None, within=None, sources=())
-    low = max(0, start - rows_looked_back(query))
+    low = max(0, start - rows_looked_back(query))  # a short part of the rows is enough
     try:
         trace = RegexTrace(compile_regex(query, program.schema), stepping.part(low, k + 1), start - low)
     except (CepError, KeyError):  # a condition that cannot run alone is assumed to hold

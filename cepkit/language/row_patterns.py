@@ -390,6 +390,7 @@ class PatternWords:
 
 
 def say_pattern(pattern: Pattern, words: PatternWords) -> str:
+    """Return a pattern in English, where `words` says how rows and rounds are called."""
 
     def bracketed(part: Pattern) -> str:
         is_single = isinstance(part, Variable | AnyEvent | Empty | Anchor | Exclusion)

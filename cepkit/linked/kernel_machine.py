@@ -117,11 +117,9 @@ class KernelMachine:
         # They are filled, so that the system gives them memory now. Otherwise the search would pay for it.
         n_matches = max(1, n_items // self.pattern.n_components)
         return (
-            np.full(n_items, 0, np.int64),
-            np.full(n_items if self.pattern.kleene else 1, 0, np.int64),
-            np.full(n_matches, 0, np.int64),
-            np.empty(n_items, np.int64),
-        )
+            np.full(n_items, 0, np.int64), np.full(n_items if self.pattern.kleene else 1, 0, np.int64),
+            np.full(n_matches, 0, np.int64), np.empty(n_items, np.int64),
+        )  # fmt: skip
 
     def _grow_slots(self, at_least: int) -> None:
         """Make room for at least this many further chains or runs."""

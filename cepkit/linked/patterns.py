@@ -201,12 +201,10 @@ class PlainEvents:
         """Return a range of the events."""
         partition, absent = self.partition_of_event, self.accepts_of_absence
         return PlainEvents(
-            self.time[rows],
-            self.accepts_of_component[:, rows],
-            None if partition is None else partition[rows],
-            None if absent is None else absent[:, rows],
+            self.time[rows], self.accepts_of_component[:, rows],
+            None if partition is None else partition[rows], None if absent is None else absent[:, rows],
             {name: values[rows] for name, values in self.columns.items()},
-        )
+        )  # fmt: skip
 
     def accepted(self, pattern: PlainPattern) -> np.ndarray:
         """Return the bits of every event, int64, (n_events,): one per component, then one per absence."""
@@ -354,9 +352,7 @@ def join_matches(parts: Sequence[PlainMatches], n_components: int) -> PlainMatch
     first = sums_before(sizes)
     components = [part.component_of_item for part in parts]
     return PlainMatches(
-        sum(part.n_matches for part in parts),
-        n_components,
-        np.concatenate([part.event_of_item for part in parts]),
-        first,
+        sum(part.n_matches for part in parts), n_components,
+        np.concatenate([part.event_of_item for part in parts]), first,
         None if components[0] is None else np.concatenate(components),
-    )
+    )  # fmt: skip

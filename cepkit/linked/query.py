@@ -269,12 +269,10 @@ class PlainQuery:
             return accept[np.array(tests, np.int64)][:, place]
 
         return PlainEvents(
-            self.time,
-            rows(bound.accepts),
-            self.events.partition_of_event,
+            self.time, rows(bound.accepts), self.events.partition_of_event,
             rows(bound.absent_accepts) if bound.absent_accepts else None,
             {name: values[place] for name, values in self._columns().items()},
-        )
+        )  # fmt: skip
 
     def _columns(self) -> dict[str, np.ndarray]:
         """Return the values of all sides of comparisons, by place."""
@@ -298,11 +296,9 @@ class PlainQuery:
         if component is None:
             component = np.tile(np.arange(matches.n_components), n)
         block = MatchBlock(
-            matches.event_of_item + begin,
-            component.astype(np.int16),
-            matches.first_item_of_match,
+            matches.event_of_item + begin, component.astype(np.int16), matches.first_item_of_match,
             np.zeros(n, np.int16),
-        )
+        )  # fmt: skip
         return block if matches.component_of_item is None else block.sorted()
 
 

@@ -197,7 +197,7 @@ class _JoinsWriter(BranchWriter):
             stages, listed, self.conditions, self.loops, self.loads, self.groups, self.code, self.absences,
         )  # fmt: skip
         width = max(len(row) for table in tables for row in table)
-        padded = np.zeros((len(tables), max(map(len, tables)), width), np.int64)
+        padded = np.zeros((len(tables), max(map(len, tables)), width), np.int64)  # one array with all tables
         for whole, table in zip(padded, tables, strict=True):
             for to, row in zip(whole, table, strict=False):
                 to[: len(row)] = row

@@ -365,6 +365,7 @@ class _JoinShares:
         drawn = frozenset(chain.from_iterable(range(first[c], first[c + 1]) for c in of or [0]))
 
         def holds(places: np.ndarray) -> np.ndarray:
+            """Return which rows of drawn places fulfil the conditions and absences."""
             accept = ordered.accept if absences else None
             sizes_of = np.repeat(size[None, :], len(places), axis=0)
             return holding(ordered.places, accept, self.bound, places.ravel(), sizes_of, conditions, absences)

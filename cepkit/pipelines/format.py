@@ -199,12 +199,10 @@ def read_records(spark: SparkSession, files: Sequence[str], *, separator: str | 
     scanned = _scan(spark, files, separator)
     n_lines = F.lit(1) if separator is None else _n_newlines(F.concat("value", F.lit(separator)))
     rows = scanned.select(
-        F.col("_metadata.file_path").alias("url"),
-        F.col("_metadata.file_block_start").alias("split"),
-        F.monotonically_increasing_id().alias("row"),
-        n_lines.cast("long").alias("n_lines"),
+        F.col("_metadata.file_path").alias("url"), F.col("_metadata.file_block_start").alias("split"),
+        F.monotonically_increasing_id().alias("row"), n_lines.cast("long").alias("n_lines"),
         F.col("value").alias("text"),
-    )
+    )  # fmt: skip
     totals = F.sum("n_lines").alias("n_lines"), F.min("row").alias("first_row")
     of_piece = rows.groupBy("url", "split").agg(*totals)
     earlier_pieces = Window.partitionBy("url").orderBy("split").rowsBetween(Window.unboundedPreceding, -1)

@@ -263,12 +263,10 @@ def quality_report_text(report: QualityReport) -> str:
 
     n_rows, n_events, key, order = report.n_rows, report.n_events, report.partition_by, list(report.order_by)
     lines = [
-        f"{report.format}: {_shown(report.source)} -> {report.target}",
-        line("files read", report.n_files),
+        f"{report.format}: {_shown(report.source)} -> {report.target}", line("files read", report.n_files),
         line("records", report.n_records),
         *([line("no rows", report.n_structure, "headers and the like")] if report.n_structure else []),
-        line("rows", n_rows),
-        line("  events", n_events, str(Path(report.target) / EVENTS), n_rows),
+        line("rows", n_rows), line("  events", n_events, str(Path(report.target) / EVENTS), n_rows),
         line("  quarantined", report.n_quarantined, str(Path(report.target) / QUARANTINE), n_rows),
         *(f"{count:>15,}  {reason}" for reason, count in report.reasons.items()),
         line("  duplicates", report.n_duplicates, "equal in every value, left out", n_rows),
@@ -280,7 +278,7 @@ def quality_report_text(report: QualityReport) -> str:
         line("columns", None, ", ".join(f"{name} {kind}" for name, kind in report.columns.items())),
         *(f"  option {name}: {value}" for name, value in report.options.items()),
         *(f"  {name}: {_shown(value)}" for name, value in report.notes.items()),
-    ]
+    ]  # fmt: skip
     return "\n".join(lines)
 
 
@@ -497,10 +495,8 @@ def _check_events(
     totals = of_place.agg(
         F.coalesce(F.sum("count"), F.lit(0)),
         F.coalesce(F.sum(F.when(F.col("count") > 1, F.col("count"))), F.lit(0)),
-        F.count_distinct(format.partition_by),
-        F.min(clock),
-        F.max(clock),
-    ).first()
+        F.count_distinct(format.partition_by), F.min(clock), F.max(clock),
+    ).first()  # fmt: skip
     first, last = (_instant(time) if is_instant and time is not None else time for time in totals[3:])
     return {"n_events": totals[0], "n_ties": totals[1], "n_keys": totals[2], "first": first, "last": last}
 

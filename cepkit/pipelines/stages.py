@@ -173,10 +173,8 @@ def parse_tweets(frame: DataFrame, *, xml: str = "xml") -> DataFrame:
         raise column_not_found("xml", xml, frame.columns)
     text = F.col(quoted(xml))
     options = {
-        "mode": "PERMISSIVE",
-        "columnNameOfCorruptRecord": "malformed",
-        "ignoreSurroundingSpaces": "false",
-    }
+        "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "malformed", "ignoreSurroundingSpaces": "false",
+    }  # fmt: skip
     if "reason" not in frame.columns:
         frame = frame.withColumn("reason", F.lit(None).cast("string"))
     entry = unused(frame, "entry")
@@ -187,9 +185,7 @@ def parse_tweets(frame: DataFrame, *, xml: str = "xml") -> DataFrame:
         entries.withColumns(
             {
                 "ts": F.when(time.rlike(_TIME), time.try_cast("timestamp_ltz")),
-                "id": F.trim(F.get(f"{entry}.id", 0)),
-                "author": author,
-                "content": content,
+                "id": F.trim(F.get(f"{entry}.id", 0)), "author": author, "content": content,
                 "tags": hashtags(content),
             }
         )
@@ -212,7 +208,7 @@ def parse_tweets(frame: DataFrame, *, xml: str = "xml") -> DataFrame:
             ),
         )
         .drop(entry)
-    )
+    )  # fmt: skip
 
 
 def parse_tweet_records(records: DataFrame) -> DataFrame:

@@ -177,8 +177,8 @@ class _Watched:
 
     def arrow(self, name: str, rows: np.ndarray) -> Any:
         """Return values as an Arrow array; without rows, the types decide what it is."""
-        self.needs_types_only &= not len(rows)
-        self.schema[name]
+        self.needs_types_only &= not len(rows)  # rows that are read decide, too
+        self.schema[name]  # notes that the column is read
         return self._source.arrow(name, rows)
 
     def __getattr__(self, name: str) -> Any:

@@ -326,6 +326,7 @@ def _check(
     events: pd.DataFrame, marks: Marks, time: str | None, value: str | None, partition: str | None,
     max_events: int,
 ) -> None:  # fmt: skip
+    """Raise if a column is missing, if no event can be drawn, or if a mark refers to no event."""
     for role, name in (("time", time), ("value", value), ("partition", partition)):
         if name is not None and name not in events.columns:
             raise column_not_found(f"timeline: {role}", name, events.columns)

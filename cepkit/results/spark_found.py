@@ -59,13 +59,13 @@ def parts_of(name: str, text: str) -> tuple[str, list[ex.Aggregate]]:
 
 
 def merged(function: str, values: list[list[Any]]) -> Any:
-    """Return one aggregate from a list for each of its parts, with one value of every task."""
+    """Return one aggregate over all tasks; `values` lists the value of every task for each of its parts."""
     present = [[value for value in of_part if value is not None] for of_part in values]
     if function in ("collect", *SUMMARIES):
         items = list(chain.from_iterable(present[0]))
         return items if function == "collect" else SUMMARIES[function].of(items)
     if function == "avg":
-        total, n = _sum(present[0]), sum(present[1])
+        total, n = _sum(present[0]), sum(present[1])  # the parts of a mean: sums and counts
         if not n or total in (math.inf, -math.inf) or total != total:
             return total if n else None
         return float(Fraction(total) / n)

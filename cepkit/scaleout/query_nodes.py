@@ -82,11 +82,9 @@ class Partials:
         first_item = sums_before(self.length)
         component = np.repeat(np.tile(np.arange(n_components, dtype=np.int16), n), self.size.reshape(-1))
         return MatchBlock(
-            places.position_of_place[self.items].astype(np.int64, copy=False),
-            component,
-            first_item,
+            places.position_of_place[self.items].astype(np.int64, copy=False), component, first_item,
             np.full(n, branch, np.int16),
-        )
+        )  # fmt: skip
 
 
 def begun(places: np.ndarray, n_components: int) -> Partials:
@@ -240,7 +238,7 @@ class PatternNodes:
         sent = of_matches.sends(Traffic(len(partials), key))
 
         def join(node: int) -> tuple[np.ndarray, np.ndarray]:
-            here = sent.to(node)
+            here = sent.to(node)  # the partial matches at this node
             its_events = np.sort(events[sent_events.to(node)])
             mine, pairs = partials.take(here), []
             counts = np.array([0, len(here), 0, 0], np.int64)

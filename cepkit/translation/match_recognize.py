@@ -253,13 +253,11 @@ def rows_of_chain(chain: RowChain) -> RowPatternQuery:
     return RowPatternQuery(
         pt.Sequence(variables) if others else first,
         define=tuple(define) or ((first.name, ex.Literal(True)),),
-        measures=tuple(map_measures(TARGET, chain, leaf)),
-        partition_by=chain.partition_by,
-        order_by=order_of(chain.order_by),
-        after_match=skip,
+        measures=tuple(map_measures(TARGET, chain, leaf)), partition_by=chain.partition_by,
+        order_by=order_of(chain.order_by), after_match=skip,
         after_match_variable=variables[advance].name if skip == "to_first" else None,
         within=None if is_ticks else within_of(chain.within, chain.within_closed),
-    )
+    )  # fmt: skip
 
 
 def sql_names(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -330,13 +328,11 @@ def rows_of_regex(query: RegexQuery) -> RowPatternQuery:
         conditions.append((name_of[name], in_define(tree, name_of[name])))
     measures = measure_expressions(query)
     return RowPatternQuery(
-        rebuilt(pattern, pt.Pattern, rename),
-        define=tuple(conditions),
+        rebuilt(pattern, pt.Pattern, rename), define=tuple(conditions),
         measures=tuple((name, _measure(name, with_values(tree, params))) for name, tree in measures),
-        partition_by=query.partition_by,
-        order_by=order_of(query.order_by),
+        partition_by=query.partition_by, order_by=order_of(query.order_by),
         within=within_of(query.within, query.within_closed),
-    )
+    )  # fmt: skip
 
 
 def _check_prev(name: str, tree: ex.Expression) -> None:
@@ -416,11 +412,9 @@ def rows_of_skipping(query: SequenceQuery) -> RowPatternQuery:
         pt.Sequence(tuple(pattern)) if len(pattern) > 1 else pattern[0],
         define=tuple(define) or ((name_of[variables[0]], ex.Literal(True)),),
         measures=tuple((name, _named(with_values(tree, params), name_of)) for name, tree in measures),
-        partition_by=query.partition_by,
-        order_by=order_of(query.order_by),
-        after_match="to_next_row",
+        partition_by=query.partition_by, order_by=order_of(query.order_by), after_match="to_next_row",
         within=None if isinstance(query.within, int) else within_of(query.within, query.within_closed),
-    )
+    )  # fmt: skip
 
 
 def _in_window(query: SequenceQuery, first: str, last: str) -> ex.Expression:

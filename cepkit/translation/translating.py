@@ -244,9 +244,7 @@ def _to_python(query: AnyQuery) -> str:
 
 _PRINTERS: dict[str, Callable[[AnyQuery], str]] = {
     "sase": lambda query: print_sase(sequence_of("sase", query)),
-    "regex": lambda query: print_regex(regex_of("regex", query)),
-    "match_recognize": _to_match_recognize,
-    "siddhi": _to_siddhi,
-    "flink_cep_java": lambda query: print_flink(sequence_of("flink_cep_java", query)),
+    "regex": lambda query: print_regex(regex_of("regex", query)), "match_recognize": _to_match_recognize,
+    "siddhi": _to_siddhi, "flink_cep_java": lambda query: print_flink(sequence_of("flink_cep_java", query)),
     "python": _to_python,
-}
+}  # fmt: skip

@@ -61,7 +61,7 @@ def numbers_of(values: np.ndarray, present: np.ndarray, scale: DigitScale | None
 
 
 def scale_of(values: np.ndarray, present: np.ndarray) -> DigitScale:
-    """Return the scale of the present values; the scale of several parts is `common_scale`."""
+    """Return the scale of the present values, which says where the digits of their sum begin and end."""
     if values.dtype.kind == "i":
         return numbers_of(values, present).scale
     limits = np.empty(2, np.int64)

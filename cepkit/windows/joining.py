@@ -281,7 +281,7 @@ class PairEvaluator(RowEvaluator):
         pairs, births, ends = self.alive
         assert self.moments is not None
         operand = aggregate_operand(e)
-        entry = np.concatenate((births, ends))
+        entry = np.concatenate((births, ends))  # a pair adds its value when it is born, and takes it back
         order = np.argsort(entry, kind="stable")
         stop = np.searchsorted(entry[order], self.moments, side="right").astype(np.int64)
         n = len(births)

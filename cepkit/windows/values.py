@@ -40,6 +40,7 @@ class _Operator(Query):
         object.__setattr__(self, name, value)
 
     def _parse(self, role: str, given: object, sources: dict[str, str], *, references: bool) -> ex.Expression:
+        """Return the tree of an expression given as text or as a tree, and put its text into `sources`."""
         if not isinstance(given, str | ex.Expression):
             raise PredicateError(f"{role}: expected text or an expression, got {type(given).__name__}")
         if isinstance(given, ex.Expression):
@@ -307,12 +308,10 @@ class Join(_Operator):
         sources: dict[str, str] = {}
         measures = self.measures if self.measures is not None else ()
         self._complete(
-            sources,
-            measures=self._parse_all("measures", "measure", measures, sources, references=True),
-            where=self._condition(sources, references=True),
-            on=_pairs_of_columns(self.on),
+            sources, measures=self._parse_all("measures", "measure", measures, sources, references=True),
+            where=self._condition(sources, references=True), on=_pairs_of_columns(self.on),
             order_by=_clocks(self.order_by),
-        )
+        )  # fmt: skip
         for name, choices in (("how", HOW), ("trigger", TRIGGERS)):
             value = getattr(self, name)
             if not isinstance(value, str) or value not in choices:

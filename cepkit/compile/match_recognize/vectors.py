@@ -486,7 +486,7 @@ class VectorReader(ABC):
             raise NotVectorizedError
         place = SingleRow({name: [*column.texts, None]}, 0)
         of_text = []
-        for place.row in range(len(column.texts) + 1):
+        for place.row in range(len(column.texts) + 1):  # a row for each text, and one for null
             try:
                 of_text.append(term.call(place, place.row))
             except PredicateError:

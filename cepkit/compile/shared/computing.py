@@ -280,6 +280,7 @@ def _ticks(rows: Binding, call: ex.Call, text: str, like: Term, unit: str) -> Te
 
 
 def _constant(binder: Binding, e: ex.Call) -> Term:
+    """Return the term of a call whose arguments are all constants: its value."""
     computed = _computed(binder.of_rows(), e)
     values = [constant_of(term, computed.constants) for term in computed.arguments]
     if VARIES in values:

@@ -274,6 +274,7 @@ def _by_library(name: str, constants: Sequence[Any]) -> BoundCall:
 
 
 def _of_texts(name: str, others: tuple[Any, ...], texts: list[str]) -> list[Any]:
+    """Return a function of a regular expression for each text, computed by Arrow."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -286,7 +287,7 @@ def _of_texts(name: str, others: tuple[Any, ...], texts: list[str]) -> list[Any]
             return pc.count_substring_regex(array, pattern).to_pylist()
         if name == "regexp_replace":
             instead = others[1] if len(others) > 1 else ""
-            instead = re.sub(r"\$([0-9])", r"\\\1", instead.replace("\\", "\\\\"))
+            instead = re.sub(r"\$([0-9])", r"\\\1", instead.replace("\\", "\\\\"))  # $1 is \1 for RE2
             return pc.replace_substring_regex(array, pattern=pattern, replacement=instead).to_pylist()
         pc.match_substring_regex(array[:0], pattern)  # errors name the pattern as it is written
         group = whole(others[1]) if len(others) > 1 else 0

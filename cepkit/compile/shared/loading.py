@@ -329,6 +329,7 @@ def _load_shipped(key: str, image_of: Callable[[], str], make: Callable[[], Any]
 
 
 def _load_kernels(key: str, image_of: Callable[[], str], make: Callable[[], Any], quick: bool) -> Any:
+    """Return kernels: from machine code on disk, from shipped bitcode, or compiled now and then kept."""
     if not can_use_images():
         with say_step(_FOR_ALL):
             return make()

@@ -72,7 +72,7 @@ def moment_of(text: str, zone: str | None, spelling: str) -> Any:
 def in_zone(moment: Any, zone: str) -> Any:
     """Return the moment when the clocks of a zone show a time; raise ValueError for none, and for two."""
     local = moment.tz_localize(zone, ambiguous="NaT", nonexistent="NaT")  # pandas 2 raises errors of pytz
-    if local == local:
+    if local == local:  # it is no NaT
         return local
     raise ValueError(
         f"'{moment}' does not exist in {zone}, or exists twice; write its offset, as in '{moment}+01:00'"

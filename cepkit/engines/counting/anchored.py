@@ -265,11 +265,9 @@ def scratch_of(layout: AnchoredLayout, dtype: type) -> dict:
     limits = {name: lambda s: np.empty(n, np.int64) for name in ("listlater", "listgap")}
     return {
         "totals": lambda: np.zeros(2 * len(layout.graph.states), dtype),
-        "listcount": lambda s: np.empty(n, dtype),
-        "listsum": lambda s: np.empty(n, dtype),
-        "listcolumn": lambda s, i: np.empty(n, layout.columns[i].dtype),
-        **limits,
-    }
+        "listcount": lambda s: np.empty(n, dtype), "listsum": lambda s: np.empty(n, dtype),
+        "listcolumn": lambda s, i: np.empty(n, layout.columns[i].dtype), **limits,
+    }  # fmt: skip
 
 
 # Matches of an anchored graph in canonical order: listed in blocks, drawn at random, or found by numbers.

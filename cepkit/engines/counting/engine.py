@@ -116,7 +116,7 @@ def _sum(counter: PathCounter, component: int, weights: _Weights) -> int:
     states = [s for s, state in enumerate(graph.states) if state.component == component]
     loops = any(edge.source == edge.target and edge.source in states for edge in graph.edges)
     most = n_matches * largest * (counter.layout.size(states[0]) if loops else len(states))
-    used = moduli(2 * most, counter.most_terms, largest=1 << 31)
+    used = moduli(2 * most, counter.most_terms, largest=1 << 31)  # twice, for the sign
     residues = []
     for modulus in used:
         arithmetic = WRAPPING if modulus == WORD else MODULAR
@@ -128,7 +128,7 @@ def _sum(counter: PathCounter, component: int, weights: _Weights) -> int:
     product = 1
     for modulus in used:
         product *= modulus
-    return total - product if total > product // 2 else total
+    return total - product if total > product // 2 else total  # the upper half stands for sums below 0
 
 
 def _integers(values: np.ndarray) -> _Weights:

@@ -176,10 +176,8 @@ class PathFinder:
         if not self._scratch or self._scratch[4].shape[2] != n_digits:
             flat_arrays = [np.zeros(_FEW_EVENTS, np.int64) for _ in range(5)]
             self._scratch = [
-                *flat_arrays[:4],
-                np.zeros((_FEW_EVENTS, self.n_states, n_digits), np.int64),
-                flat_arrays[4],
-            ]
+                *flat_arrays[:4], np.zeros((_FEW_EVENTS, self.n_states, n_digits), np.int64), flat_arrays[4],
+            ]  # fmt: skip
         entry, states, _, _, ways, _ = self._scratch
         entry[0], states[0], ways[0] = last, end_states, 0
         for s in range(self.n_states):

@@ -284,11 +284,9 @@ class PathWalk(MatchWalk):
         entries = np.concatenate([path.entries[::-1] for path in paths])
         states = np.concatenate([path.states[::-1] for path in paths])
         return MatchBlock(
-            self.entries.position[entries],
-            self.component_of_state[states],
-            first_item,
+            self.entries.position[entries], self.component_of_state[states], first_item,
             np.full(len(paths), self.number, np.int16),
-        )
+        )  # fmt: skip
 
 
 def first_of_blocks(n: int, blocks: Iterator[MatchBlock]) -> Iterator[MatchBlock]:

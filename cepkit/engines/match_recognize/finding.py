@@ -254,10 +254,8 @@ class _KernelSearch:
         """Return the matches by a depth-first search with registers."""
         # ``mark`` has the states that lead to a match by the conditions on nearby rows alone.
         bounds, written, states = (
-            self.order.first_place_of_partition,
-            self.written,
-            self.written.machine.states,
-        )
+            self.order.first_place_of_partition, self.written, self.written.machine.states,
+        )  # fmt: skip
         if mark is None or tables is None:
             mark, sets = np.zeros(len(holds), np.uint16), np.array([2**64 - 1], np.uint64)
             first_choice, enders = np.zeros(2, np.int16), 2**64 - 1

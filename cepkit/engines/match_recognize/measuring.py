@@ -75,7 +75,7 @@ def points_of(found: FoundRows, rows_per_match: str, excluded: np.ndarray) -> Po
 def rows_of_matches(found: FoundRows) -> Points:
     """Return a point for each row of each match."""
     sizes = found.end_of_match - found.start_of_match
-    match = np.repeat(np.arange(found.n_matches), sizes)
+    match = np.repeat(np.arange(found.n_matches), sizes)  # the match of each row
     place = np.arange(len(match)) + (found.start_of_match - found.first_state_of_match[:-1])[match]
     return Points(match, place, place)
 

@@ -82,11 +82,9 @@ class MatchBlock:
         within = np.arange(first_item[-1]) - np.repeat(first_item[:-1], n_items)
         items = np.repeat(self.first_item_of_match[matches], n_items) + within
         return MatchBlock(
-            self.event_of_item[items],
-            self.component_of_item[items],
-            first_item,
+            self.event_of_item[items], self.component_of_item[items], first_item,
             self.branch_of_match[matches],
-        )
+        )  # fmt: skip
 
     def with_events(self, event_of_item: np.ndarray) -> MatchBlock:
         """Return the matches with other positions in place of their events."""
@@ -115,10 +113,8 @@ class MatchBlock:
             np.ascontiguousarray(self.event_of_item, np.int64),
             np.ascontiguousarray(self.component_of_item, np.int16),
             np.ascontiguousarray(self.first_item_of_match, np.int64),
-            np.ascontiguousarray(self.branch_of_match, np.int16),
-            order,
-            np.empty(len(self), np.int64),
-        )
+            np.ascontiguousarray(self.branch_of_match, np.int16), order, np.empty(len(self), np.int64),
+        )  # fmt: skip
         return order
 
     def _key(self, m: int) -> tuple:

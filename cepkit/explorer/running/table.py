@@ -298,7 +298,7 @@ def _missing_bar() -> dict[str, str]:
 
 
 def _bars_of(column: ListedColumn, own: np.ndarray, finite: np.ndarray) -> tuple[list[dict], np.ndarray, str]:
-    """Return the bars of values, the bar of every value, and the word between the ends of a range."""
+    """Return the bars of values, the bar of each value in `own`, and the word between the ends of a range."""
     if not len(finite):
         bars = [{"label": "not finite", "low": "", "high": ""}] if len(own) else []
         return bars, np.zeros(len(own), np.int64), ".."
@@ -317,7 +317,7 @@ def _bars_of(column: ListedColumn, own: np.ndarray, finite: np.ndarray) -> tuple
     first, last = _label(column, least, is_of_day), _label(column, most, is_of_day)
     if len(edges) < 2:
         return [{"label": f"{first} to {last}", "low": "", "high": ""}], np.zeros(len(own), np.int64), "..<"
-    inner = edges[1:-1]
+    inner = edges[1:-1]  # the first and the last bar are open
     places = np.searchsorted(inner, own, side="right").astype(np.int64)
     lows, highs = ["", *texts[1:-1]], [*texts[1:-1], ""]
     n = len(lows)

@@ -110,6 +110,7 @@ def _strategy(given: Any) -> str:
 
 
 def _whole(given: Any) -> int:
+    """Return the number of events of ``within_events``. Raise if it is no whole number from 1."""
     try:
         n_events = operator.index(given)
     except TypeError:
@@ -126,6 +127,7 @@ def _named_columns(argument: str, given: Any) -> tuple[str, ...]:
 
 
 def _order(given: Any) -> tuple[str, ...]:
+    """Return the names of ``evaluation_order``. Raise if they are no texts."""
     try:
         names = (given,) if isinstance(given, str) else tuple(given)
     except TypeError:
