@@ -377,6 +377,10 @@ class ChainSearch(Search):
         return sum(step.n_retained for step in self.steps)
 
     @property
+    def n_evicted(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return sum(step.n_evicted for step in self.steps)
+
+    @property
     def n_ended(self) -> int:
         return sum(step.n_ended for step in self.steps)
 

@@ -91,14 +91,16 @@ def stream(
         MATCH_NUMBER or ``^`` may look at what came before.
     max_live : int, optional
         The largest number of live partial matches of a key; ``overflow`` says what a further one does. None
-        for any number. MATCH_RECOGNIZE counts the rows of a key that may still begin a match, and event
-        sequences its events that later matches may contain. Not for windows and joins.
+        for any number. MATCH_RECOGNIZE counts the rows of a key that may still begin a match, event
+        sequences its events that later matches may contain, and windows of time and joins its rows that
+        have not left.
     overflow : str
         ``"error"``: a batch after which a key has more than ``max_live`` partial matches is refused.
         ``"oldest"``: the oldest one of the key ends with the row that is too many. ``"shed"``: no row of the
         key begins a partial match while it has ``max_live``; not for MATCH_RECOGNIZE. Event sequences give
-        up events: the stream ends the oldest of a key, or sheds those that its pattern names. Both count
-        what they gave up in ``stream.status().overflowed``, and their matches do not depend on the batches.
+        up events: the stream ends the oldest of a key, or sheds those that its pattern names. Windows and
+        joins only shed rows. ``stream.status().overflowed`` counts what was given up, and the results do not
+        depend on the batches.
     memory_limit : int, str or None, optional
         The most memory that the matches of one push may take, as for `cepkit.match`; beyond it the push is
         refused, and has no effect.

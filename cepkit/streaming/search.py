@@ -67,8 +67,8 @@ class Options:
         reasons = {
             "threads": "Only a regex query with partition_by runs on several threads",
             "rows": "Regex and sequence queries label rows; MATCH_RECOGNIZE has ALL ROWS PER MATCH",
-            "idle_after": "Its window ends what it keeps",
-            "max_live": "Its window bounds what it keeps",
+            "idle_after": "Rows leave with the time of the window, whatever their keys do",
+            "max_live": "The latency bound drops events instead",
         }
         for name, reason in reasons.items():
             value = getattr(self, name)

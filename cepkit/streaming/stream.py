@@ -347,8 +347,8 @@ class Stream:
             self._n_events, self._n_matches, search.n_keys, search.n_live, self._n_retained, n_bytes,
             self._newest_time, None if search.oldest is None else self._n_events - search.oldest,
             self._oldest_time, self._rate,
-            forgotten=search.n_evicted, ended=search.n_ended, grows=search.grows,
-            overflowed=search.n_overflowed,
+            forgotten=self._last.n_evicted, ended=self._last.n_ended, grows=search.grows,
+            overflowed=self._last.n_overflowed,
         )  # fmt: skip
 
     def _state(self) -> Saved:

@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cepkit.errors import UnsupportedQueryError
 from cepkit.frames.arrow import ArrowSource
 from cepkit.planning.clocks import clock_values
 from cepkit.streaming.batches import StreamSchema, ordered_batch
-from cepkit.streaming.coding import keys_of_batch
+from cepkit.streaming.coding import NEVER, Room, keys_of_batch
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search, first_value, plain_values, table_of_rows
 from cepkit.values import dataclass, replace
 from cepkit.windows.joining import JoinRows, frame_of_join, plan_join, run_join, ticks_of_clock
-from cepkit.windows.ranges import SlidingRows
+from cepkit.windows.ranges import Size, SlidingRows
 from cepkit.windows.running import (
     WindowRows,
     check_window,
@@ -48,15 +49,16 @@ class WindowSearch(Search):
     # table, and every batch looks at all of it. While single rows come, they have running aggregates.
 
     def __init__(self, query: Window, schema: StreamSchema, options: Options):
-        options.refuse("a window")
+        options.refuse("a window", "max_live")
         self.query, self.schema = query, schema
         self._window = check_window(query, schema.without_nulls(query.order_by).source())
+        self._room, self.n_overflowed = _room_of(options, query.group_by, is_timed=query.time is not None), 0
         self._kept = schema.arrow.empty_table()
         self._n_left = 0  # rows that entered and left
         self.column_of_result = {name: name for name in schema.arrow.names}
         self.empty = self._results(*self._part(self._kept, 0, is_last=False))[0]
         self._sliding: SlidingRows | None = None
-        self.takes_rows = self._without_rows() is not None
+        self.takes_rows = self._room is None and self._without_rows() is not None
 
     def _without_rows(self) -> SlidingRows | None:
         size = size_of(self._window, self.schema.source())
@@ -94,9 +96,17 @@ class WindowSearch(Search):
         entered = entered.select(self._kept.schema.names)
         n_kept = self._kept.num_rows
         whole = pa.concat_tables([self._kept, entered]).combine_chunks()
+        n_shed = 0
+        if self._room is not None:
+            source = source_of_table(whole, self.schema)
+            ticks = clock_values(source, self._window.order_by[0], np.arange(len(whole)))
+            whole, n_shed = _with_room(self._room, whole, ticks, size_of(self._window, source), n_kept)
         source, window_rows, n_gone = self._part(whole, n_kept, is_last=False)
         ready = self._results(source, window_rows, n_gone)
+        if self._room is not None:
+            self._room.check(whole.slice(n_gone))
         self._kept, self._n_left = whole.slice(n_gone), self._n_left + n_gone
+        self.n_overflowed += n_shed
         return ready
 
     def pass_time(self, now: int) -> Ready:
@@ -163,11 +173,37 @@ class WindowSearch(Search):
 
     def pack(self, n_events: int) -> Saved:
         self._settle()
-        return Saved({"left": self._n_left}, {}, {"kept": self._kept})
+        header = {"left": self._n_left, "n_overflowed": self.n_overflowed}
+        return Saved(header, {}, {"kept": self._kept})
 
     def unpack(self, saved: Saved) -> None:
         self._n_left, self._sliding = saved.counter("left"), None
+        self.n_overflowed = saved.counter("n_overflowed", absent=0)
         self._kept = saved.tables["kept"].cast(self.schema.arrow)
+
+
+def _room_of(options: Options, by: tuple[str, ...], *, is_timed: bool) -> Room | None:
+    """Return the room for the rows of each key in a window; None without ``max_live``."""
+    if options.max_live is None:
+        return None
+    if not is_timed:
+        raise UnsupportedQueryError(
+            f"max_live={options.max_live}: only windows of time take it. Others hold as many rows as they say"
+        )
+    if options.overflow == "oldest":
+        raise UnsupportedQueryError(
+            "overflow='oldest': windows do not take it, since their rows leave with time. overflow='shed' "
+            "leaves new rows out"
+        )
+    return Room(by, options.max_live, options.overflow)
+
+
+def _with_room(room: Room, rows: pa.Table, ticks: np.ndarray, size: Size, n_old: int) -> tuple[pa.Table, int]:
+    """Return the rows that are not shed, and the number of the others; the first ``n_old`` wait already."""
+    if room.overflow != "shed":
+        return rows, 0
+    has_room = room.ends(rows, leaving_ticks(ticks, size) - 1, ticks, n_old) == NEVER
+    return rows.filter(pa.array(has_room)), int((~has_room).sum())
 
 
 def column_in_order(window: Window) -> str | None:
@@ -186,11 +222,11 @@ class JoinSearch:
     # A row of the left side is certain when the right side has reached its time. A row of the right side is
     # certain when the left side has passed its time. Both wait until then.
 
-    n_keys = n_evicted = n_ended = n_overflowed = 0
+    n_keys = n_evicted = n_ended = 0
     n_live, oldest, grows = None, None, ""
 
     def __init__(self, query: Join, schemas: tuple[StreamSchema, ...], options: Options):
-        options.refuse("a join")
+        options.refuse("a join", "max_live")
         self.query, self.schemas = query, schemas
         self.plan = plan_join(query, tuple(schema.source() for schema in schemas))
         bounds = [
@@ -202,6 +238,13 @@ class JoinSearch:
         self._newest: list[pa.Table | None] = [None, None]  # the clock of the newest row of each side
         self._n_left = [0, 0]  # rows that entered and left
         self.column_of_result: dict[str, str] = {}
+        self.n_overflowed = 0
+        self._rooms: list[Room | None] = []
+        for which, size in enumerate(self.plan.sizes):
+            keys, is_timed = tuple(pair[which] for pair in query.on), size is not None and size.is_time
+            self._rooms.append(_room_of(options, keys, is_timed=True) if is_timed else None)
+        if self._rooms == [None, None]:
+            _room_of(options, (), is_timed=False)
         self.empty = self._run(list(self._waiting), 0)[0]
 
     @property
@@ -263,19 +306,27 @@ class JoinSearch:
 
     def _advance(self, early: list[pa.Table], n_certain: list[int]) -> Ready:
         """Let the first rows of each side meet; an error changes nothing."""
-        wholes, n_known = [], 0
+        wholes, n_known, n_shed = [], 0, 0
         for which, side in enumerate(SIDES):
             entering = early[which].slice(0, n_certain[which])
             source = source_of_table(entering, self.schemas[which])
             rows = kept_rows(getattr(self.query, side), source, ())
-            wholes.append(
-                pa.concat_tables([self._waiting[which], entering.take(pa.array(rows))]).combine_chunks()
-            )
+            whole = pa.concat_tables([self._waiting[which], entering.take(pa.array(rows))]).combine_chunks()
+            room, size, n_old = self._rooms[which], self.plan.sizes[which], self._waiting[which].num_rows
+            if room is not None and size is not None:
+                ticks = ticks_of_clock(self.plan, which, source_of_table(whole, self.schemas[which]))
+                whole, n = _with_room(room, whole, ticks, size, n_old)
+                n_shed += n
+            wholes.append(whole)
             n_known += self._waiting[which].num_rows
         table, join_rows = self._run(wholes, n_known)
         meeting = join_rows.meeting
         gone = [int(np.searchsorted(side, len(meeting.side))) for side in meeting.gone]
         early = [rows.slice(n).combine_chunks() for rows, n in zip(early, n_certain, strict=True)]
+        for room, whole, n in zip(self._rooms, wholes, gone, strict=True):
+            if room is not None:
+                room.check(whole.slice(n))
+        self.n_overflowed += n_shed
         self._waiting = [whole.slice(n) for whole, n in zip(wholes, gone, strict=True)]
         self._n_left = [left + n for left, n in zip(self._n_left, gone, strict=True)]
         self._early = early
@@ -314,10 +365,10 @@ class JoinSearch:
             tables[f"waiting/{side}"], tables[f"early/{side}"] = self._waiting[which], self._early[which]
             if self._newest[which] is not None:
                 tables[f"newest/{side}"] = self._newest[which]
-        return Saved({"left": self._n_left}, {}, tables)
+        return Saved({"left": self._n_left, "n_overflowed": self.n_overflowed}, {}, tables)
 
     def unpack(self, saved: Saved) -> None:
-        self._n_left = saved.counters("left", 2)
+        self._n_left, self.n_overflowed = saved.counters("left", 2), saved.counter("n_overflowed", absent=0)
         for which, side in enumerate(SIDES):
             schema = self.schemas[which].arrow
             self._waiting[which] = saved.tables[f"waiting/{side}"].cast(schema)

@@ -325,3 +325,110 @@ def test_bounds_that_would_find_forbidden_matches_are_refused(text, bounds, reas
         cep.stream(f"PATTERN {text}", TYPED, **KEYED, **bounds, **most)
     with pytest.raises(UnsupportedQueryError, match="neighbours in the stream"):
         cep.stream("PATTERN SEQ(A a, B b) WITHIN 9", TYPED, **KEYED, strategy="strict", **bounds, **most)
+
+
+# --- windows and joins: rows that have not left
+
+WINDOWS = {
+    "sliding": cep.Window({"n": "count()", "sum": "sum(x)"}, time=12, order_by="t", group_by="k"),
+    "tumbling": cep.Window(
+        {"n": "count()", "sum": "sum(x)"}, time=12, tumbling=True, order_by="t", group_by="k"
+    ),
+    "leaving": cep.Window({"n": "count()"}, time=12, order_by="t", group_by="k", where="x > 1", emit="all"),
+}
+PLAIN = {"t": "int64", "k": "string", "x": "int64"}
+
+
+def with_room(frame, most, leaves):
+    """Return the rows of a frame that are not shed, and the number of the others."""
+    kept, waiting = [], {}
+    for i, t, k in frame[["t", "k"]].itertuples():
+        live = waiting[k] = [leaving for leaving in waiting.get(k, []) if leaving > t]
+        if len(live) < most:
+            live.append(leaves(t))
+            kept.append(i)
+    return frame.loc[kept].reset_index(drop=True), len(frame) - len(kept)
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("seed", seeds(2, 100))
+def test_a_group_of_a_window_has_room_for_so_many_rows(seed, name, tmp_path):
+    frame, most, window = typed_rows(seed)[["t", "k", "x"]], 2 + seed % 3, WINDOWS[name]
+    entering = frame[frame["x"] > 1] if name == "leaving" else frame
+    leaves = (lambda t: t // 12 * 12 + 12) if name == "tumbling" else (lambda t: t + 12)
+    kept, n_shed = with_room(entering, most, leaves)
+    wanted = kept.cep.window(window).reset_index(drop=True)
+    assert n_shed
+    for sizes in ([1], [0, 1, 5, 30], [1000]):
+        opened = cep.stream(window, PLAIN, max_live=most, overflow="shed")
+        found, stream = pushed_in(opened, frame, seed, tmp_path / "s", sizes)
+        pd.testing.assert_frame_equal(found[list(wanted)], wanted, check_dtype=False)
+        assert stream.status().overflowed == n_shed
+        assert f"{n_shed} events given up for max_live" in repr(stream.status())
+    by_row = cep.stream(window, PLAIN, max_live=most, overflow="shed")
+    for row in frame.to_dict("records"):
+        by_row.push_row(row)
+    assert by_row.status().overflowed == n_shed
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.parametrize("seed", seeds(2, 100))
+def test_a_key_of_a_join_has_room_for_so_many_rows(seed, how, tmp_path):
+    left, right = (typed_rows(seed + i)[["t", "k", "x"]] for i in (0, 500))
+    most, sizes = 2 + seed % 3, {"left": 12, "right": 9}
+    windows = {side: cep.Window(time=time, order_by="t") for side, time in sizes.items()}
+    query = cep.Join(**windows, on="k", how=how)
+    (kept_left, n_left), (kept_right, n_right) = (
+        with_room(frame, most, lambda t, time=time: t + time)
+        for frame, time in zip((left, right), sizes.values(), strict=True)
+    )
+    wanted = kept_left.cep.join(kept_right, **dict(windows, on="k", how=how))
+    for step in (1, 7, 1000):
+        stream, found = cep.stream(query, {"left": PLAIN, "right": PLAIN}, max_live=most, overflow="shed"), []
+        for begin in range(0, len(left), step):
+            found.append(stream.push(left=left.iloc[begin : begin + step]))
+            found.append(stream.push(right=right.iloc[begin : begin + step]))
+            if step == 7:
+                stream.save(tmp_path / "s")
+                stream = cep.stream.load(tmp_path / "s")
+        found.append(stream.close())
+        pairs = pd.concat([pd.DataFrame(part) for part in found if len(part)], ignore_index=True)
+        pd.testing.assert_frame_equal(pairs[list(wanted)], wanted, check_dtype=False)
+        assert stream.status().overflowed == n_left + n_right
+
+
+def test_windows_say_what_they_do_not_take():
+    window = WINDOWS["sliding"]
+    with pytest.raises(UnsupportedQueryError, match="rows leave with time"):
+        cep.stream(window, PLAIN, max_live=3, overflow="oldest")
+    with pytest.raises(UnsupportedQueryError, match="a window does not take it"):
+        cep.stream(window, PLAIN, idle_after=3)
+    with pytest.raises(UnsupportedQueryError, match="only windows of time take it"):
+        cep.stream(cep.Window({"n": "count()"}, length=4), PLAIN, max_live=3)
+    stream = cep.stream(window, PLAIN, max_live=1)
+    stream.push([{"t": 0, "k": "a", "x": 1}])
+    with pytest.raises(CepError, match="the partition k='a' has 2 rows that wait, more than max_live=1"):
+        stream.push([{"t": 1, "k": "a", "x": 1}])
+    assert (stream.events, stream.status().rows) == (1, 1)
+    query = cep.Join(cep.Window(time=9, order_by="t"), cep.Window(time=9, order_by="t"), on="k")
+    pairs = cep.stream(query, {"left": PLAIN, "right": PLAIN}, max_live=1)
+    with pytest.raises(CepError, match="the partition k='a' has 2 rows that wait"):
+        pairs.push(left=[{"t": t, "k": "a", "x": 1} for t in (1, 2)], right=[{"t": 9, "k": "b", "x": 1}])
+    assert (pairs.events, pairs.status().rows) == (0, 0)
+
+
+def test_bounds_belong_to_the_last_step_of_a_chain():
+    sums = cep.Window({"n": "count()"}, time=12, order_by="t", group_by="k")
+    ups = cep.regex_query(". up+ end", define={"up": "x > 0", "end": "x < 0"}, partition_by="k", order_by="t")
+    pairs = cep.Join(cep.Window(time=9, order_by="t"), cep.Window(time=9, order_by="t"), on="k")
+    rows = [{"t": t, "k": "a", "x": 1} for t in range(4)]
+    chain = cep.stream([sums, ups], PLAIN, max_live=1, overflow="oldest", idle_after=9)
+    chain.push([*rows, {"t": 50, "k": "b", "x": 1}])
+    assert (chain.status().overflowed, chain.status().forgotten, chain.status().ended) == (3, 1, 1)
+    joined = cep.stream(
+        [pairs, cep.Window({"n": "count()"}, time=5, order_by="emitted")],
+        {"left": PLAIN, "right": PLAIN}, max_live=1, overflow="shed",
+    )  # fmt: skip
+    joined.push(left=rows, right=rows)
+    joined.push(left=[{"t": 90, "k": "b", "x": 1}], right=[{"t": 90, "k": "b", "x": 1}])
+    assert joined.status().overflowed == 16 - 1  # results of the join

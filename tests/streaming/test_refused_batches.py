@@ -58,6 +58,10 @@ STREAMS: dict[str, Callable[[], Any]] = {
     "rows, oldest": opened(ROWS, max_live=1, overflow="oldest"),
     "window": opened(SUMS),
     "window in time": opened(cep.Window({"top": "max(x)"}, time=6, order_by="ts", emit="all")),
+    "window, shed": opened(
+        cep.Window({"top": "max(x)"}, time=6, order_by="ts", emit="all"), max_live=3, overflow="shed"
+    ),
+    "join, shed": opened(PAIRS, max_live=2, overflow="shed"),
     "after a buffer": lambda: cep.stream(
         [cep.KSlack(2, order_by="ts"), "PATTERN SEQ(A a, B b) WITHIN 9"], SCHEMA, **TYPED
     ),
