@@ -62,6 +62,7 @@ if _TYPE_CHECKING:
     from cepkit.results.views import view
     from cepkit.scaleout.k_slack import KSlack
     from cepkit.scaleout.scatter_gather import ScatterGather, plan
+    from cepkit.shedding.strategies.cohesive import Cohesive
     from cepkit.shedding.strategies.darling import Darling
     from cepkit.siddhiql.running import siddhi
     from cepkit.streaming.opening import stream
@@ -109,6 +110,7 @@ _NAMES_OF_MODULE = {
     "results.views": "view",
     "scaleout.scatter_gather": "ScatterGather plan",
     "scaleout.k_slack": "KSlack",
+    "shedding.strategies.cohesive": "Cohesive",
     "shedding.strategies.darling": "Darling",
     "siddhiql.running": "siddhi",
     "streaming.opening": "stream",
@@ -121,7 +123,7 @@ _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() fo
 
 # A list, since type checkers read no expression here.
 __all__ = [
-    "RIP", "CepError", "CepWarning", "ColumnNotFoundError", "Costs", "CountEstimate", "Darling",
+    "RIP", "CepError", "CepWarning", "Cohesive", "ColumnNotFoundError", "Costs", "CountEstimate", "Darling",
     "DataParallel", "Explanation", "Explorer", "FunnelResult", "Hybrid", "Join", "KSlack", "Match", "Matches",
     "MissingDependencyError", "Moment", "OrderError", "ParallelRun", "PartialMatch", "PatternSyntaxError",
     "PredicateError", "RegexQuery", "ResultTooLargeError", "ScatterGather",

@@ -1,4 +1,4 @@
-"""Runs of eSPICE, hSPICE, pSPICE and Zhao et al.: what they find, charge, save and repeat."""
+"""Runs of eSPICE, hSPICE, pSPICE, Zhao et al. and Cohesive: what they find, charge, save and repeat."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from cepkit.shedding.arrivals import Prices
+from cepkit.shedding.strategies.cohesive import Cohesive
 from cepkit.shedding.strategies.spice import ESpice, HSpice, PSpice
-from cepkit.shedding.strategies.strategy import Shedder
 from cepkit.shedding.strategies.zhao import Zhao
 from tests.support.sizes import seeds
-from tests.support.strategy_cases import machine_of, random_frame, serve, train
+from tests.support.strategy_cases import QUERIES, Prepared, machine_of, random_frame
 
 pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs scikit-learn")
 STRATEGIES = [
@@ -24,19 +23,9 @@ STRATEGIES = [
     PSpice(bins=12),
     Zhao(interval=10, time_slices=2),
     Zhao(interval=10, time_slices=1, knapsack="greedy", clusters=3),
+    Cohesive(),
 ]
-# The tree takes most of the time, as in the experiments.
-SLOW_TREE = Prices(event=2e-4, condition=1e-3, create=5e-4, remove=2e-4)
 names = [f"{one.name}{i}" for i, one in enumerate(STRATEGIES)]
-WHERE = "WHERE skip_till_any_match AND b.x > a.x"
-QUERIES = {
-    "sequence": f"PATTERN SEQ(A a, B b, C c) {WHERE} WITHIN 25 seconds",
-    "same type": f"PATTERN SEQ(A a, B b, A c) {WHERE} WITHIN 25 seconds",
-    "and": f"PATTERN AND(A a, B b, C c) {WHERE} WITHIN 10 seconds",
-    "or": "PATTERN SEQ(A a, OR(B b, C c), D d) WHERE skip_till_any_match WITHIN 15 seconds",
-    "kleene": "PATTERN SEQ(A a, B+ b[], C c) WHERE skip_till_any_match AND b[i].x > a.x WITHIN 10 seconds",
-    "events": f"PATTERN SEQ(A a, B b, C c) {WHERE} WITHIN 20 EVENTS",
-}
 
 
 def random_query(seed: int) -> str:
@@ -65,35 +54,6 @@ def random_query(seed: int) -> str:
     width = rng.randint(6, 12) if group >= 0 or form == "AND" else rng.randint(12, 28)
     unit = "EVENTS" if rng.random() < 0.2 else "seconds"
     return f"PATTERN {pattern} WHERE {' AND '.join(where)} WITHIN {width} {unit}"
-
-
-def arrivals_of(seed: int, n: int, service: float, factor: float) -> np.ndarray:
-    """Return Poisson arrivals with a peak in the middle third."""
-    gap = np.full(n, service / 0.5)
-    gap[n // 3 : 2 * n // 3] = service / factor
-    return np.cumsum(np.random.default_rng(seed).exponential(gap))
-
-
-class Prepared:
-    """A stream with an overload after its warm-up, and a tight bound."""
-
-    def __init__(self, seed: int, text: str, n: int = 180, **changes):
-        self.frame, self.text, self.n, self.seed = random_frame(seed, n), text, n, seed
-        changes = {"prices": SLOW_TREE.table(), **changes}
-        service = train(self.frame, text, n // 3, **changes).service
-        self.changes = {"latency_bound": 8 * service, **changes}
-        self.arrivals = arrivals_of(seed, n, service, factor=30.0)
-
-    def train(self):
-        """Return a new warm-up. Each run continues with the machine of its own."""
-        return train(self.frame, self.text, self.n // 3, seed=self.seed, **self.changes)
-
-    def run(self, strategy=None, **swap):
-        """Return what a strategy finds."""
-        training = self.train()
-        return serve(
-            training, Shedder() if strategy is None else strategy.begin(training), self.arrivals, **swap
-        )
 
 
 @pytest.mark.parametrize("kind", QUERIES)
@@ -146,7 +106,10 @@ def test_below_the_limit_nothing_is_dropped(seed, strategy):
     full, found = case.run(), case.run(strategy)
     assert found.matches == full.matches
     assert (found.dropped, found.created, found.pairs) == ([], full.created, full.pairs)
-    wanted = {"espice": set(), "hspice": set(), "pspice": {"update"}, "zhao": {"classify", "update"}}
+    wanted = {
+        "espice": set(), "hspice": set(), "pspice": {"update"}, "zhao": {"classify", "update"},
+        "cohesive": {"update"},
+    }  # fmt: skip
     assert {name for name, n in found.charged.items() if n} <= wanted[strategy.name]
 
 

@@ -22,7 +22,7 @@ from tests.support.live_cases import QUERY, SETTINGS, arrivals_of, capacity, dri
 N, N_WARM = 2000, 500
 STRATEGIES = {
     "darling": cep.Darling(split="rate", drift=False), "drift": cep.Darling(), "random": "random",
-    "random_input": "random_input",
+    "random_input": "random_input", "cohesive": cep.Cohesive(),
 }  # fmt: skip
 
 

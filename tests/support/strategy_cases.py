@@ -159,3 +159,47 @@ def serve(training: Training, shedder: Shedder, arrivals: np.ndarray, *, swap=No
         latency += 0.02 * (clock - arrivals[p] - latency)
         served.latency.append(clock - arrivals[p])
     return served
+
+
+# Streams with an overload after their warm-up.
+
+# The tree takes most of the time, as in the experiments.
+SLOW_TREE = Prices(event=2e-4, condition=1e-3, create=5e-4, remove=2e-4)
+WHERE = "WHERE skip_till_any_match AND b.x > a.x"
+QUERIES = {
+    "sequence": f"PATTERN SEQ(A a, B b, C c) {WHERE} WITHIN 25 seconds",
+    "same type": f"PATTERN SEQ(A a, B b, A c) {WHERE} WITHIN 25 seconds",
+    "and": f"PATTERN AND(A a, B b, C c) {WHERE} WITHIN 10 seconds",
+    "or": "PATTERN SEQ(A a, OR(B b, C c), D d) WHERE skip_till_any_match WITHIN 15 seconds",
+    "kleene": "PATTERN SEQ(A a, B+ b[], C c) WHERE skip_till_any_match AND b[i].x > a.x WITHIN 10 seconds",
+    "events": f"PATTERN SEQ(A a, B b, C c) {WHERE} WITHIN 20 EVENTS",
+}
+
+
+def arrivals_of(seed: int, n: int, service: float, factor: float) -> np.ndarray:
+    """Return Poisson arrivals with a peak in the middle third."""
+    gap = np.full(n, service / 0.5)
+    gap[n // 3 : 2 * n // 3] = service / factor
+    return np.cumsum(np.random.default_rng(seed).exponential(gap))
+
+
+class Prepared:
+    """A stream with an overload after its warm-up, and a tight bound."""
+
+    def __init__(self, seed: int, text: str, n: int = 180, **changes):
+        self.frame, self.text, self.n, self.seed = random_frame(seed, n), text, n, seed
+        changes = {"prices": SLOW_TREE.table(), **changes}
+        service = train(self.frame, text, n // 3, **changes).service
+        self.changes = {"latency_bound": 8 * service, **changes}
+        self.arrivals = arrivals_of(seed, n, service, factor=30.0)
+
+    def train(self):
+        """Return a new warm-up. Each run continues with the machine of its own."""
+        return train(self.frame, self.text, self.n // 3, seed=self.seed, **self.changes)
+
+    def run(self, strategy=None, **swap):
+        """Return what a strategy finds."""
+        training = self.train()
+        return serve(
+            training, Shedder() if strategy is None else strategy.begin(training), self.arrivals, **swap
+        )

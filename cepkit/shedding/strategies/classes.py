@@ -68,16 +68,17 @@ def members(lineage: Ancestry, n_leaves: int) -> np.ndarray:
 def contributions(lineage: Ancestry) -> np.ndarray:
     """Return Gamma+: how many matches each partial match led to, itself included, int64, (n,)."""
     # Source: Zhao, Hung, Weidlich, ICDE 2020.
-    return _sum_of_descendants(lineage, lineage.is_match.astype(np.int64)) + lineage.is_match
+    return sum_of_descendants(lineage, lineage.is_match.astype(np.int64)) + lineage.is_match
 
 
 def consumptions(lineage: Ancestry) -> np.ndarray:
     """Return Gamma-: the cost of what came from each partial match, weighted by length, float64, (n,)."""
     # Source: Zhao, Hung, Weidlich, ICDE 2020.
-    return _sum_of_descendants(lineage, lineage.cost * lengths(lineage))
+    return sum_of_descendants(lineage, lineage.cost * lengths(lineage))
 
 
-def _sum_of_descendants(lineage: Ancestry, value: np.ndarray) -> np.ndarray:
+def sum_of_descendants(lineage: Ancestry, value: np.ndarray) -> np.ndarray:
+    """Return the sum of the values of all that came from each partial match."""
     total = np.append(value, np.zeros(1, value.dtype))
     for rows in reversed(generations(lineage)):
         for parent in (lineage.left[rows], lineage.right[rows]):

@@ -327,6 +327,7 @@ _STRATEGIES: dict[str, tuple[str, str]] = {
     "pspice": ("spice", "PSpice"),
     "zhao": ("zhao", "Zhao"),
     "darling": ("darling", "Darling"),
+    "cohesive": ("cohesive", "Cohesive"),
 }
 
 
