@@ -219,10 +219,8 @@ class AnchoredCountWriter(AnchoredWriter):
         else:
             lines += [f"{kind} = ZERO" for kind in self.kinds]
             accepted = [
-                *(f"{kind} = {whole[kind]}" for kind in self.kinds),
-                *sums,
-                *self._reduced(*self.kinds),
-            ]
+                *(f"{kind} = {whole[kind]}" for kind in self.kinds), *sums, *self._reduced(*self.kinds),
+            ]  # fmt: skip
             accepted += [*after, *(self._reduced("zw") if after else [])]
             lines += [f"if {accepts}:", *indented(accepted)]
         return [*lines, *(f"{kind}{t} = {kind}" for kind in self.kinds)]

@@ -64,6 +64,7 @@ def write_descent(writer: PathModuleWriter) -> str:
 
 
 def _counting(scratch: str, cell: str, name: str) -> str:
+    """Return the text of a counting kernel for one kind of scratch arrays."""
     text = _COUNTING.replace("            CELL", cell).replace("SCRATCH", scratch)
     return text.replace("NAME", name)
 

@@ -52,6 +52,7 @@ class ColumnReader(Reader):
         return self.tables[number][code + 1] == int(wanted)
 
     def member(self, number: int, value: Values, wanted: bool) -> Values:
+        """Return where values are in a table of constants, or, if not ``wanted``, where they are not."""
         held = _is_member(self.tables[number], np.asarray(value))
         return held if wanted else ~held & (value == value)
 
@@ -241,7 +242,7 @@ def pair_tests_of(terms: Iterable[Term], is_vector: Callable[[Term], bool]) -> t
 def tests_by_side(
     terms: Iterable[Term], side_of: Callable[[Term], int]
 ) -> dict[tuple[int, int], tuple[PairTest, ...]] | str:
-    """Return the tests by the sides of their events, or the reason why there are none, to complete "it …"."""
+    """Return the tests by the sides of their two events, or why there are none, as in "it compares …"."""
     tests_of_sides: dict[tuple[int, int], tuple[PairTest, ...]] = {}
     for term in (conjunct for whole in terms for conjunct in conjuncts_of(whole)):
         leaves = (leaf for leaf in term.walk() if leaf.op in ("element", "group"))

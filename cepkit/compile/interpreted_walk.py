@@ -427,6 +427,7 @@ def _as_floats(one: Term, other: Term) -> bool:
 
 
 def _write_result(writer: PathInstructions, one: Term, sign: str, other: Term) -> tuple[Register, Register]:
+    """Write the value of one side of a comparison, as a float if the other side is one."""
     value = writer.value(other)
     if _as_floats(one, other) and other.kind != FLOAT:
         value = writer.apply("to float", value)

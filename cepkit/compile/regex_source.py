@@ -246,6 +246,7 @@ class _MatchingWriter:
         lines.add(2, f"if {q}t >= q_room:", "    reason = 2", "    consumed = start + j", "    break")
 
     def _queue_arrays(self, number: int, queue: Queue) -> list[str]:
+        """Return the names of the arrays of a queue: starts, stored values, and values with a bound."""
         q = f"q{number}"
         grades = [f"{q}_g{i}" for i, bound in enumerate(queue.bounds) if bound and _grade(queue, i) == i]
         return [f"{q}_start", *(f"{q}_s{self._slot(s)}" for s in queue.slots), *grades]
@@ -363,11 +364,13 @@ class _MatchingWriter:
         lines.add(depth + 1, f"{q}_tail[k] = {q}t + 1", f"f &= {self.every & ~bit}")
 
     def _empty(self, lines: _Lines, depth: int, number: int, queue: Queue) -> None:
+        """Write the lines that empty a queue."""
         q = f"q{number}"
         lines.add(depth, f"{q}_head[k] = 0", f"{q}_tail[k] = 0")
         self._reset(lines, depth, number, queue)
 
     def _reset(self, lines: _Lines, depth: int, number: int, queue: Queue) -> None:
+        """Write the lines that set the bounds of an empty queue, which no event passes."""
         for i, bound in enumerate(queue.bounds):
             if bound:
                 lines.add(depth, f"q{number}_b{i}[k] = {_unbeatable(queue, i)!r}".replace("inf", "np.inf"))
@@ -388,6 +391,7 @@ def write_rows(
     lines = _Lines([*module_header().splitlines(), *terms.helpers])
 
     def function(text: Iterable[str], types: list[str] | None = None) -> None:
+        """Write a function, with its decorator if the kernel is compiled."""
         if compiled and types is not None:
             lines.extend(decorator(types, user_functions=bool(terms.functions)))
         elif compiled:
@@ -424,10 +428,8 @@ def write_rows(
     if name == "search":
         function(shared_text(_KERNELS, "def row_of_name(").splitlines())
         head, begin, out = (
-            "search(bounds, rule",
-            "    skip, named",
-            ["reached", "at", "out_first", "out_last"],
-        )
+            "search(bounds, rule", "    skip, named", ["reached", "at", "out_first", "out_last"],
+        )  # fmt: skip
     text = shared_text(_KERNELS, begin).replace(given, values)
     whole = [f"def {head}, {values}, {', '.join(out)}):", *text.splitlines()]
     function(whole, ["I1", "I1", *types, *["I1"] * len(out)])
@@ -461,6 +463,7 @@ def follow_of(mask: str, n_positions: int) -> str:
 
 
 def _state_type(array: StateArray) -> str:
+    """Return the type of an array of the state as numba writes it."""
     two = array.per in ("place", "ring")
     return f'T.Array(T.{array.dtype}, {2 if two else 1}, "C")'
 

@@ -392,6 +392,7 @@ def _type_terms(binder: ElementBinder, variable: str, event_type: str | int | bo
 
 
 def _window(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> MatchWindow:
+    """Return the limits in time of a query. Raise if there are limits, but no clock."""
     clock = query.order_by[0] if query.order_by else None
     asked = {
         "within": query.within, "gap_within": query.gap_within, "strict_time": query.strict_time or None
@@ -405,6 +406,7 @@ def _window(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> MatchWind
     unit = None if clock_type is None else clock_type.unit
 
     def ticks(name: str, value: object) -> int | float | None:
+        """Return a duration in ticks of the clock, or a number as it is where the clock has no unit."""
         if value is None:
             return None
         if unit is None:

@@ -209,6 +209,8 @@ def test_of(program: SequenceProgram, terms: tuple[Term, ...]) -> int:
 
 
 def _row_of_test(program: SequenceProgram) -> dict[tuple[Term, ...], int]:
+    """Return the row of each test of single events in the table of accepted events."""
+
     def number() -> dict[tuple[Term, ...], int]:
         """Return a number for each different test of single events, in the order of branches."""
         rows: dict[tuple[Term, ...], int] = {}
@@ -296,6 +298,7 @@ class SearchWriter:
         self.lines: list[str] = []
 
     def write(self) -> KernelSource:
+        """Return the source of the kernel: tables, conditions, absent events, and the search."""
         self.lines = [*module_header().splitlines(), *self.writer.helpers]
         self._tables()
         self._conditions()
@@ -335,6 +338,7 @@ class SearchWriter:
         return f"{name}({first}{self.writer.parameters})"
 
     def _conditions(self) -> None:
+        """Write the functions of all conditions, and those that say when a component takes or ends."""
         admits: dict[int, list[str]] = {}
         closes: dict[int, list[str]] = {}
         for i, bound in enumerate(self.bound.conditions):
@@ -355,6 +359,7 @@ class SearchWriter:
         self._dispatch("ends", ends, otherwise=False)
 
     def _condition(self, i: int, bound: BoundCondition) -> None:
+        """Write the function of one condition, for the component that decides it."""
         at, each = bound.condition.decided_at, bound.condition.each
         self._function(
             self.writer.condition(
@@ -390,6 +395,8 @@ class SearchWriter:
         return begun
 
     def _absence(self, a: int, absence, names: list[str], top: int) -> list[str]:
+        """Return the lines that look for an absent event between two components."""
+
         def end(c: int) -> str:
             return "last" if c == top else f"first[{c + 1}] - 1"
 
@@ -410,6 +417,7 @@ class SearchWriter:
     # --- the walk
 
     def _search(self) -> None:
+        """Write the search itself, from its shared text."""
         int1, byte2 = "read_only(T.int64)", 'T.Array(T.uint8, 2, "C")'
         arguments = ["stop", "low", "high", "fill", "work_limit", "tests", "absent_tests", "accept"]
         arguments += ["later", "window_end", "gap_end", "time_start", "time_end", "position"]

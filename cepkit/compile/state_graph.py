@@ -494,8 +494,6 @@ def _with(bound: BoundBranch, conditions, absences) -> BoundBranch:
                 replace(condition, condition=replace(condition.condition, absence=absence))
             )
     return replace(
-        bound,
-        branch=replace(bound.branch, absences=tuple(bound.branch.absences[a] for a in absences)),
-        absent_accepts=tuple(bound.absent_accepts[a] for a in absences),
-        conditions=tuple(kept_conditions),
-    )
+        bound, branch=replace(bound.branch, absences=tuple(bound.branch.absences[a] for a in absences)),
+        absent_accepts=tuple(bound.absent_accepts[a] for a in absences), conditions=tuple(kept_conditions),
+    )  # fmt: skip

@@ -371,6 +371,7 @@ class NextMatches(SequenceSet):
         return self._known.glance(n) if self._known else super().glance(n)
 
     def take(self, numbers: list[int]) -> MatchBlock:
+        """Return matches by number; small numbers are among the first matches, which are quick to find."""
         if numbers and min(numbers) >= 0 and max(numbers) < MATCHES_PER_BLOCK:
             first = self.glance(max(numbers) + 1)
             if len(first) > max(numbers):

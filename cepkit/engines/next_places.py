@@ -218,7 +218,7 @@ class NextPlaces:
             (tuple(floats), np.float64), (tuple(integers), np.int64)
         )]  # fmt: skip
         columns = {name: values for name, values in self.inputs.columns.items() if values.ndim == 1}
-        constants, place = constants_of(self.program, self.inputs), self._given[1]
+        constants, place = constants_of(self.program, self.inputs), self._given[1]  # the place of each event
 
         def read(begin: int, stop: int) -> None:
             slice_columns = {name: values[begin:stop] for name, values in columns.items()}

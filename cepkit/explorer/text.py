@@ -209,6 +209,7 @@ def _read_pieces(text: str, pieces: tuple[Piece, ...]) -> tuple[list[TextMistake
 
 
 def _window(text: str) -> dict[str, Any]:
+    """Return the keywords for the text after WITHIN: a number of ticks or a duration."""
     amount = EXCLUSIVE.sub("", text).strip()
     keywords = {"within": int(amount) if amount.isdecimal() else amount.strip("'\"")}
     return keywords if amount == text.strip() else {**keywords, "within_closed": False}

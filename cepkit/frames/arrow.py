@@ -357,6 +357,7 @@ def _kept_text(array: pa.Array, of: ColumnType, name: str, owner: object) -> Col
         values.append(array.is_valid().to_numpy(zero_copy_only=False))
 
     def codes(copies: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the codes and the texts of the column, computed once for the frame."""
         text_column = _text(array, of)
         return text_column.values, text_column.texts
 

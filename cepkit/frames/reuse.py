@@ -140,6 +140,7 @@ def _bytes_of(entries: Sequence[_Kept]) -> int:
 
 
 def _forget(key: tuple[int, Hashable], ended: weakref.ref) -> None:
+    """Drop a kept result when its frame has ended, unless another frame already has its key."""
     kept = _kept.get(key)
     if kept is not None and kept.owner is ended:
         _kept.pop(key, None)

@@ -262,6 +262,7 @@ class PartTask(ABC):
         rows = part.take(pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]))
 
         def fails(half: pa.Table) -> bool:
+            """Return whether half of the rows raises the same kind of error."""
             try:
                 return not all(True for _ in self._found(prepared, half.combine_chunks(), low, high))
             except Exception as other:
@@ -533,6 +534,7 @@ class Slices:
         shortest = float(_WINDOWS_PER_SLICE * self.within)
 
         def with_next(begins: Column, tick: Column) -> Column:
+            """Return the beginnings with the next one, if it is far enough from the last."""
             last = F.element_at(begins, -1)
             is_far = F.coalesce(F.try_subtract(tick, last) >= shortest, F.lit(True))
             return F.when((tick > last) & is_far, F.concat(begins, F.array(tick))).otherwise(begins)

@@ -353,16 +353,14 @@ def cut_off(bound: BoundBranch, n: int, *, absences: tuple[int, ...] | None = No
             conditions.append(bound_condition)
     return BoundBranch(
         replace(
-            branch,
-            components=branch.components[:n],
-            absences=tuple(branch.absences[a] for a in absences),
+            branch, components=branch.components[:n], absences=tuple(branch.absences[a] for a in absences),
             conditions=tuple(bound_condition.condition for bound_condition in conditions),
         ),
         bound.accepts[:n],
         tuple(bound.absent_accepts[a] for a in absences),
         tuple(conditions),
         bound.untils[:n],
-    )
+    )  # fmt: skip
 
 
 def _absences(bound: BoundBranch, n: int) -> tuple[int, ...]:

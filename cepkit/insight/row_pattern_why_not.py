@@ -235,11 +235,9 @@ def count_row_funnel(
 def _count(searched: SearchedRows, pattern: pt.Pattern) -> int:
     """Return the number of rows from which a pattern matches."""
     program = replace(
-        searched.bound.program,
-        automaton=build_row_automaton(pattern),
-        after_match="to_next_row",
+        searched.bound.program, automaton=build_row_automaton(pattern), after_match="to_next_row",
         after_match_variable=None,
-    )
+    )  # fmt: skip
     matches = searched.search(program)
     if matches is not None:
         return matches.n_matches

@@ -88,10 +88,8 @@ class WhyNot:
 
     def _lines(self) -> list[str]:
         return [
-            self.headline,
-            *(f"- {reason}" for reason in self.reasons),
-            *(f"  {line}" for line in self.more),
-        ]
+            self.headline, *(f"- {reason}" for reason in self.reasons), *(f"  {line}" for line in self.more),
+        ]  # fmt: skip
 
     def __repr__(self) -> str:
         return "\n".join(self._lines())
@@ -121,12 +119,10 @@ def reading_table(
     texts[min(reached, n - 1)] = "; ".join(reasons)
     return pd.DataFrame(
         {
-            "index": labels,
-            "variable": pd.array(list(variables), dtype="string"),
-            "reached": np.arange(n) < reached,
-            "reason": pd.array(texts, dtype="string"),
+            "index": labels, "variable": pd.array(list(variables), dtype="string"),
+            "reached": np.arange(n) < reached, "reason": pd.array(texts, dtype="string"),
         }
-    )
+    )  # fmt: skip
 
 
 # --- named rows

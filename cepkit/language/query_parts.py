@@ -69,10 +69,8 @@ def _all_of(argument: str, given: Iterable[Any]) -> tuple[Any, ...]:
 
 
 _MAPPINGS = {
-    "define": "{'up': 'price > prev(price)'}",
-    "measures": "{'rows': 'count()'}",
-    "params": "{'least': 10}",
-}
+    "define": "{'up': 'price > prev(price)'}", "measures": "{'rows': 'count()'}", "params": "{'least': 10}",
+}  # fmt: skip
 
 
 def as_mapping(argument: str, given: Any) -> Mapping:

@@ -235,7 +235,7 @@ class Agents:
 
     @cached_property
     def last_position(self) -> np.ndarray:
-        """Last position in the window after each place, as a running maximum."""
+        """Last position in the windows of each place and of all places before it in the stream."""
         position = self.places.position_of_place
         last = position[np.maximum(self.places.window_end - 1, 0)]
         if self.places.is_one_partition:

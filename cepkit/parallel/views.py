@@ -151,7 +151,7 @@ class ThreadView(TraceView):
         names = self._shown.panels[0].y.names
         if "thread" not in chosen:
             return []
-        lane = chosen["thread"] + len(names) - len(threads)
+        lane = chosen["thread"] + len(names) - len(threads)  # lanes of no thread come first
         return [[0, chosen["start"], chosen["end"], lane + LANE / 2, lane - LANE / 2, "on"]]
 
     def figure(self, what: str = "threads") -> go.Figure:

@@ -198,6 +198,7 @@ def combinations(
 
 
 def _evenly(places: np.ndarray, most: int) -> np.ndarray:
+    """Return at most ``most`` places, evenly from all of them."""
     if len(places) <= most:
         return places
     return places[np.linspace(0, len(places) - 1, most).astype(np.int64)]

@@ -127,6 +127,7 @@ def _next_details(program: SequenceProgram) -> list[tuple[str, str]]:
 
 
 def _search(program: SequenceProgram, events: Events) -> SequenceSet:
+    """Return the matches of a sequence, which are searched when they are first asked for."""
     from cepkit.engines.search import search_sequence
     from cepkit.engines.shared.sequence_set import FoundLater
 

@@ -251,6 +251,7 @@ def _made(make: Callable[[], _T]) -> tuple[_T, tuple]:
 
 
 def _say(said: Iterable) -> None:
+    """Warn again with warnings that were kept."""
     for message, category in said:
         warn(message, category)
 
@@ -336,6 +337,7 @@ def _warn_of_null_comparisons(value: RegexQuery | SequenceQuery) -> None:
 
 
 def _check_ambiguous_names(value: RegexQuery | SequenceQuery, source: Source) -> None:
+    """Raise if an expression reads a name that several columns have."""
     for role, expression in [*value.trees(), *(("measures", tree) for _, tree in _measures(value))]:
         names = {
             part.name for part in expression.walk(literals=False) if isinstance(part, Attribute | Reference)

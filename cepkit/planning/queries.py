@@ -188,6 +188,7 @@ def names_keywords(function: _Function) -> _Function:
 
 
 def _own_keywords(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the keywords of a function that are not those of every query."""
     parameters = inspect.signature(function).parameters.values()
     return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in NAMES)
 
@@ -259,6 +260,7 @@ def _read_query(query: Query, given: Arguments) -> RegexQuery | SequenceQuery:
 
 
 def _is_sequence(query: Query) -> bool:
+    """Return whether a query is a sequence: by its first word, or by its type."""
     if isinstance(query, str):
         return query.lstrip().upper().startswith("PATTERN")
     if isinstance(query, Pattern | RegexQuery):
@@ -293,6 +295,7 @@ def _check_regex(query: object) -> str | Pattern | RegexQuery:
 
 
 def _as_sequence(query: Query, given: Arguments) -> SequenceQuery:
+    """Return a sequence query with the keywords of a call. Raise for keywords of regex queries."""
     from cepkit.language.sequences.construction import sequence_query
 
     if given.define:
@@ -316,6 +319,7 @@ _OF_REGEX = ("define", "partition_by", "order_by", "within", "measures", "after_
 
 
 def _as_regex(query: str | Pattern | RegexQuery, given: Arguments) -> RegexQuery:
+    """Return a regex query with the keywords of a call, which may not repeat those that it has."""
     keywords: dict[str, Any] = {name: getattr(given, name) for name in _OF_REGEX}
     if not isinstance(query, RegexQuery):
         keywords["keep"] = given.keep or "shortest"

@@ -343,6 +343,7 @@ def bars_of(traces: list[Mapping[str, Any]], axes: list[tuple[Axis, Axis]], layo
 
 
 def _step_between(places: list[np.ndarray]) -> float:
+    """Return the least distance between places, or 1 if there is only one."""
     distinct = np.unique(np.concatenate([array[~np.isnan(array)] for array in places] or [np.empty(0)]))
     return float(np.diff(distinct).min()) if len(distinct) > 1 else 1.0
 
@@ -414,6 +415,7 @@ def _channels(colour: str) -> tuple[float, ...]:
 
 
 def _painted_by(scale: list[tuple[float, tuple[float, ...]]], share: float) -> str:
+    """Return the colour of a scale at a share from 0 to 1."""
     shares = [place for place, _ in scale]
     *hue, alpha = (np.interp(share, shares, [colour[k] for _, colour in scale]) for k in range(4))
     return f"rgba({','.join(str(round(float(channel))) for channel in hue)},{alpha:.3g})"

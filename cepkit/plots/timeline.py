@@ -139,6 +139,7 @@ class _Overlaps:
 
 
 def _overlaps(begins: np.ndarray, widths: np.ndarray, clock: TimeAxis) -> _Overlaps:
+    """Return how many matches overlap between each two neighbouring borders of matches."""
     first = begins.min()
     starts = clock.lengths(first, begins)
     ends = starts + widths
@@ -193,6 +194,7 @@ def mark_traces(panel: Panel, clock: TimeAxis, heights: Heights, variables: Sequ
 
 
 def _marks(marks: Marks, clock: TimeAxis, y: np.ndarray, style: theme.Style, hint: str) -> Trace:
+    """Return the trace of the marks of one variable."""
     variable = marks.variable[0]
     name = escaped(shown_name(variable))
     return dict(
@@ -222,6 +224,7 @@ def _threads(panel: Panel, clock: TimeAxis, heights: Heights) -> Trace:
 
 
 def _line(x: np.ndarray, y: np.ndarray, breaks: np.ndarray, **names: str) -> Trace:
+    """Return the trace of a line that is broken before the places ``breaks``."""
     return dict(
         type="scatter", x=np.insert(x, breaks, x[breaks]), y=np.insert(y, breaks, np.nan), mode="lines",
         line={"color": theme.INK, "width": 1}, hoverinfo="skip", connectgaps=False, **names,

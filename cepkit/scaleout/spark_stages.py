@@ -254,6 +254,7 @@ def _mark(work: NodeWork) -> Callable:
     """Return the function that adds which conditions on single events each row fulfils."""
 
     def mark(batches):
+        """Yield the rows with `marks`: a bit for each test of single events that the row passes."""
         program = work.program()
         for batch in batches:
             table = pa.Table.from_batches([batch])

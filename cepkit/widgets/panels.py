@@ -135,13 +135,11 @@ class SliderPanel(View):
             return lines_svg(["No constants to move."])
         rows = [
             (
-                slider.get("label", slider["id"]),
-                slider.get("text") or f"{slider['value']:g}",
-                slider.get("unit") or "",
-                f"{slider['low']:g} … {slider['high']:g}",
+                slider.get("label", slider["id"]), slider.get("text") or f"{slider['value']:g}",
+                slider.get("unit") or "", f"{slider['low']:g} … {slider['high']:g}",
             )
             for slider in self.sliders
-        ]
+        ]  # fmt: skip
         return table_svg(("constant", "value", "unit", "range"), rows, right=(1, 3))
 
 

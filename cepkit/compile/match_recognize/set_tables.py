@@ -186,6 +186,7 @@ class SetTables:
 
 
 def _grown(table: np.ndarray, room: int, empty: int) -> np.ndarray:
+    """Return a table with more rows, the new ones filled with ``empty``."""
     grown = np.full((room, *table.shape[1:]), empty, table.dtype)
     grown[: len(table)] = table
     return grown

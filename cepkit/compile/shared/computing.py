@@ -267,6 +267,7 @@ def _in_one_unit(rows: Binding, call: ex.Call, terms: list[Term]) -> list[Term]:
 
 
 def _ticks(rows: Binding, call: ex.Call, text: str, like: Term, unit: str) -> Term:
+    """Return the constant of a text next to a time or a duration (``like``)."""
     try:
         ticks = (
             duration_ticks(text, unit)
@@ -348,6 +349,7 @@ def _choice(call: ex.Call) -> tuple[ex.Expression, ex.Expression, ex.Expression]
 
 
 def _replaced(e: ex.Expression, wanted: ex.Expression, value: ex.Expression) -> ex.Expression:
+    """Return an expression with ``value`` in place of the part ``wanted``."""
     if e is wanted or e == wanted:
         return value
     return with_parts(e, ex.Expression, lambda part: _replaced(part, wanted, value))

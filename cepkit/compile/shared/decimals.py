@@ -107,6 +107,7 @@ def check_sizes(
     known: dict[Term, int] = {}
 
     def size(term: Term) -> int:
+        """Return the largest absolute value of a term, in its smallest digit. Raise beyond 64 bits."""
         if term not in known:
             known[term] = bound(term)
             if degree_of(term) and known[term] >= 2**63:
@@ -117,6 +118,7 @@ def check_sizes(
         return known[term]
 
     def bound(term: Term) -> int:
+        """Return the largest absolute value that a term can have, by its parts."""
         sizes = [size(arg) for arg in term.args]
         match term.op:
             case "column" | "element":

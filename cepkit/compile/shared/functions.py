@@ -222,6 +222,7 @@ def _by_arrow(name: str, *arrays: Any) -> np.ndarray:
 
 
 def _haversine(*arrays: Any) -> np.ndarray:
+    """Return the distances of pairs of places on the globe, NaN where a coordinate is not finite."""
     n = next(len(array) for array in arrays if isinstance(array, np.ndarray))
     lists = [array.tolist() if isinstance(array, np.ndarray) else repeat(array, n) for array in arrays]
     nan = math.nan
@@ -263,6 +264,7 @@ _TEXT_LIBRARY = ("regexp_like", "regexp_extract", "regexp_replace", "regexp_coun
 
 
 def _by_library(name: str, constants: Sequence[Any]) -> BoundCall:
+    """Return a function of texts by the library, with its other arguments fixed where they are constants."""
     kind = ColumnType(VOCABULARY[name].gives or TEXT)
     others = constants[1:]
     if all(other is not VARIES and other is not None for other in others):
@@ -411,6 +413,7 @@ def apply(bound: BoundCall, parts: Sequence[Any], n: int) -> Column:
 
 
 def _of_arrays(bound: BoundCall, parts: Sequence[Any], n: int) -> Column:
+    """Return the column that a function makes of columns and constants, null where one of them is."""
     is_missing, arrays = np.zeros(n, bool), []
     for part in parts:
         if isinstance(part, Column):

@@ -273,6 +273,7 @@ def _llvm_text(compiled: Any) -> str | None:
 
 
 def _compile_again(function: Any, compiled: Any) -> Any:
+    """Return a function compiled from its Python text, as code from the cache has no text of LLVM."""
     import numba
 
     options = {name: value for name, value in function.targetoptions.items() if name != "nopython"}

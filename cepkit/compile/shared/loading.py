@@ -321,6 +321,7 @@ def general_name(text: str) -> str:
 
 
 def _load_shipped(key: str, image_of: Callable[[], str], make: Callable[[], Any], quick: bool) -> Any:
+    """Return kernels that come with the package, loaded once for all threads."""
     if key not in _kernels:
         with hold(_loading), interrupts_wait():
             if key not in _kernels:
@@ -371,6 +372,7 @@ def image_name(name: str) -> str:
 
 
 def _load_once(text: str, names: Mapping[str, Callable]) -> ModuleType:
+    """Return the module of a generated text, loaded or compiled once."""
     function_ids = "".join(f"_{id(function):x}" for function in names.values())
     name = f"{_name_of(text)}{function_ids}"
     if name in sys.modules:

@@ -255,6 +255,7 @@ def _nesting(term: Term) -> int:
 
 
 def _mismatch(binder: Binding, e: ex.Comparison, left: Term, right: Term) -> str:
+    """Return why two sides cannot be compared, for an error."""
     kinds = {left.kind, right.kind}
     for side, term in ((e.left, left), (e.right, right)):
         if term.kind == OTHER and not isinstance(side, ex.Literal):
@@ -274,6 +275,7 @@ def _mismatch(binder: Binding, e: ex.Comparison, left: Term, right: Term) -> str
 
 
 def _compare_with_text(binder: Binding, e: ex.Comparison, left: Term, sign: str, text: str) -> Term:
+    """Return the comparison of a column with a text: as a code, a time, or a duration."""
     if left.op == "quoted":
         raise binder.wrong(e, "this compares two constants; use a column on one side")
     if left.kind == TEXT:
@@ -454,6 +456,7 @@ def summarised(binder: Binding, function: str, values: Term) -> Term:
 
 
 def _of_chain(function: str, chain: tuple | None) -> float:
+    """Return an aggregate of a chain of values, NaN if it has none."""
     value = SUMMARIES[function].of_chain(chain)
     return math.nan if value is None else value
 

@@ -91,11 +91,11 @@ class MatchSet(WholePart):
 
     @cached_property
     def lineage(self) -> Lineage:
-        """The rows of every match; one pass over the events, 4 or 8 bytes per matched row."""
+        """The rows of every match: 4 or 8 bytes per row, filled in one pass over the events."""
         first_item = self.first_item_of_match
         if not len(self):  # do not load numba for this
             return Lineage(np.empty(0, np.int64), first_item)
-        few_matches, rows = self.in_few_partitions
+        few_matches, rows = self.in_few_partitions  # the same matches among fewer events, if that pays
         if rows is not None:
             dtype = np.int32 if self.events.n_events < 2**31 else np.int64
             few = few_matches.lineage
@@ -108,7 +108,7 @@ class MatchSet(WholePart):
         dtype = np.int32 if self.events.n_events < 2**31 else np.int64
         event_of_item = np.empty(first_item[-1], dtype)
         fill_rows = kernels.fill_short_rows if dtype is np.int32 else kernels.fill_long_rows
-        head, follow = self.chains()
+        head, follow = self.chains()  # lists of the matches that begin in each partition
         partition, cursor = self.events.partition_of_event, first_item[:-1].copy()
         fill_rows(partition, head, self.first, self.last, follow, cursor, event_of_item)
         return Lineage(event_of_item, first_item)

@@ -146,12 +146,10 @@ OF_WINDOW = (
     *(Keyword(keyword.name, keyword.words, keyword.place + 2) for keyword in OF_MATCH_RECOGNIZE[5:]),
 )
 OF_WINDOW_SELECT = (
-    Keyword("FROM", r"FROM\b", 0),
-    Keyword("WHERE", r"WHERE\b", 1),
-    Keyword("WINDOW", r"WINDOW\b(?= [^\W\d]\w* AS\b)", 2),
-    Keyword("ORDER BY", r"ORDER BY\b", 3),
+    Keyword("FROM", r"FROM\b", 0), Keyword("WHERE", r"WHERE\b", 1),
+    Keyword("WINDOW", r"WINDOW\b(?= [^\W\d]\w* AS\b)", 2), Keyword("ORDER BY", r"ORDER BY\b", 3),
     *_rows_kept(4),
-)
+)  # fmt: skip
 OF_SELECT = (Keyword("WHERE", r"WHERE\b", 0), Keyword("ORDER BY", r"ORDER BY\b", 1), *_rows_kept(2))
 # The first words of all clauses; most tokens begin none, and need no look at the clauses one by one.
 _FIRST_WORD = re.compile(
@@ -169,10 +167,8 @@ _NO_ENDS = frozenset(
 )  # fmt: skip
 _NO_NAMES = _NO_ENDS | {"END", "NULL", "TRUE", "FALSE"}
 _CLAUSES = [
-    *(keyword.name for keyword in OF_MATCH_RECOGNIZE),
-    *ROWS_PER_MATCH.values(),
-    *AFTER_MATCH.values(),
-]
+    *(keyword.name for keyword in OF_MATCH_RECOGNIZE), *ROWS_PER_MATCH.values(), *AFTER_MATCH.values(),
+]  # fmt: skip
 
 
 def split_clauses(part: TextPart, keywords: tuple[Keyword, ...]) -> tuple[TextPart, dict[str, TextPart]]:
@@ -388,10 +384,8 @@ _PRIMARIES = frozenset({"QUOTED", "PERMUTE", "CARET", "DOLLAR", "LPAR", "LEXCLUD
 ROW_PATTERN_WORDS = Vocabulary(
     expected=(
         ("NAME", _PRIMARIES | _AFTER_A_FACTOR | {"$END"}, ("a variable", "'('")),
-        ("INT", frozenset({"_COMMA"}), ("a number",)),
-        ("_COMMA", frozenset({"RBRACE"}), ("','", "'}'")),
-        ("RBRACE", frozenset(), ("'}'",)),
-        ("REXCLUDE", frozenset(), ("'-}'",)),
+        ("INT", frozenset({"_COMMA"}), ("a number",)), ("_COMMA", frozenset({"RBRACE"}), ("','", "'}'")),
+        ("RBRACE", frozenset(), ("'}'",)), ("REXCLUDE", frozenset(), ("'-}'",)),
         ("RPAR", frozenset(), ("')'",)),
     ),
     mistakes=(
@@ -406,7 +400,7 @@ ROW_PATTERN_WORDS = Vocabulary(
         (r"\.", "a pattern names variables; a variable without a definition takes any row"),
         (r"\b[0-9]+\w+", "a name begins with a letter or '_'"),
     ),
-)
+)  # fmt: skip
 
 _OPERATORS = frozenset(
     {

@@ -174,11 +174,9 @@ ROWS_PER_MATCH = {
 }
 WITH_TIMED_OUT = "ONE ROW PER MATCH WITH TIMED OUT MATCHES"
 AFTER_MATCH = {
-    "past_last_row": "AFTER MATCH SKIP PAST LAST ROW",
-    "to_next_row": "AFTER MATCH SKIP TO NEXT ROW",
-    "to_first": "AFTER MATCH SKIP TO FIRST",
-    "to_last": "AFTER MATCH SKIP TO LAST",
-}
+    "past_last_row": "AFTER MATCH SKIP PAST LAST ROW", "to_next_row": "AFTER MATCH SKIP TO NEXT ROW",
+    "to_first": "AFTER MATCH SKIP TO FIRST", "to_last": "AFTER MATCH SKIP TO LAST",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

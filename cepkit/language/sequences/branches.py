@@ -227,11 +227,9 @@ def _interleave(lines: tuple[Line, ...]) -> Iterator[Line]:
             place_of = [*line_places, n, -1]
             absences += [_renumber(absence, place_of.__getitem__) for absence in line.absences]
         yield Line(
-            tuple(components),
-            tuple(absences),
-            tuple(option for line in lines for option in line.options),
+            tuple(components), tuple(absences), tuple(option for line in lines for option in line.options),
             frozenset().union(*(line.not_taken for line in lines)),
-        )
+        )  # fmt: skip
 
 
 def _orders(counts: list[int]) -> Iterator[tuple[int, ...]]:

@@ -457,7 +457,5 @@ def _check_aggregate(place: _Place, node: ex.Aggregate) -> None:
 
 
 CONDITION_CHECKS: tuple[Callable[[SequenceQuery], None], ...] = (
-    _refuse_bad_conditions,
-    _refuse_bad_untils,
-    _refuse_bad_measures,
-)
+    _refuse_bad_conditions, _refuse_bad_untils, _refuse_bad_measures,
+)  # fmt: skip

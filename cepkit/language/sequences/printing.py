@@ -30,11 +30,9 @@ RESERVED_IN_SEQUENCES = frozenset(
 
 # The SASE names of the strategies.
 SASE_STRATEGIES = {
-    "strict": "strict_contiguity",
-    "partition": "partition_contiguity",
-    "next": "skip_till_next_match",
+    "strict": "strict_contiguity", "partition": "partition_contiguity", "next": "skip_till_next_match",
     "any": "skip_till_any_match",
-}
+}  # fmt: skip
 
 _NAME = re.compile(r"[^\W\d]\w*")
 
@@ -137,11 +135,9 @@ text_of.register(sq.SequencePattern, print_sequence)
 # Say a sequence query in one plain sentence.
 
 _BETWEEN = {
-    "strict": "no event at all",
-    "partition": "no event{of_key}",
-    "next": "no event that could continue the match",
-    "any": "any events",
-}
+    "strict": "no event at all", "partition": "no event{of_key}",
+    "next": "no event that could continue the match", "any": "any events",
+}  # fmt: skip
 _STRATEGIES = {
     "strict": "with no event at all between two events of a match",
     "partition": "with no event{of_key} between two events of a match",
