@@ -195,7 +195,7 @@ class OrderedMerge(Generic[T]):
 #
 # They know arrays and Arrow tables, but no other frames.
 
-_FEWEST_NEW_ROWS = 256  # that came one by one, before the rows that nothing needs are dropped
+_FEWEST_ROWS = 256  # among which rows that came one by one are dropped if nothing needs them
 _MESSAGES = 8  # may wait for a replica; the sender of more blocks
 
 
@@ -424,7 +424,7 @@ class Replica:
     ) -> ReplicaMatches | None:
         """Advance over one event, as `work` does; ``values`` are those of the columns of results."""
         touched, state, (first, last, _) = np.array([partition], np.int32), self.state, self._out
-        if len(self._new) >= max(_FEWEST_NEW_ROWS, self._drop_at - len(self._kept)):
+        if len(self._kept) + len(self._new) >= max(_FEWEST_ROWS, self._drop_at):
             self._keep(self.kept)
         before, n_events = copy_partitions(state, touched), self.n_events
         try:

@@ -147,6 +147,13 @@ def test_rows_that_nothing_needs_are_dropped_when_events_come_one_by_one():
     assert opened._search.n_retained <= 20 and len(opened._search._replicas[0]._new) < 300
 
 
+def test_rows_that_nothing_needs_are_dropped_when_every_second_event_ends_a_match():
+    opened = cep.stream("low up", {"x": "int64"}, define={"low": "x < 0", "up": "x > 0"})
+    for _ in range(1500):
+        assert opened.push_row((-1,)) == [] and len(opened.push_row((1,))) == 1
+    assert len(opened._search._replicas[0].kept) < 300
+
+
 @pytest.mark.parametrize("seed", seeds(2, 40))
 @pytest.mark.parametrize("text", [
     "SEQ(a x, b+ y[], c z) WHERE skip_till_next_match WITHIN 30 s",
