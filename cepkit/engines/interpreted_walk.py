@@ -325,7 +325,7 @@ class OrderedTables:
             members = self._members[self._level_of[self.n - 1]]
             return np.searchsorted(members, [low, high]).tolist()
         self.numbers[self._limits : self._limits + 2] = low, max(high - low, 1) - 1
-        return [0, 1 << 62 if high > low else 0]
+        return [0, 1 << 62 if high > low else 0]  # all members, or none
 
 
 # Interpret a regex query: numpy computes what depends on events alone, a kernel advances partial matches.

@@ -218,6 +218,7 @@ class Binder(Binding):
 
     @_bind.register
     def _(self, e: ex.IsDistinct) -> Term:
+        # Both sides have values that differ, or one side alone is null.
         sides = [side for side in (e.left, e.right) if not self._is_null(side)]
         if len(sides) < 2:
             is_null = ex.IsNull(sides[0]) if sides else None

@@ -461,7 +461,7 @@ def _n_up_to(values: np.ndarray, bounds: np.ndarray, n: int) -> np.ndarray:
 def _components(graph, n_events: int) -> list[int]:
     """Return the components of a match with this many events; at most one of them is a loop."""
     components = graph.branch.branch.components
-    loop = (*graph.loops, len(components))[0]
+    loop = (*graph.loops, len(components))[0]  # the loop, or the end if there is none
     before = [c for c in range(loop) for _ in range(components[c].low)]
     after = [c for c in range(loop + 1, len(components)) for _ in range(components[c].low)]
     return [*before, *[loop] * (n_events - len(before) - len(after)), *after]

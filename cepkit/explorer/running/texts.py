@@ -372,6 +372,7 @@ def choose_times(
         return -(-ns // ns_per_tick)
 
     def fulfils(part: FilterPart) -> np.ndarray:
+        """Return which times fulfil a part of a filter, which may name times of the day alone."""
         nonlocal of_day
         ticks, bounds = values, part.bounds
         is_of_day = any(bound is not None and bound.is_of_day for bound in bounds)
