@@ -41,6 +41,7 @@ LOADS = (PEAKS, CONTINUOUS, NO_DROPS)
 COMPARED = ("darling", "random", "espice", "hspice", "zhao")
 # Dropping arriving events at random is not among the paper's strategies. It is drawn, and no claim counts it.
 DRAWN = (*COMPARED, "random_input")
+OURS = "cohesive"  # beside the others on short streams
 LATENCY_BOUND = 1.5  # seconds; L_max of the paper
 FEWEST = 500  # recorded events of a stream
 SEEDS = tuple(range(10))
