@@ -56,10 +56,9 @@ if _TYPE_CHECKING:
     from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
     from cepkit.parallel.outcome import ParallelRun
     from cepkit.parallel.trace import Trace
-    from cepkit.results.explanation import Explanation
     from cepkit.results.found import Match
     from cepkit.results.matches import Matches, SparkMatches
-    from cepkit.results.views import view
+    from cepkit.results.views import Explanation, view
     from cepkit.scaleout.k_slack import KSlack
     from cepkit.scaleout.scatter_gather import ScatterGather, plan
     from cepkit.shedding.strategies.cohesive import Cohesive
@@ -104,10 +103,9 @@ _NAMES_OF_MODULE = {
     "parallel.divided": "RIP DataParallel",
     "parallel.engines": "Hybrid Sequential StateParallel",
     "parallel.trace": "Trace",
-    "results.explanation": "Explanation",
     "results.found": "Match",
     "results.matches": "Matches SparkMatches",
-    "results.views": "view",
+    "results.views": "Explanation view",
     "scaleout.scatter_gather": "ScatterGather plan",
     "scaleout.k_slack": "KSlack",
     "shedding.strategies.cohesive": "Cohesive",

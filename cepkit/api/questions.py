@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from cepkit.insight.funnel import FunnelResult
     from cepkit.insight.moments import Moment
     from cepkit.insight.why_not import WhyNot
-    from cepkit.results.explanation import Explanation
+    from cepkit.results.views import Explanation
     from cepkit.windows.running import OperatorExplanation
     from cepkit.windows.values import Join, Window
 
@@ -98,7 +98,7 @@ def explain(
     if isinstance(query, str) and is_match_recognize(query):
         return explain_rows(frame, query, params_of(explain, engine, keywords))
     from cepkit.planning.evaluation_order import branch_orders
-    from cepkit.results.explanation import Explanation
+    from cepkit.results.views import Explanation
     from cepkit.windows.values import Operator
 
     spark = spark_module(frame)
@@ -391,8 +391,8 @@ def explain_rows(frame: Frame, query: str, params: Mapping[str, Any] | None) -> 
     """Return the explanation of a text; a frame in memory is searched in part to measure the costs."""
     from cepkit.engines.match_recognize.bound import bind_row_query
     from cepkit.results.explained_queries import measure_rows
-    from cepkit.results.explanation import Explanation
     from cepkit.results.rows_in_memory import ROWS_ENGINE
+    from cepkit.results.views import Explanation
 
     if spark := spark_module(frame):
         whole = refuse_windows(parse_match_recognize(query), "explain")

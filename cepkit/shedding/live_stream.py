@@ -15,7 +15,7 @@ from cepkit.errors import CepError, UnsupportedQueryError, whole_number
 from cepkit.language.expressions.durations import seconds_text
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import engines
-from cepkit.results.explanation import Explanation
+from cepkit.results.views import Explanation
 from cepkit.shedding.buffers import BY_RATE
 from cepkit.shedding.live_learning import Latencies, WallClock
 from cepkit.shedding.live_report import SheddingReport

@@ -20,9 +20,9 @@ from cepkit.frames.sources import with_types
 from cepkit.language.expressions.durations import seconds_text
 from cepkit.planning.planner import Engine, engines
 from cepkit.progress import show_progress
-from cepkit.results.explanation import Explanation
 from cepkit.results.matches import Matches
 from cepkit.results.query_found import SequenceFound
+from cepkit.results.views import Explanation
 from cepkit.shedding.scene import ReplayRun, ReplaySettings, make_scene
 from cepkit.shedding.tree_program import ALLOWED_IF
 from cepkit.values import dataclass

@@ -31,8 +31,8 @@ from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import Engine
 from cepkit.planning.queries import Query, QueryKeywords, read_arguments, takes_query_keywords
-from cepkit.results.explanation import Explanation
 from cepkit.results.spark_binding import bind_any, n_tasks
+from cepkit.results.views import Explanation
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.row_patterns import kept_columns
 from cepkit.streaming.saved import query_as_json
