@@ -55,12 +55,15 @@ class _Patterns:
             contiguity = self.random.choice(("strict", "relaxed", "relaxed", "nondeterministic_relaxed"))
             if self.feature == "absent" and not is_last and self.may_be_absent_after(self.steps[-1]):
                 contiguity = "not_followed_by"
+        is_absent = contiguity == "not_followed_by"
+        # What is forbidden after an endless loop becomes its until, which reads no other step.
+        condition = self.condition(is_absent, is_until=is_absent and is_endless(self.steps[-1]))
         made = {
             "name": f"s{number}", "contiguity": contiguity, "inner_contiguity": None, "optional": False,
-            "greedy": False, "condition": self.condition(contiguity == "not_followed_by"), "until": None,
+            "greedy": False, "condition": condition, "until": None,
             "quantifier": {"kind": "single", "min": 1, "max": 1},
         }  # fmt: skip
-        if contiguity == "not_followed_by":
+        if is_absent:
             return made
         if self.random.random() < (0.6 if self.feature in ("greedy", "until") else 0.3):
             # Before a loop of 1 to 2 events FlinkCEP also forbids events between the two.
