@@ -249,6 +249,9 @@ class SlidingRows:
     def of(cls, window: Window, size: Size, schema: pa.Schema) -> SlidingRows | None:
         """Return the rows of a window that holds none."""
         names, types = schema.names, schema.types
+        clock_and_keys = (*window.order_by[: size.is_time], *window.group_by)
+        if not set(clock_and_keys) <= set(names):  # fields of structs
+            return None
         clock = names.index(window.order_by[0]) if size.is_time else None
         keys = [names.index(name) for name in window.group_by]
         makers = [_maker(tree, names, types) for _, tree in window.aggregates]
@@ -446,7 +449,7 @@ def _maker(
     name, operand = aggregate_name(tree), aggregate_operand(tree)
     if name == "count" and operand is None:
         return None, RunningCount, False
-    if not isinstance(operand, ex.Attribute) or getattr(tree, "by", None) is not None:
+    if not isinstance(operand, ex.Attribute) or operand.name not in names or getattr(tree, "by", None):
         return None
     place = names.index(operand.name)
     is_whole = pa.types.is_integer(types[place])
