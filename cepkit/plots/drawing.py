@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # SVG text as PNG. A PNG is shown in every page of a notebook: without a kernel, untrusted, or sanitised.
 
 SCALE = 1.5  # pixels of the file per pixel of the picture
-_COLOURS = 64  # a palette takes a third of the bytes, and the eye sees no difference
+_COLOURS = 48  # a palette takes a third of the bytes, and the eye sees no difference
 _APART = 14  # the least difference of two colours of a palette in red, green or blue, of 255
 _FONTS = [str(Path(__file__).parent / "fonts" / name) for name in ("DejaVuSans.ttf", "DejaVuSansMono.ttf")]
 _NOT_IN_FONTS = re.compile("[^\u0000-\u045f\u1e9e\u2000-\u27ff]")
