@@ -144,7 +144,7 @@ class AnchoredCountWriter(AnchoredWriter):
         return f"{'all' if kind == 'z' else 'sum'}{s}"
 
     def _list(self, kind: str, s: int) -> str:
-        """Return the array with the numbers of single entries in state ``s``, of paths or of weights."""
+        """Return the name of the array with the paths of each entry of state ``s``, or with their weights."""
         return self._scratch("listcount" if kind == "z" else "listsum", s)
 
     def _reduced(self, *names: str) -> list[str]:

@@ -63,7 +63,7 @@ class Link:
 
     @property
     def has_near(self) -> bool:
-        """Whether an absence gives the later event a first place for the earlier one."""
+        """Whether, with an absence, the later event sets the first place that the earlier one may have."""
         return any(absence.side != "earlier" for absence in self.absences)
 
     @property

@@ -246,6 +246,8 @@ def _place(
     column: list[int], wishes: list[float], weights: list[float], stops: list[Stop], y_of_stop: list[float]
 ) -> None:
     """Write to ``y_of_stop`` the places closest to the wishes, by weighted squares, that keep the gaps."""
+    # Without the gaps, the places must only be in order. Neighbours out of order become a block at their
+    # mean.
     offsets = [0.0]
     for upper, lower in pairwise(column):
         offsets.append(offsets[-1] + stops[upper].below + GAP + stops[lower].above)

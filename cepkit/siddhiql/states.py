@@ -264,7 +264,7 @@ class CountState(WaitingState):
         complete, kept, slot = [], [], self.slot
         for partial in self.pending:
             if any(taken is not None for taken in partial.slots[slot + 1 : slot + 3]):
-                continue
+                continue  # one of the next two states has an event, so this one takes no more
             partial.append(slot, event)
             self._is_taken = False
             self.check(partial)

@@ -174,6 +174,7 @@ def _civil(days: Any) -> tuple[Any, Any, Any]:
 
 def _days(year: Any, month: Any, day: Any) -> Any:
     """Return the days since 1970 of a date."""
+    # A year begins in March here, so that a leap day is its last day. An era has 400 years.
     era, of_era = divmod(year - 1 * (month <= 2), 400)
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
     return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468

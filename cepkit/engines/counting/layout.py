@@ -323,6 +323,8 @@ class Entries:
     @classmethod
     def of(cls, layout: Layout) -> Entries:
         """Return the entries of a layout's graph."""
+        # Each state of a line has entries for its pool alone. The states of another graph share a list of
+        # entries for all places.
         graph, places = layout.graph, layout.places
         states = range(len(graph.states))
         pools = [graph.pool(s) if graph.is_line else layout.every for s in states]

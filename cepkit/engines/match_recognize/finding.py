@@ -44,7 +44,7 @@ class NearbyRows(VectorReader):
         self._outside: dict[int, np.ndarray] = {}
 
     def column(self, name: str, at: Any) -> Vector:
-        """Return a column some rows away. Rows of other partitions count as missing in `of_match`."""
+        """Return a column ``at`` rows away from each place. `of_match` drops rows of other partitions."""
         placed = self._given.placed(name)
         start = placed.n_before + self._low + max(-placed.n_before, min(placed.n_after, at or 0))
         here, whole = slice(start, start + self.n), placed.vector
