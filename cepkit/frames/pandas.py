@@ -507,7 +507,10 @@ def _arrow_of_objects(series: pd.Series) -> pa.Array | None:
     """Return a column of objects as an Arrow array; None if Arrow refuses them."""
     inferred = pd.api.types.infer_dtype(series, skipna=True)
     if inferred.startswith("timedelta"):
-        series = pd.to_timedelta(series)  # Arrow reads only objects of nanoseconds correctly
+        durations = _durations_of_objects(series)  # Arrow reads only objects of nanoseconds correctly
+        if durations is None:
+            return None
+        series = durations
     elif inferred.startswith("datetime") and _has_nanoseconds(series):
         with suppress(ValueError):  # Arrow would cut them off; objects in several zones stay as they are
             series = pd.to_datetime(series)
@@ -515,6 +518,16 @@ def _arrow_of_objects(series: pd.Series) -> pa.Array | None:
         return pa.array(series, from_pandas=True)
     except NOT_FOR_ARROW:
         return None
+
+
+def _durations_of_objects(series: pd.Series) -> pd.Series | None:
+    """Return objects as durations; None if no unit holds all of them exactly."""
+    with suppress(ValueError):
+        return pd.to_timedelta(series)
+    with suppress(ValueError):  # pandas 2 reads all objects as nanoseconds
+        units = [pd.Timedelta(value).as_unit("us", round_ok=False).asm8 for value in series]
+        return pd.Series(np.array(units, "timedelta64[us]"), index=series.index)
+    return None
 
 
 def _has_nanoseconds(series: pd.Series) -> bool:

@@ -886,3 +886,18 @@ def test_threads_take_the_values_of_a_result(monkeypatch):
 )
 def test_only_truth_values_with_nulls_become_nullable(values, dtype):
     assert str(series_of_arrow(pa.array(values)).dtype) == dtype
+
+
+GREATEST_DURATION = pd.Timedelta(np.timedelta64(2**63 - 1, "us"))
+
+
+def test_objects_that_are_durations_beyond_nanoseconds():
+    frame = pd.DataFrame({"d": pd.Series([GREATEST_DURATION, pd.Timedelta("1s"), None], dtype=object)})
+    found = cep.match(frame, "long", define={"long": "d > '1000000 days'"}, measures={"d": "first(d)"})
+    assert found.to_frame()["d"].tolist() == [GREATEST_DURATION]
+
+
+def test_durations_that_have_no_common_unit_are_refused():
+    frame = pd.DataFrame({"d": pd.Series([GREATEST_DURATION, pd.Timedelta(1, "ns")], dtype=object)})
+    with pytest.raises(CepError, match="the values of d are of several types"):
+        cep.match(frame, "long", define={"long": "d > '1 day'"})
