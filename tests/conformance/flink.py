@@ -200,7 +200,7 @@ def with_until_of_first(steps: Steps) -> list[Steps]:
 
 
 def with_absence_in_loops(steps: Steps) -> list[Steps]:
-    """Return loops without an upper limit that end in front of an event that must not occur behind them."""
+    """Return endless loops that end in front of an event which must not occur after them."""
     pairs = zip(steps, [*steps[1:], {"contiguity": None}], strict=True)
     return [
         [

@@ -167,6 +167,10 @@ class Cohesive(SafeSettings):
 
     Events of types that must be absent are never dropped, so there are no false matches.
 
+    The strategy was compared by `replay`. In a live `stream` on recorded soccer data it found fewer matches
+    within the bound than all others, and dropped events where no drops were needed. So try ``"none"`` there
+    first.
+
     Parameters
     ----------
     safety : float
