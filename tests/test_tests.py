@@ -13,7 +13,7 @@ FILES = [path for path in sorted(TESTS.rglob("*.py")) if not {"benchmarks", "mut
 # The folders beside those that are named like a room of the package.
 OTHER_FOLDERS = {
     *("oracle", "support", "conformance", "fixtures", "benchmarks", "mutations", "security", "papers"),
-    "peers",
+    *("peers", "campaigns"),
 }
 CLOCKS = {"time", "monotonic", "perf_counter", "process_time", "thread_time", "time_ns", "perf_counter_ns"}
 MOST_SLEEP_S = 0.5
