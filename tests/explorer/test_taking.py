@@ -18,6 +18,7 @@ from cepkit.explorer import taking
 from cepkit.explorer.taking import command_of, file_in_cells
 from cepkit.explorer.text import read_text
 from tests.support.sizes import seeds
+from tests.support.tables import cases
 from tests.support.waiting import wait_until
 from tests.support.widget_page import blank_page
 
@@ -155,29 +156,7 @@ def test_parameters_survive_the_command_line(seed):
 
 @pytest.mark.parametrize(
     ("cells", "file"),
-    [
-        (["df = pd.read_parquet('a.parquet')"], "a.parquet"),
-        (["import pandas\ndf = pandas.read_csv('a.csv', parse_dates=['ts'])", "df.head()"], "a.csv"),
-        (["df = load_sample('trades')"], "sample:trades"),
-        (["df = pd.read_csv('a.csv', sep=';')"], None),
-        (["df = pd.read_csv('a.csv').head()"], None),
-        (["df = pd.read_csv(path)"], None),
-        (["df = pd.read_csv('a.csv')", "df = df[df.x > 1]"], None),
-        (["df = pd.read_csv('a.csv')", "df.x.y[3] = 1"], None),
-        (["df = pd.read_csv('a.csv')", "df.sort_values('x', inplace=True)"], None),
-        (["df = pd.read_csv('a.csv')", "if later:\n    df = None"], None),
-        (["df = pd.read_csv('a.csv')", "df += 1"], None),
-        (["df = pd.read_csv('a.csv')", "df.pop('x')"], None),
-        (["df = pd.read_csv('a.csv')", "df.insert(0, 'x', 1)"], None),
-        (["df = pd.read_csv('a.csv')", "df.update(other)"], None),
-        (["df = pd.read_csv('a.csv')", "df, rest = split(df)"], None),
-        (["df = pd.read_csv('a.csv')", "for df in them: pass"], None),
-        (["df = pd.read_csv('a.csv')", "df_2 = pd.read_csv('b.csv')\ndf_2['x'] = 1"], "a.csv"),
-        (["df = pd.read_csv('a.csv')", "%time df.sort_values()"], None),
-        (["df = 3", "df = pd.read_csv('b.csv')"], "b.csv"),
-        (["for df in them: pass", "x = 1"], None),
-        ([], None),
-    ],
+    cases("cells", "cells"),
 )
 def test_the_file_of_a_frame_is_what_its_last_cell_read(cells, file):
     assert file_in_cells(cells, "df") == file

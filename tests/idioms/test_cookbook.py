@@ -9,6 +9,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError
+from tests.support.tables import cases
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "05_cookbook.ipynb"
 
@@ -25,23 +26,7 @@ def test_there_are_sixty_recipes_with_titles_of_their_own():
 
 @pytest.mark.parametrize(
     ("words", "title"),
-    [
-        ("consecutive equal values", "Find consecutive equal values"),
-        ("gap", "Find gaps in a signal"),
-        ("A without B within", "Find A without B within ten minutes"),
-        ("one alert per episode", "Give one alert per episode"),
-        ("left join", "Join two streams by key and time"),
-        ("gaps and islands", "Find islands of dates"),
-        ("fill between", "Mark the rows between a start and a stop"),
-        ("two of three", "Find people who do two of three things"),
-        ("brute force", "Find brute force, then success"),
-        ("beaconing", "Find beacons that call home at a regular pace"),
-        ("rage click", "Find rage clicks"),
-        ("time in state", "Measure the time in each state"),
-        ("first touch", "Find the first touch and the last touch"),
-        ("engulfing", "Find an engulfing candle"),
-        ("directly follows", "Count which activity follows which"),
-    ],
+    cases("recipes", "words"),
 )
 def test_words_find_the_recipe(words, title):
     assert cep.recipes(words)[0].title == title

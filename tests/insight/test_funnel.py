@@ -24,6 +24,7 @@ from tests.oracle.naive_lines import lines
 from tests.oracle.naive_sequences import Search, sequence_matches
 from tests.support.sequence_runs import bound, prepared
 from tests.support.sizes import seeds
+from tests.support.tables import cases
 
 SEEDS = range(10)
 MORE = [(seed, "negation") for seed in range(10, 40)]  # what decides an absence is rare
@@ -227,24 +228,7 @@ def test_a_picture_of_numbers_that_no_float_holds():
 
 @pytest.mark.parametrize(
     ("query", "words"),
-    [
-        ("SEQ(Order o, Paid p)", "no match; most is lost here: there is no Paid event for p"),
-        (
-            "SEQ(Order o, Ready r) WHERE o.weight > 7",
-            "no match; most is lost here: 0 of 3 Order events can be o (o.weight > 7: 0 of 3)",
-        ),
-        (
-            "SEQ(Order o, Ready r) WHERE r.weight > 2 * o.weight AND o.weight > 4",
-            "no match; most is lost here: 1 partial match up to o, 0 up to r: "
-            "0 of 2 events tried as r pass (r.weight > 2 * o.weight: 0 of 2)",
-        ),
-        (
-            "SEQ(Cancel o, Order r, Cancel c)",
-            "no match; most is lost here: 1 partial match up to r, 0 up to c: "
-            "for 1 of 1 no Cancel event that could be c follows",
-        ),
-        ("SEQ(Order o)", "3 matches; nothing is lost"),
-    ],
+    cases("funnel_words", "words"),
 )
 def test_words(query, words):
     if "Cancel c" not in query:

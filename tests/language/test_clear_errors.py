@@ -9,6 +9,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.streaming.saved import query_as_json
+from tests.support.tables import cases
 
 ROWS = pd.DataFrame({"t": [1, 2, 3], "x": [1, 2, 3]})
 SELECT = (
@@ -71,23 +72,7 @@ def test_tag_refuses_a_pattern_in_a_window():
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        (
-            'sequence by host with maxspan=5m [any where x == "a"] [any where x == "b"]',
-            "EQL of Elastic.*call cep.eql",
-        ),
-        ('process where name == "cmd.exe"', "EQL of Elastic"),
-        ("| scan with (step s1: x == 'a';)", "KQL or SPL"),
-        ("events | where x == 'a'", "KQL or SPL"),
-        ("transaction host startswith=(x=a) maxspan=5m", "df.cep.transaction"),
-        ("index=main sourcetype=web", "SPL of Splunk"),
-        ("select * from pattern [every a=A -> b=B]", "EPL of Esper"),
-        ("every a=A -> b=B", "EPL of Esper"),
-        ("from every e1=A[x=='a'] -> e2=B select e1.t as t insert into O;", "call cep.siddhi"),
-        ("select a, b from s emit changes;", "ksqlDB"),
-        ("SELECT * FROM d WHERE k = 'A'", "call cep.sql"),
-        ("WITH a AS (SELECT * FROM d) SELECT 1", "call cep.sql"),
-    ],
+    cases("other_languages", "other languages"),
 )
 @pytest.mark.parametrize("event_type", [None, "k"])
 def test_a_query_of_another_language_is_recognised(text, message, event_type):

@@ -14,6 +14,7 @@ import cepkit as cep
 from cepkit.language.expressions.functions import _REGISTRY
 from tests.oracle.functions import Sayer, rows_of
 from tests.support.sizes import seeds
+from tests.support.tables import cases
 
 
 def arrow_table(rows):
@@ -161,20 +162,7 @@ def test_fields_of_times_are_those_of_the_clock_in_their_zone(unit):
 
 @pytest.mark.parametrize(
     ("condition", "words"),
-    [
-        ("lowr(url) = 'a'", "Did you mean 'lower'? cep.vocabulary() lists the functions"),
-        ("lower(x) = 'a'", "lower() takes a text, but x is a number"),
-        ("hour(url) = 1", "hour() takes a time, but url is a text"),
-        ("regexp_like(url, '(')", "'(' is no regular expression of RE2"),
-        ("ip_in(url, '10.0.0/8')", "'10.0.0/8' is no network"),
-        ("length() > 3", "the number of rows of the match is count()"),
-        ("date_trunc('huor', ts) > '2026'", "Did you mean 'hour'?"),
-        ("coalesce(x, url) = 1", "coalesce() takes values of one type; these are number and text"),
-        ("date_diff('day', prev(ts), ts) > 1", "reads values of several rows"),
-        ("prev(coalesce(prev(x), x)) > 1", "reads values of several rows"),
-        ("url like 'a' and case when x > 1 then 1 end = 1", "write if(condition, value, other)"),
-        ("to_char(ts, 'XX') = '1'", "'XX' is no form of a time"),
-    ],
+    cases("functions_of_values", "errors"),
 )
 def test_errors_say_what_to_write(condition, words):
     with pytest.raises(cep.CepError, match=re.escape(words)):

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
+from tests.support.tables import cases
 
 
 def seconds(values, **columns):
@@ -135,58 +136,7 @@ def test_a_join_of_windows():
 
 @pytest.mark.parametrize(
     ("text", "clause"),
-    [
-        (
-            """define stream Orders (id string, amount double);
-            define table Customers (id string, name string);
-            from Orders join Customers on Orders.id == Customers.id
-            select Orders.id, Customers.name, Orders.amount insert into Named;""",
-            "'define table'",
-        ),
-        (
-            """define stream Ticks (symbol string, price double);
-            from Ticks#window.time(1 min) select symbol, avg(price) as mean group by symbol
-            output last every 10 sec insert into Averages;""",
-            "'output last every 10 sec'",
-        ),
-        (
-            "from Ticks select price output snapshot every 1 sec insert into Shown;",
-            "'output snapshot every 1 sec'",
-        ),
-        (
-            "define trigger Tick at every 5 min; from Tick select triggered_time insert into O;",
-            "'define trigger'",
-        ),
-        (
-            "define window Last (price double) time(5 sec); from Ticks select price insert into Last;",
-            "'define window'",
-        ),
-        (
-            "define aggregation Sums from Ticks select sum(price) as s aggregate every sec ... year;",
-            "'define aggregation'",
-        ),
-        ("from Ticks[price in Known] select price insert into O;", "'in' looks into a table"),
-        (
-            "from (from Ticks select price return) select price insert into O;",
-            r"^a query inside 'from' does not run.*\n.*\n {2}\^{10}$",
-        ),
-        ("from ((from Ticks select price return)) select price insert into O;", "^a query inside 'from'"),
-        ("from !Ticks select price insert into O;", "^!Ticks is a fault stream"),
-        ("from Ticks select price insert into !O;", "^!O is a fault stream"),
-        (
-            "from every (e1=Ticks -> e2=Ticks) within 1 sec -> e3=Ticks select e3.price insert into O;",
-            r"^'within' limits a whole pattern in Siddhi 5.*\n.*\n {36}\^{12}$",
-        ),
-        (
-            "from every e1=Ticks within 1 min 5 sec, e2=Ticks select e2.price insert into O;",
-            "^'within' limits a whole pattern",
-        ),
-        (
-            "from every (e1=Ticks -> e2=Ticks within 1 sec) -> e3=Ticks select e3.price insert into O;",
-            "^'within' in brackets is not part of Siddhi 5",
-        ),
-        ("from e1=Ticks, e2=Ticks -> e3=Ticks select e3.price insert into O;", "^a pattern has '->'"),
-    ],
+    cases("siddhi_clauses", "clauses that do not run"),
 )
 def test_one_error_names_the_clause(text, clause):
     ticks = seconds([0], symbol=["x"], price=[1.0])

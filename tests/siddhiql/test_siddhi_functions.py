@@ -252,23 +252,7 @@ LISTS = pd.DataFrame({"ts": range(2), "l": [[1], [2]], "m": [{"a": 1}, {"a": 2}]
 
 @pytest.mark.parametrize(
     ("query", "message"),
-    [
-        ("from T select count() as n group by l insert into O", "group by: l has the value"),
-        ("from T select distinctCount(m) as n insert into O", "select: m has the value"),
-        (
-            "from T#window.lengthBatch(2) select m order by m insert into O",
-            "order by: the values have no order",
-        ),
-        (
-            "partition with (l of T) begin from T select ts insert into O; end",
-            "partition with: l has the value",
-        ),
-        ("from T select math:abs(l) as x insert into O", "math:abs: l has the value"),
-        (
-            "from T select ts * ts * 9000000000 * 9000000000 as x insert into O",
-            r"column 'x' holds 81\d+ of type int, which a result cannot hold",
-        ),
-    ],
+    cases("siddhi_functions", "lists and large numbers"),
 )
 def test_lists_and_numbers_beyond_long_are_one_error(query, message):
     with pytest.raises(cep.CepError, match=message):

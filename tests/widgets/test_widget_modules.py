@@ -10,7 +10,7 @@ from cepkit.plots.timeline_axes import scale_of
 from cepkit.widgets.scene_view import MatchTable
 from tests.support.contrast import PALE, pale_texts
 from tests.support.widget_cases import FULL, KINDS, MARCH, full
-from tests.support.widget_page import THEMES, check_ids, mount, receive, saved, set_theme
+from tests.support.widget_page import check_ids, mount, receive, saved, set_theme
 
 STEMS = sorted(KINDS)
 
@@ -97,46 +97,6 @@ def test_content_does_not_move_the_page(page, show, stem):
         page.evaluate("hosts.widget.remove(); hosts = {}")
     page.set_viewport_size({"width": 1000, "height": 900})
     assert len(set(heights)) == 1
-
-
-CONTRASTS = """
-(root) => {
-  const pen = Object.assign(document.createElement("canvas"), { width: 1, height: 1 })
-    .getContext("2d", { willReadFrequently: true });
-  const over = (...colours) => {  // the colours in front of each other, as sRGB
-    pen.globalAlpha = 1;
-    for (const colour of colours) { pen.fillStyle = colour; pen.fillRect(0, 0, 1, 1); }
-    return [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3);
-  };
-  const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
-  const light = (rgb) => rgb.reduce((sum, c, k) => sum + linear(c / 255) * [0.2126, 0.7152, 0.0722][k], 0);
-  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
-  const found = [];
-  while (walker.nextNode()) {
-    const parent = walker.currentNode.parentElement;
-    const style = getComputedStyle(parent);
-    const isPainted = style.visibility === "visible" && parent.getClientRects().length;
-    if (!walker.currentNode.data.trim() || !isPainted || parent.closest("svg, :disabled, .area")) continue;
-    const grounds = [];
-    for (let at = parent; at; at = at.parentElement) grounds.unshift(getComputedStyle(at).backgroundColor);
-    const [back, front] = [light(over("white", ...grounds)), light(over("white", ...grounds, style.color))];
-    const ratio = (Math.max(back, front) + 0.05) / (Math.min(back, front) + 0.05);
-    found.push([walker.currentNode.data.trim(), ratio]);
-  }
-  return found;
-}
-"""
-
-
-@pytest.mark.parametrize("theme", sorted(THEMES))
-def test_text_can_be_read_in_both_themes(page, theme):
-    set_theme(page, theme)
-    for stem in STEMS:
-        mount(page, full(stem), stem)
-    for stem in STEMS:
-        contrasts = page.locator(f".cepkit-{stem}").evaluate(CONTRASTS)
-        assert len(contrasts) > 3
-        assert [(text, ratio) for text, ratio in contrasts if ratio < 4.5] == [], stem
 
 
 @pytest.mark.parametrize("stem", STEMS)

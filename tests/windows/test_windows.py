@@ -11,6 +11,7 @@ import pytest
 
 import cepkit as cep
 from tests.support.sizes import seeds
+from tests.support.tables import cases
 from tests.support.window_cases import plain, random_frame, random_window_case, rows_of
 
 pl = pytest.importorskip("polars")
@@ -141,29 +142,7 @@ def test_pandas_gives_the_same_where_its_windows_mean_the_same():
 
 # --- wrong input
 
-WRONG = {
-    "no size": ({}, "a window needs a size"),
-    "two sizes": ({"time": 5, "length": 3}, "a window has one size"),
-    "tumbling and a size": ({"tumbling": 5, "length": 3}, "a window has one size"),
-    "length of 0": ({"length": 0}, "length=0: expected a whole number, 1 or more"),
-    "time of 0": ({"time": "0 s"}, "a window of 0 holds no row"),
-    "no clock": ({"time": 5}, "time=5 needs a clock"),
-    "unit without a clock of time": ({"time": "5 s", "order_by": "ts"}, "plain number without unit"),
-    "clock of text": (
-        {"time": 5, "order_by": "symbol"},
-        "needs a clock, and column 'symbol' is text; make times of it first",
-    ),
-    "emit": ({"length": 1, "emit": "always"}, "write 'arrival'"),
-    "order": ({"length": 1, "order_by": "tss"}, "order_by: column 'tss' not found. Did you mean 'ts'?"),
-    "group": (
-        {"length": 1, "group_by": "symbl"},
-        "group_by: column 'symbl' not found. Did you mean 'symbol'?",
-    ),
-    "where": ({"length": 1, "where": "pric > 1"}, "column 'pric' not found. Did you mean 'price'?"),
-    "where is no condition": ({"length": 1, "where": "price + 1"}, "a condition must be true or false"),
-    "aggregate in where": ({"length": 1, "where": "sum(price) > 1"}, "decides before a row enters it"),
-    "parameter": ({"length": 1, "where": "price > :least"}, "no value for :least"),
-}
+WRONG = {name: case for name, *case in cases("wrong_windows", "settings")}
 
 
 @pytest.mark.parametrize("settings, message", WRONG.values(), ids=WRONG)
