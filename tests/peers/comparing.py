@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import islice
 
 import cepkit as cep
-from tests.peers import esper, flink, letters, siddhi
+from tests.peers import esper, flink, flinksql, letters, siddhi
 from tests.support.peers import Case, Peer, class_path
 
-ENGINES = {"siddhi": siddhi, "esper": esper, "flink": flink, "letters": letters}
-AT_ONCE = 40
+ENGINES = {"siddhi": siddhi, "esper": esper, "flink": flink, "flinksql": flinksql, "letters": letters}
+AT_ONCE = 40  # unless an engine says otherwise
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def compare(name: str, seeds: Iterable[int]) -> Iterator[Verdict]:
     engine, left = ENGINES[name], iter(seeds)
     peer = engine if engine.PROGRAM is None else Peer(class_path(name), engine.PROGRAM)
     try:
-        while some := list(islice(left, AT_ONCE)):
+        while some := list(islice(left, getattr(engine, "AT_ONCE", AT_ONCE))):
             cases = [engine.random_case(seed) for seed in some]
             for seed, case, answer in zip(some, cases, peer.answers(cases), strict=True):
                 yield _verdict(engine, seed, case, answer)

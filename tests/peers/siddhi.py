@@ -228,6 +228,11 @@ def ours(seed: int, case: Case) -> Counter:
 
 
 def counted(case: Case, rows: Iterable[Iterable]) -> Counter:
+    """Return how often each row occurs."""
+    return counted_rows(rows)
+
+
+def counted_rows(rows: Iterable[Iterable]) -> Counter:
     """Return how often each row occurs, with its values in the form of both sides."""
     return Counter(tuple(map(_cell, row)) for row in rows)
 

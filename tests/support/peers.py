@@ -41,7 +41,15 @@ FLINK = (
     *(f"org.apache.flink:flink-shaded-{part}-21.0" for part in ("asm-9:9.9.1", "guava:33.5.0-jre")),
     *("org.apache.commons:commons-lang3:3.18.0", "org.slf4j:slf4j-api:1.7.36", "org.slf4j:slf4j-nop:1.7.36"),
 )
-JARS = {"esper": ESPER, "flink": FLINK, "siddhi": SIDDHI}
+FLINK_SQL = (
+    *(
+        f"org.apache.flink:flink-{part}:2.3.0"
+        for part in ("table-planner-loader", "table-runtime", "table-api-java-bridge", "clients", "cep")
+    ),
+    "org.slf4j:slf4j-nop:1.7.36",
+)
+JARS = {"esper": ESPER, "flink": FLINK, "flinksql": FLINK_SQL, "siddhi": SIDDHI}
+NEEDS_OTHERS = ("esper", "flinksql")  # Maven also brings what their jars name
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>peers</groupId><artifactId>peers</artifactId><version>1</version><dependencies>{}</dependencies></project>"""
 _ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
@@ -59,7 +67,9 @@ def class_path(name: str) -> str | None:
         parts = []
         for jar in jars:
             tags = zip(("groupId", "artifactId", "version"), jar.split(":"), strict=True)
-            parts.append("".join(f"<{tag}>{text}</{tag}>" for tag, text in tags) + _ALONE * (name != "esper"))
+            parts.append(
+                "".join(f"<{tag}>{text}</{tag}>" for tag, text in tags) + _ALONE * (name not in NEEDS_OTHERS)
+            )
         (folder / "pom.xml").write_text(
             _POM.format("".join(f"<dependency>{part}</dependency>" for part in parts))
         )
