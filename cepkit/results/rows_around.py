@@ -27,6 +27,7 @@ from cepkit.language.match_recognize.clauses import (
     first_clause,
     with_parameters,
 )
+from cepkit.limits import TEXT, refuse_beyond
 from cepkit.results.found import FoundTable, Limit, check_exact
 from cepkit.results.rows_in_memory import ROWS_ENGINE
 
@@ -51,6 +52,8 @@ def run_around(
     place = error.position if isinstance(error, PatternSyntaxError) else (error.span or (0, 0))[0]
     if clause is None or clause.body.start + len("MATCH_RECOGNIZE") <= place < clause.body.stop:
         raise error
+    if len(text) > TEXT:
+        _refuse_long(text)
     engine = _OnSpark(tables, params) if is_spark else _InDuckDB(tables, params, error)
     with engine.opened():
         n_clauses, searched = 0, None
@@ -65,6 +68,14 @@ def run_around(
             text = clause.replaced_by(name)
         rows = engine.run(text)
     return SelectedTable(query, next(iter(tables.values()), searched), rows, not is_spark)
+
+
+def _refuse_long(text: str) -> None:
+    """Raise if the text around the clauses is long. DuckDB needs seconds for half a million characters."""
+    while (clause := first_clause(text)) is not None:
+        text = clause.replaced_by("t")
+    cure = "Give long lists of constants as a table, and join it"
+    refuse_beyond(TEXT, len(text), "characters around MATCH_RECOGNIZE", cure)
 
 
 class _InDuckDB:

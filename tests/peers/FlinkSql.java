@@ -1,5 +1,6 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -33,6 +34,8 @@ public final class FlinkSql {
     };
 
     public static void main(String[] arguments) throws Exception {
+        PrintStream output = System.out;
+        System.setOut(System.err);  // Flink prints code that it cannot compile
         LinkedBlockingQueue<Case> waiting = new LinkedBlockingQueue<>();
         Thread reader = new Thread(() -> read(waiting));
         reader.setDaemon(true);
@@ -49,8 +52,8 @@ public final class FlinkSql {
                 one.rows.forEach(row -> answers.append(row).append("\n"));
                 answers.append(failed ? "" : ".\n");
             }
-            System.out.print(answers);
-            System.out.flush();
+            output.print(answers);
+            output.flush();
         }
     }
 

@@ -366,10 +366,11 @@ def condition_of(
         case ex.In(operand=operand, options=options):
             compiled, constants = part(operand), constants_of(options)
             if constants is not None and compiled.type.kind in (INTEGER, FLOAT, TEXT, BOOLEAN):
-                refuse_comparison(
-                    tree,
-                    [(operand, compiled.type), *zip(options, map(type_of_constant, constants), strict=True)],
-                )
+                first_of_type: dict[type, tuple[ex.Expression, ColumnType]] = {}  # they stand for the others
+                for option, value in zip(options, constants, strict=True):
+                    if type(value) not in first_of_type:
+                        first_of_type[type(value)] = option, type_of_constant(value)
+                refuse_comparison(tree, [(operand, compiled.type), *first_of_type.values()])
                 if compiled.type.scale is not None:
                     constants = [Decimal(repr(value)) for value in constants]
                 is_member = frozenset(constants).__contains__

@@ -97,8 +97,10 @@ def constant_of(value: Any) -> Compiled:
 
 def type_of_constant(value: Any) -> ColumnType:
     """Return the type of a Python value of a query."""
-    kinds = {bool: BOOLEAN, int: INTEGER, float: FLOAT, str: TEXT}
-    return ColumnType(kinds.get(type(value), OTHER))
+    return ColumnType(_KIND_OF_CONSTANT.get(type(value), OTHER))
+
+
+_KIND_OF_CONSTANT = {bool: BOOLEAN, int: INTEGER, float: FLOAT, str: TEXT}
 
 
 def strict(
@@ -288,15 +290,14 @@ def refuse_comparison(tree: ex.Expression, sides: Sequence[tuple[ex.Expression, 
     """Raise for a comparison of types that do not go together. A text may be compared with a time."""
     kinds = {kind.kind for _, kind in sides}
     numbers = [side for side, kind in sides if kind.kind in NUMBERS]
-    sql = sql_of(tree)
     if DURATION in kinds and numbers:
-        raise _error(tree, f"{_interval_of(numbers[0])}, in {sql}")
+        raise _error(tree, f"{_interval_of(numbers[0])}, in {sql_of(tree)}")
     if TIME in kinds and numbers:
         number = sql_of(numbers[0])
         raise _error(
             tree,
             f"a time cannot be compared with the number {number}; write a time, as in "
-            f"TIMESTAMP '2024-01-31 09:30:00', in {sql}",
+            f"TIMESTAMP '2024-01-31 09:30:00', in {sql_of(tree)}",
         )
     refuse_unlike(tree, [kind for _, kind in sides], "compares", texts_are_times=True)
 

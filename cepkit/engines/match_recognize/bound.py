@@ -83,7 +83,7 @@ def _names_in(query: RowPatternQuery) -> tuple[str, ...]:
 def _has_totals(query: RowPatternQuery) -> bool:
     """Return whether a query has aggregates."""
     trees = (tree for _, tree in (*query.define, *query.measures))
-    return any(isinstance(node, rp.RowAggregate) for tree in trees for node in tree.walk())
+    return any(isinstance(node, rp.RowAggregate) for tree in trees for node in tree.walk(literals=False))
 
 
 @lru_cache(maxsize=16)

@@ -30,7 +30,7 @@ from cepkit.language.expressions.mistakes import (
 from cepkit.language.expressions.printing import quoted_name
 from cepkit.language.expressions.trees import rebuilt
 from cepkit.language.expressions.vocabulary import SUMMARIES, VOCABULARY, WITH_UNIT, unit_fault, unit_of_time
-from cepkit.limits import CONDITIONS, DEPTH, REPEATED_PARTS, ROWS_BACK, TEXT, refuse_beyond
+from cepkit.limits import CONDITIONS, DEPTH, REPEATED_PARTS, ROWS_BACK, TEXT, WORDS, refuse_beyond
 
 if TYPE_CHECKING:
     from lark import Lark, Token
@@ -78,6 +78,17 @@ def whole_number(token: Token, digits: str | None = None) -> int:
 
 def _negate_if(expression: ex.Expression, negation: Token | None) -> ex.Expression:
     return expression if negation is None else ex.Not(expression, span=expression.span)
+
+
+def _check_chain(left: ex.Expression, right: ex.Expression) -> None:
+    """Raise if the operators on the left are a chain of too many levels; its end need not be read."""
+    if left.span[1] - left.span[0] < 2 * DEPTH:
+        return
+    n_levels, node = 2, left
+    while isinstance(node, ex.Arithmetic):
+        n_levels, node = n_levels + 1, node.left
+    if n_levels > DEPTH:
+        raise Refusal(_TOO_DEEP, right.span)
 
 
 def like_of(operand: ex.Expression, word: Token, pattern: str, span: tuple[int, int]) -> ex.Like:
@@ -142,6 +153,7 @@ class ExpressionBuilder:
 
     def arithmetic(self, children):
         left, operator, right = children
+        _check_chain(left, right)
         return ex.Arithmetic(str(operator), left, right, span=span_of(children))
 
     def negative(self, children):
@@ -418,6 +430,8 @@ _CLOSING = {"[": "]", "(": ")"}
 _UNNAMED = re.sub(r"\?P<\w+>", "?:", _ITEM.pattern.removesuffix(r"(?P<comma>,\s*)?"))
 _LONG_LIST = re.compile(rf"{_UNNAMED}(?:,\s*{_UNNAMED}){{{_FEWEST_ITEMS - 1},}}(?:,\s*)?")
 
+_BLANKS = re.compile(r"\s*")
+
 Items = tuple[ex.Expression, ...]
 
 
@@ -443,6 +457,14 @@ def _long_lists(text: str, place: int) -> Iterator[tuple[int, int]]:
         if items is not None and text.startswith(_CLOSING[beginning["bracket"]], items.end()):
             yield place, items.end()
             place = items.end()
+
+
+def end_of_constants(text: str, place: int) -> int:
+    """Return the place of the bracket that closes a long list of constants, or ``place`` if there is none."""
+    # The list is the whole inside of the bracket that opens before ``place``.
+    items = _LONG_LIST.match(text, _BLANKS.match(text, place).end())
+    closes = items is not None and text.startswith(_CLOSING[text[place - 1]], items.end())
+    return items.end() if closes else place
 
 
 def _constant(item: re.Match) -> ex.Expression:
@@ -593,16 +615,24 @@ def parse(
 def check_text(text: str, role: str | None = None, start: int = 0) -> None:
     """Raise if a text is too long to parse, has too many conditions, or nests too many brackets."""
     # Blanks, such as those before ``start``, and the items of long lists of constants do not count.
-    if len(text) - start > TEXT:
-        n = len(text) - text.count(" ")
-        for place, end in _long_lists(text, start):
-            n -= len(text[_constant(_ITEM.match(text, place)).span[1] : end].replace(" ", ""))
-        refuse_beyond(TEXT, n, "characters of the query", _CURE)
-    if len(text) > 2 * CONDITIONS:
-        words = Counter(kind.lower() for kind in _JOINTS.findall(_QUOTED.sub("", text[start:])))
-        n_parts = 1 + sum(words.pop(word, 0) for word in ("and", "or"))
-        refuse_beyond(CONDITIONS, max(n_parts, sum(words.values())), "conditions of the query", _CURE)
+    short = without_items(text, start) if len(text) - start > 2 * CONDITIONS else ""
+    refuse_beyond(TEXT, len(short) - short.count(" "), "characters of the query", _CURE)
+    unquoted_text = _QUOTED.sub("", short)
+    words = Counter(kind.lower() for kind in _JOINTS.findall(unquoted_text))
+    n_parts = 1 + sum(words.pop(word, 0) for word in ("and", "or"))
+    refuse_beyond(CONDITIONS, max(n_parts, sum(words.values())), "conditions of the query", _CURE)
     check_depth(text, role, start)
+    n_words = sum(1 for _ in _WORD.finditer(unquoted_text))
+    refuse_beyond(WORDS, n_words, "names, numbers and signs of the query", _CURE)
+
+
+def without_items(text: str, start: int = 0) -> str:
+    """Return the text from ``start`` on without the items of long lists of constants but their first."""
+    parts, done = [], start
+    for place, end in _long_lists(text, start):
+        parts.append(text[done : _ITEM.match(text, place).end()])
+        done = end
+    return "".join([*parts, text[done:]])
 
 
 def check_depth(text: str, role: str | None = None, start: int = 0) -> None:
@@ -616,6 +646,7 @@ def check_depth(text: str, role: str | None = None, start: int = 0) -> None:
 
 _QUOTED = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`""")
 _JOINTS = re.compile(r"\b(?:and|or)\b|!=|<>|[<>=]=?", re.IGNORECASE)
+_WORD = re.compile(r"\w+(?:\.\d+)?|[^\w\s]")
 _TOO_DEEP = f"more than {DEPTH} levels are nested; simplify"
 _TOO_OFTEN = (
     f"BETWEEN or comparisons inside each other repeat more than {REPEATED_PARTS:,} parts; compute the inner "
@@ -634,10 +665,9 @@ def check_tree(tree: Any, children: Callable, text: str, role: str | None) -> No
     # BETWEEN and chains such as ``1 < x < 3`` have an operand twice. Where they are inside each other, the
     # number of parts doubles at each level.
     for depth, n_repeated in _levels(tree, children):
-        if depth > DEPTH:
-            raise located(_TOO_DEEP, text, (0, 1), role)
-        if n_repeated > REPEATED_PARTS:
-            raise located(_TOO_OFTEN, text, (0, 1), role)
+        if depth > DEPTH or n_repeated > REPEATED_PARTS:
+            start, _ = getattr(tree, "span", None) or (0, 1)
+            raise located(_TOO_DEEP if depth > DEPTH else _TOO_OFTEN, text, (start, start + 1), role)
 
 
 def check_built(tree: Any, children: Callable, role: str) -> None:
@@ -659,9 +689,13 @@ def _levels(tree: Any, children: Callable) -> Iterator[tuple[int, int]]:
     level, depth, n_repeated = {id(tree): (tree, 1)}, 0, 0
     while level:
         below: dict[int, tuple[Any, int]] = {}
+        has_literals = False
         for node, times in level.values():
             n_repeated += 0 if type(node) is ex.Literal else times - 1
             for child in children(node):
-                below[id(child)] = child, below.get(id(child), (child, 0))[1] + times
+                if type(child) is ex.Literal:  # lists have many
+                    has_literals = True
+                else:
+                    below[id(child)] = child, below.get(id(child), (child, 0))[1] + times
         level, depth = below, depth + 1
-        yield depth, n_repeated
+        yield depth + (has_literals and not level), n_repeated

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from cepkit.errors import PatternSyntaxError, nearest
 from cepkit.language.expressions.mistakes import Vocabulary, bracket_fault
+from cepkit.language.expressions.parsing import end_of_constants
 from cepkit.language.match_recognize.building import column_name, variable_name
 from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH
 from cepkit.limits import ENTRIES, ROWS, refuse_beyond
@@ -27,19 +28,23 @@ _TOKEN = re.compile(
 
 
 class LexedText:
-    """A text with its tokens, which are read once; comments are no tokens."""
+    """A text with its tokens, which are read once; comments and the items of long lists are no tokens."""
 
     def __init__(self, text: str):
         self.text = text
         self.tokens: list[re.Match[str]] = []
         self.comments: list[re.Match[str]] = []
         self.depths: list[int] = []  # how many brackets are around each token, a bracket itself excluded
-        depth = 0
-        for token in _TOKEN.finditer(text):
-            kind = token.lastgroup
+        self.lists: dict[int, str] = {}  # the items of a long list, by the place of their bracket
+        depth, place = 0, 0
+        while (token := _TOKEN.search(text, place)) is not None:
+            kind, place = token.lastgroup, token.end()
             if kind == "comment":
                 self.comments.append(token)
                 continue
+            if kind == "open" and self.tokens and self.tokens[-1][0].upper() == "IN":
+                place = end_of_constants(text, place)
+                self.lists[token.start()] = text[token.end() : place]
             depth -= kind == "close"
             self.tokens.append(token)
             self.depths.append(depth)
@@ -108,7 +113,8 @@ class TextPart:
 
     def without_comments(self) -> str:
         """Return the part with single blanks in place of white space and comments."""
-        return " ".join(token[0] for token in self.tokens())
+        lists = self.lexed.lists
+        return " ".join(token[0] + lists.get(token.start(), "") for token in self.tokens())
 
 
 @dataclass(frozen=True, slots=True)

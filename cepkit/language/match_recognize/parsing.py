@@ -95,7 +95,7 @@ def _check_expression(
     query: RowPatternQuery, role: str, tree: ex.Expression, known: list[str], *, in_define: bool
 ) -> None:
     """Raise if an expression has unknown variables, or parts that its clause (`role`) cannot have."""
-    for node in tree.walk():
+    for node in tree.walk(literals=False):
         variable = _variable_of(node)
         if variable is not None and variable not in known:
             hint = nearest(variable, known)
