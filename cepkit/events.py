@@ -203,12 +203,7 @@ class Events:
     @cached_property
     def by_partition(self) -> np.ndarray:
         """Positions sorted by partition, in stream order within each, int64, (n_events,)."""
-        if self.n_partitions < 2:
-            return np.arange(self.n_events)
-        partition = self.partition_of_event
-        if self.n_partitions <= 1 << 16:
-            partition = partition.astype(np.uint16)  # numpy sorts these in linear time
-        return np.argsort(partition, kind="stable").astype(np.int64, copy=False)
+        return by_code(self.partition_of_event, self.n_partitions)
 
     @cached_property
     def rank_by_partition(self) -> np.ndarray:
@@ -250,6 +245,15 @@ class Events:
         if name not in self._values_by_partition:
             self._values_by_partition[name] = place(values) if place else values[self.by_partition]
         return self._values_by_partition[name]
+
+
+def by_code(codes: np.ndarray, n_codes: int) -> np.ndarray:
+    """Return the places of codes below ``n_codes``, sorted by code, int64; equal ones keep their order."""
+    if n_codes < 2:
+        return np.arange(len(codes))
+    if n_codes <= 1 << 16:
+        codes = codes.astype(np.uint16)  # numpy sorts these in linear time
+    return np.argsort(codes, kind="stable").astype(np.int64, copy=False)
 
 
 def sums_before(numbers: Sequence[int] | np.ndarray) -> np.ndarray:

@@ -65,7 +65,8 @@ T = TypeVar("T")
 
 def chain_search(places: NextPlaces, tables: NextTables, number: int) -> NextChainSearch | None:
     """Return the search for the matches of a branch, or None if it or its window needs the general search."""
-    chain, window = chain_of(tables), places.program.window
+    program = places.program
+    chain, window = program.once(("chain", number), lambda: chain_of(tables)), program.window
     if chain is None or window.strict_time or window.within_events is not None:
         return None
     widths = [width for width in (window.within, window.gap_within) if width is not None]
@@ -301,6 +302,10 @@ class NextMatches(SequenceSet):
             chain_search(places, branch_tables, number) or _BranchSearch(places, branch_tables, number)
             for number, branch_tables in enumerate(tables)
         ]
+
+    @property
+    def accepts(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._searches[0].places.accept.any(axis=0)
 
     def _in_order(self, blocks: list[MatchBlock]) -> MatchBlock:
         """Return the matches of all branches in canonical order."""

@@ -93,7 +93,7 @@ def _reduce(
             _check(function, values.type)
         bounds = first_item.tolist()
         return summarised(function, values, bounds[:-1], bounds[1:], by, order)
-    present = values.is_valid().to_numpy(zero_copy_only=False)
+    present = present_values(values)
     counts = _segments(np.add, present.astype(np.int64), starts)
     if function == "count":
         return pa.array(counts)
@@ -104,7 +104,7 @@ def _reduce(
         texts, codes = _codes(values, order)
         best = _extreme(function, codes, present, starts)
         return pa.array(np.append(texts, None)[np.where(none, len(texts), best)], kind)
-    numbers = _numbers(values)
+    numbers = plain_numbers(values)
     if function in ("min", "max"):
         best = pa.array(_extreme(function, numbers, present, starts), mask=none)
         return best if is_number(kind) else best.cast(_stored(kind)).cast(kind)
@@ -126,7 +126,7 @@ def _reduce_decimals(
             function, values, lambda whole: _reduce(function, whole, first_item, None, by)
         )
     numbers = decimals.whole_numbers(values, kind.scale) if kind.scale >= 0 else None
-    present = values.is_valid().to_numpy(zero_copy_only=False)
+    present = present_values(values)
     counts = _segments(np.add, present.astype(np.int64), first_item[:-1])
     if numbers is not None and len(values) * _largest(numbers[present]) < 2**63:
         whole = _reduce(
@@ -261,13 +261,25 @@ def _stored(kind: pa.DataType) -> pa.DataType:
     return pa.int32() if pa.types.is_date32(kind) or pa.types.is_time32(kind) else pa.int64()
 
 
-def _numbers(values: pa.Array) -> np.ndarray:
+def filled(array: pa.Array, null: float) -> np.ndarray:
+    """Return numbers with ``null`` in place of nulls."""
+    return (array.fill_null(null) if array.null_count else array).to_numpy(zero_copy_only=False)
+
+
+def present_values(values: pa.Array) -> np.ndarray:
+    """Return which values are not null, bool, (n,)."""
+    if not values.null_count:
+        return np.ones(len(values), bool)
+    return values.is_valid().to_numpy(zero_copy_only=False)
+
+
+def plain_numbers(values: pa.Array) -> np.ndarray:
     """Return numbers, times, dates or durations as float64 or int64, with 0 for null."""
     if pa.types.is_floating(values.type):
-        return values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
+        return filled(values, 0).astype(np.float64)
     if not pa.types.is_integer(values.type):
         values = values.cast(_stored(values.type))
-    return values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return filled(values.cast(pa.int64()), 0)
 
 
 def _codes(values: pa.Array, order: tuple[str, ...] | None) -> tuple[np.ndarray, np.ndarray]:
@@ -522,10 +534,10 @@ def _column_of(array: pa.Array, of: ColumnType) -> Column:
         codes = coded.indices.fill_null(NULL_CODE).to_numpy(zero_copy_only=False)
         return Column(of, codes, coded.dictionary.to_numpy(zero_copy_only=False).astype(object))
     if of.kind == BOOLEAN:
-        return Column(of, array.cast(pa.int8()).fill_null(NULL_CODE).to_numpy(zero_copy_only=False))
+        return Column(of, filled(array.cast(pa.int8()), NULL_CODE))
     if of.kind == FLOAT:
-        return Column(of, array.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False))
-    return Column(of, array.cast(pa.int64()).fill_null(NULL_INTEGER).to_numpy(zero_copy_only=False))
+        return Column(of, filled(array.cast(pa.float64()), np.nan))
+    return Column(of, filled(array.cast(pa.int64()), NULL_INTEGER))
 
 
 _ARROW = {INTEGER: pa.int64(), FLOAT: pa.float64(), BOOLEAN: pa.bool_(), TEXT: pa.string()}

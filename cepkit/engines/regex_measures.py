@@ -651,6 +651,8 @@ def _clean(array):
     """Return floats with NaN as null."""
     if not pa.types.is_floating(array.type):
         return array
+    if isinstance(array, pa.Array) and not np.isnan(array.to_numpy(zero_copy_only=False)).any():
+        return array
     return pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.compile.shared.decimals import whole_numbers
-from cepkit.engines.reducing import one_chunk, vectors_of_arrow
+from cepkit.engines.reducing import filled, one_chunk, present_values, vectors_of_arrow
 from cepkit.engines.regex_measures import Measured, Picked
 from cepkit.errors import CepError
 from cepkit.events import (
@@ -195,16 +195,20 @@ def _as_bytes(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 # Arrow arrays and tables to columns, for tables, polars, Arrow-backed pandas and Spark tasks.
 
 
+_PLAIN_NUMBERS = pa.int64().id, pa.float64().id
+INTEGERS = pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()
+_KINDS = {of.id: INTEGER for of in INTEGERS} | {
+    pa.bool_().id: BOOLEAN, pa.float16().id: FLOAT, pa.float32().id: FLOAT, pa.float64().id: FLOAT,
+    pa.string().id: TEXT, pa.large_string().id: TEXT, pa.string_view().id: TEXT,
+}  # fmt: skip
+
+
 def type_of_arrow(of: pa.DataType, *, nullable: bool = True) -> ColumnType:
     """Return the type of a column for an Arrow type."""
-    if pa.types.is_boolean(of):
-        return ColumnType(BOOLEAN, nullable=True)
-    if pa.types.is_integer(of):
-        return ColumnType(INTEGER, nullable=nullable)
+    if (kind := _KINDS.get(of.id)) is not None:
+        return ColumnType(kind, nullable=nullable or kind != INTEGER)
     if pa.types.is_decimal(of):
         return ColumnType(FLOAT, nullable=True, scale=of.scale)
-    if pa.types.is_floating(of):
-        return ColumnType(FLOAT, nullable=True)
     if pa.types.is_timestamp(of):
         return ColumnType(TIME, of.unit, of.tz, nullable)
     if pa.types.is_date(of):
@@ -213,8 +217,6 @@ def type_of_arrow(of: pa.DataType, *, nullable: bool = True) -> ColumnType:
         return ColumnType(DURATION, of.unit, None, nullable)
     if pa.types.is_dictionary(of):
         return type_of_arrow(of.value_type, nullable=nullable)
-    if pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of):
-        return ColumnType(TEXT, nullable=True)
     if pa.types.is_list(of) or pa.types.is_large_list(of) or pa.types.is_fixed_size_list(of):
         return ColumnType(LIST, nullable=nullable, item=type_of_arrow(of.value_type))
     return ColumnType(OTHER, nullable=nullable)
@@ -233,29 +235,33 @@ def column_of_arrow(array: pa.Array | pa.ChunkedArray, name: str, owner: object 
         except UnicodeDecodeError:
             raise invalid_text(array, name) from None
     if column_type.kind == BOOLEAN:
-        return Column(
-            column_type, pc.fill_null(array.cast(pa.int8()), NULL_CODE).to_numpy(zero_copy_only=False)
-        )
+        return Column(column_type, filled(array.cast(pa.int8()), NULL_CODE))
     if column_type.kind == FLOAT:
         values = array if array.type in (pa.float32(), pa.float64()) else array.cast(pa.float64())
-        values = pc.fill_null(values, np.nan) if values.null_count else values
-        return Column(column_type, values.to_numpy(zero_copy_only=False))
+        return Column(column_type, filled(values, np.nan))
     if column_type.kind == INTEGER:
         return Column(column_type, _integers(array, name))
     if column_type.kind in (TIME, DURATION):
         if pa.types.is_date32(array.type):
             array = array.cast(pa.timestamp("s"))
         elif pa.types.is_time32(array.type):
-            array = array.cast(pa.int32())
-        return Column(
-            column_type, pc.fill_null(array.cast(pa.int64()), NULL_INTEGER).to_numpy(zero_copy_only=False)
-        )
+            array = array.cast(pa.int32()).cast(pa.int64())
+        return Column(column_type, filled(array.view(pa.int64()), NULL_INTEGER))
     values = np.empty(len(array), dtype=object)
     try:
         values[:] = array.to_pylist()
     except UnicodeDecodeError:
         raise invalid_text(array, name) from None
     return Column(column_type, values)
+
+
+def taken(values: pa.Array | pa.ChunkedArray, rows: np.ndarray) -> pa.Array:
+    """Return the values in these rows."""
+    if isinstance(values, pa.ChunkedArray) and values.num_chunks == 1:
+        values = values.chunk(0)
+    if values.type.id in _PLAIN_NUMBERS and isinstance(values, pa.Array) and not values.null_count:
+        return pa.array(values.to_numpy()[rows])  # numpy takes less time for few numbers
+    return one_chunk(values.take(pa.array(rows)))
 
 
 def exact_decimals(array: pa.Array | pa.ChunkedArray, name: str, scale: int | None = None) -> Column:
@@ -287,7 +293,7 @@ def kept_decimals(array: pa.Array, name: str, owner: object | None) -> Column:
     values = [np.frombuffer(array.buffers()[1], f"V{width}", n)[array.offset :]]
     values.append(np.array([array.type.scale]))  # another type may read the same memory
     if array.null_count:
-        values.append(array.is_valid().to_numpy(zero_copy_only=False))
+        values.append(present_values(array))
     return decimals_once(owner, name, values, lambda _: array, never_change=True)
 
 
@@ -312,7 +318,7 @@ def list_item(array: pa.Array | pa.ChunkedArray, index: int, name: str) -> Colum
     if pa.types.is_fixed_size_list(array.type):
         array = array.cast(pa.list_(array.type.value_type))
     offsets = array.offsets.to_numpy().astype(np.int64)
-    present = array.is_valid().to_numpy(zero_copy_only=False)
+    present = present_values(array)
     place = (offsets[:-1] if index >= 0 else offsets[1:]) + index
     inside = present & (place >= offsets[:-1]) & (place < offsets[1:])
     items = array.values.take(pa.array(np.where(inside, place, 0), mask=~inside))
@@ -354,7 +360,7 @@ def _kept_text(array: pa.Array, of: ColumnType, name: str, owner: object) -> Col
     bytes_of_texts = np.frombuffer(texts, np.uint8)[ends[0] : ends[-1]] if texts else np.empty(0, np.uint8)
     values = [ends, bytes_of_texts]
     if array.null_count:
-        values.append(array.is_valid().to_numpy(zero_copy_only=False))
+        values.append(present_values(array))
 
     def codes(copies: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return the codes and the texts of the column, computed once for the frame."""
@@ -380,7 +386,7 @@ def _integers(array: pa.Array, name: str) -> np.ndarray:
         raise CepError(
             f"column {name!r} has nulls and the value -2^63, which means null here; drop one of them"
         )
-    return pc.fill_null(array, NULL_INTEGER).to_numpy(zero_copy_only=False)
+    return filled(array, NULL_INTEGER)
 
 
 def repeated_column(name: str) -> CepError:
@@ -451,20 +457,25 @@ class ArrowSource:
     """An Arrow table as a source of columns (see ``frames/building.py``)."""
 
     def __init__(
-        self, table: pa.Table, owner: object | None = None, carried: Mapping[str, str] = MappingProxyType({})
+        self,
+        table: pa.Table,
+        owner: object | None = None,
+        carried: Mapping[str, str] = MappingProxyType({}),
+        schema: Mapping[str, ColumnType] | None = None,
     ):
         self.owner, self._carried = owner, carried
-        table = _without_views(table)
-        self.table = table
-        self.n_rows = table.num_rows
-        names = table.schema.names
-        self.duplicates = frozenset(name for name, n in Counter(names).items() if n > 1)
-        self.schema = {
-            field.name: type_of_arrow(field.type, nullable=field.nullable and table.column(i).null_count > 0)
-            for i, field in enumerate(table.schema)
-        }
-        self.schema |= dict.fromkeys([*self.duplicates, *carried], ColumnType(OTHER))
-        self.schema = FieldTypes(self.schema, table.schema)
+        self.table = table = _without_views(table)
+        self.n_rows, fields = table.num_rows, table.schema
+        n_of_name = Counter(fields.names)
+        self.duplicates = frozenset(name for name, n in n_of_name.items() if n > 1)
+        if schema is None:
+            schema = {
+                field.name: type_of_arrow(field.type, nullable=field.nullable and column.null_count > 0)
+                for field, column in zip(fields, table.columns, strict=True)
+            }
+            schema |= dict.fromkeys([*self.duplicates, *carried], ColumnType(OTHER))
+            schema = FieldTypes(schema, fields)
+        self.schema: Mapping[str, ColumnType] = schema
 
     def is_untyped(self, name: str) -> bool:
         """Return whether a column is of Arrow's type null."""
@@ -517,7 +528,7 @@ class ArrowSource:
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
         """Return the values of a column in these rows."""
-        values = one_chunk(self._chunks(name).take(pa.array(rows)))
+        values = taken(self._chunks(name), rows)
         if not are_texts_valid(values):
             raise invalid_text(self._chunks(name), name)
         return values
@@ -533,6 +544,8 @@ class ArrowSource:
 
     def rows(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> pa.Table:
         """Return these rows of the table, with ``columns`` before its own columns."""
+        if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (rows[1:] > rows[:-1]).all():
+            return _with_columns(self.table.slice(rows[0], len(rows)), columns, 0)
         return _with_columns(self.table.take(pa.array(rows)), columns, 0)
 
     def tagged(self, columns: Mapping[str, object]) -> pa.Table:
@@ -545,6 +558,7 @@ class ArrowSource:
 
 
 _PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+_ENCODED = frozenset((*(of.id for of in _PLAIN), pa.run_end_encoded(pa.int32(), pa.int32()).id))
 
 
 def without_view(array: pa.Array) -> pa.Array:
@@ -561,12 +575,10 @@ def without_view(array: pa.Array) -> pa.Array:
 
 
 def has_view(of: pa.DataType) -> bool:
-    """Return whether a type, or the type of its dictionary, is a view type, or has encoded runs."""
-    return (
-        _plain_type(of) != of
-        or pa.types.is_run_end_encoded(of)
-        or (pa.types.is_dictionary(of) and of.value_type in _PLAIN)
-    )
+    """Return whether a type, the type of its dictionary, or a part of it is a view, or has encoded runs."""
+    if pa.types.is_dictionary(of):
+        of = of.value_type
+    return of.id in _ENCODED or any(has_view(of.field(i).type) for i in range(of.num_fields))
 
 
 def _plain_type(of: pa.DataType) -> pa.DataType:

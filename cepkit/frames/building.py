@@ -44,13 +44,13 @@ from cepkit.progress import checkpoint
 _MOST_IN_FLOATS = 2**53  # floats tell all integers below apart
 
 
-def build_events(source: Source, program: BoundQuery) -> Events:
-    """Return the events of a frame as ``program`` needs them."""
+def build_events(source: Source, program: BoundQuery, *, is_ordered: bool = False) -> Events:
+    """Return the events of a frame as ``program`` needs them; ``is_ordered`` says that rows are in order."""
     query = program.query
     check_columns(source, "partition_by", query.partition_by)
     check_columns(source, "order_by", query.order_by)
     check_columns(source, "predicates", tuple(program.columns_of_frame(program.columns)))
-    order, is_tied, n_tied = _order_and_ties(source, query.order_by)
+    order, is_tied, n_tied = _order_and_ties(source, () if is_ordered else query.order_by)
     owner, by = source.owner, (query.partition_by, query.order_by)
     columns, computed, prepared = {}, {}, prepared_columns(program, source.vectors)
     for name in program.columns_to_read:

@@ -55,7 +55,13 @@ from cepkit.frames.arrow import (
 from cepkit.frames.reuse import addresses_of, equals_by_step, keep, recall
 from cepkit.progress import run_on_threads
 
+try:
+    from pandas.api.internals import create_dataframe_from_blocks as frame_of_blocks
+except ImportError:  # pandas 2
+    frame_of_blocks = None
+
 _PANDAS = int(pd.__version__.split(".")[0])
+_OBJECTS = np.dtype(object), pd.array([], dtype=object).dtype
 _MANY_ROWS = 1 << 18  # whose values threads take
 _INFERRED = {
     "string": TEXT, "boolean": BOOLEAN, "integer": INTEGER, "floating": FLOAT,
@@ -287,19 +293,12 @@ class PandasSource:
 
     def result(self, columns: Mapping[str, Measured]) -> pd.DataFrame:
         """Return the result columns as a frame; values of a column keep its dtype."""
-        data: list[Any] = []
         taken = self._taken([values for values in columns.values() if isinstance(values, Picked)])
-        for values in columns.values():
-            if isinstance(values, Picked):
-                array, has_objects = next(taken), self._series(values.column).dtype == object
-            else:
-                array = array_of_arrow(values)
-                has_objects = array.dtype == object
-            # pandas would infer a type from objects without a dtype.
-            data.append(pd.Series(array, dtype=object, copy=False) if has_objects else array)
-        frame = pd.DataFrame(dict(enumerate(data)), copy=False)
-        frame.columns = _labels(tuple(columns)).view()
-        return frame
+        arrays = {
+            name: next(taken) if isinstance(values, Picked) else array_of_arrow(values)
+            for name, values in columns.items()
+        }
+        return frame_of_arrays(arrays)
 
     def _taken(self, picked: list[Picked]) -> Iterator[Any]:
         """Yield the picked values of each column; threads take many rows, since numpy and Arrow let them."""
@@ -322,6 +321,22 @@ class PandasSource:
 
     def index_labels(self, rows: np.ndarray) -> pd.Index:
         return self._isolated.index.take(rows)
+
+
+def frame_of_arrays(arrays: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a frame of arrays, without copies."""
+    labels, plain = _labels(tuple(arrays)).view(), list(arrays.values())
+    is_plain = [type(array) is np.ndarray or isinstance(array.dtype, pd.StringDtype) for array in plain]
+    if frame_of_blocks and plain and all(is_plain):
+        blocks = [(a[None] if type(a) is np.ndarray else a, np.array([i])) for i, a in enumerate(plain)]
+        return frame_of_blocks(blocks, pd.RangeIndex(len(plain[0])), labels)
+    # pandas would infer a type from objects without a dtype.
+    data = [
+        pd.Series(array, dtype=object, copy=False) if array.dtype in _OBJECTS else array for array in plain
+    ]
+    frame = pd.DataFrame(dict(enumerate(data)), copy=False)
+    frame.columns = labels
+    return frame
 
 
 @lru_cache(maxsize=128)

@@ -17,6 +17,7 @@ from cepkit.compile.shared.row_automaton import ANY
 from cepkit.engines.after_match import report_matches
 from cepkit.engines.counting.engine import CountedMatches
 from cepkit.engines.counting.estimate import CountEstimate, draw_matches, estimate_count, exactly
+from cepkit.engines.reducing import present_values
 from cepkit.engines.regex import Run, label_rows
 from cepkit.engines.regex_measures import Measured, Rows, measure
 from cepkit.engines.sequence_measures import sequence_measures, variables_of_items
@@ -144,12 +145,10 @@ def values_of_events(source: Rows, events: Events, name: str, one: Wanted) -> tu
     """Return the column's value at every position, and which values are present."""
     assert one.column is not None
     array = source.arrow(one.column, events.rows(np.arange(events.n_events)))
-    kind = array.type
+    kind, present = array.type, present_values(array)
     if pa.types.is_decimal(kind):
         if one.function not in _OF_INTEGERS:
-            exact = one.function not in SUMMED
-            present = array.is_valid().to_numpy(zero_copy_only=False)
-            if not exact:
+            if one.function in SUMMED:
                 return array.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False), present
             return np.array([*array.to_pylist(), None], object)[:-1], present
         numbers = whole_numbers(array, source.schema[one.column].scale or 0)
@@ -162,16 +161,14 @@ def values_of_events(source: Rows, events: Events, name: str, one: Wanted) -> tu
         array, kind = array.cast(pa.int64()), pa.int64()
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         if one.function == "count":
-            return np.zeros(len(array), np.int64), array.is_valid().to_numpy(zero_copy_only=False)
+            return np.zeros(len(array), np.int64), present
         if one.function in _OF_ALL and one.function not in SUMMED and not pa.types.is_nested(kind):
-            values = np.asarray(array.cast(pa.string()).to_pylist(), object)
-            return values, array.is_valid().to_numpy(zero_copy_only=False)
+            return np.asarray(array.cast(pa.string()).to_pylist(), object), present
         raise PredicateError(
             f"aggregate {name!r}: {one.function}() needs numbers, {one.column!r} is of type "
             f"{source.schema[one.column]}"
         )
     wide = pa.int64() if pa.types.is_integer(kind) else pa.float64()
-    present = array.is_valid().to_numpy(zero_copy_only=False)
     values = array.cast(wide).fill_null(0).to_numpy(zero_copy_only=False)
     if wide == pa.float64():
         present = present & ~np.isnan(values)

@@ -315,6 +315,14 @@ _REFUSALS = {
 _EXACTLY = "matches of MATCH_RECOGNIZE are counted exactly"
 
 
+def _counted(run: Callable[[Any], DataFrame], method: str) -> int:
+    """Return the sum of what tasks count."""
+    check_exact(method, _EXACTLY)
+    rows = run_job(run(tell_count).collect)
+    warn_of_key(rows)
+    return sum(row[0] for row in rows)
+
+
 class RowsOnSpark(FoundResult):
     """The matches of MATCH_RECOGNIZE in a Spark frame."""
 
@@ -369,10 +377,7 @@ class RowsOnSpark(FoundResult):
         return RowsOnSpark(*given, undecided=True).to_frame()
 
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
-        check_exact(method, _EXACTLY)
-        rows = run_job(self._run(tell_count).collect)
-        warn_of_key(rows)
-        return sum(row[0] for row in rows)
+        return _counted(self._run, method)
 
     def to_frame(self, rows: str = "one", limit: Limit = "auto") -> DataFrame:
         _refuse_limit(limit)
@@ -503,10 +508,7 @@ class RowWindowOnSpark(FoundTable):
         )  # fmt: skip
 
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
-        check_exact(method, _EXACTLY)
-        rows = run_job(self._run(tell_count).collect)
-        warn_of_key(rows)
-        return sum(row[0] for row in rows)
+        return _counted(self._run, method)
 
     def to_frame(self, rows: str = "one", limit: Limit = "auto") -> DataFrame:
         self.refuse_matched(rows)

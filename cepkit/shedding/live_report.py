@@ -13,7 +13,6 @@ import pyarrow as pa
 from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.errors import CepError
 from cepkit.events import Events
-from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.shedding.replay import (
     latency_text,
@@ -272,7 +271,7 @@ class EventReader:
 
     def __init__(self, program: SequenceProgram, schema: StreamSchema):
         check_text_orders(program)
-        self._program, self._schema = program, schema
+        self._program, self._schema, self.source = program, schema, schema.source
         self._codes = text_codes_of_columns(program)
         self._code_of_key: dict[tuple, int] = {}
 
@@ -280,12 +279,6 @@ class EventReader:
     def n_keys(self) -> int:
         """Number of partition keys so far."""
         return len(self._code_of_key)
-
-    def source(self, table: pa.Table) -> ArrowSource:
-        """Return a table of the stream as a source with the types of the stream."""
-        source = ArrowSource(table)
-        source.schema = self._schema.columns
-        return source
 
     def read(self, table: pa.Table) -> Events:
         """Return a batch in stream order as events."""

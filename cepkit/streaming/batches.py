@@ -6,7 +6,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from cepkit.errors import CepError, OrderError, column_not_found, nearest
 from cepkit.events import INTEGER, NULL_INTEGER, TEXT, Column, ColumnType
 from cepkit.frames.arrow import ArrowSource, FieldTypes, arrow_of_series, type_of_arrow
 from cepkit.frames.building import stream_order
-from cepkit.frames.pandas import PandasSource
+from cepkit.frames.pandas import array_of_arrow, frame_of_arrays
 from cepkit.frames.sources import no_rows, schema_of_export, table_of_export
 from cepkit.streaming.values import TextCodes, array_of_series, array_of_values, fit
 from cepkit.values import dataclass, field, replace
@@ -56,11 +56,9 @@ class StreamSchema:
         }
         return FieldTypes(types, self.arrow)
 
-    def source(self) -> ArrowSource:
-        """Return a source with these columns and no rows."""
-        source = ArrowSource(self.arrow.empty_table())
-        source.schema = self.columns
-        return source
+    def source(self, table: pa.Table | None = None) -> ArrowSource:
+        """Return a table with some of these columns as a source; without a table, one with no rows."""
+        return ArrowSource(self.arrow.empty_table() if table is None else table, schema=self.columns)
 
     def without_nulls(self, names: tuple[str, ...]) -> StreamSchema:
         """Return the schema with these columns declared never null."""
@@ -203,13 +201,18 @@ def _plain_type(of: pa.DataType) -> pa.DataType:
 # --- batches as tables
 
 
-def table_of_batch(batch: Any, schema: StreamSchema, newest: pa.Table | None = None) -> pa.Table:
-    """Return a batch (see `Stream.push`) as a table with exactly the columns of the schema."""
+def read_batch(batch: Any, schema: StreamSchema, newest: pa.Table | None = None) -> tuple[pa.Table, Kind]:
+    """Return a batch (see `Stream.push`) as a table with exactly the columns of the schema, and its kind."""
     # ``newest`` has the order columns of the newest event so far.
     if isinstance(batch, list):
-        arrays = _arrays_of_rows(batch, schema, newest)
+        arrays, kind = _arrays_of_rows(batch, schema, newest), Kind("rows")
     else:
-        arrays = _arrays_of_frame(batch, schema)
+        columns = _columns_of(batch, schema.arrow.names)
+        arrays = _arrays_of_columns(columns, schema)
+        if isinstance(batch, pd.DataFrame):
+            kind = Kind("pandas", {name: columns[name].dtype for name in schema.arrow.names})
+        else:
+            kind = kind_of_batch(batch)
     table = pa.table(arrays, schema=schema.arrow)
     for name, texts in schema.ordered.items():
         present = table.column(name).drop_null()
@@ -219,11 +222,15 @@ def table_of_batch(batch: Any, schema: StreamSchema, newest: pa.Table | None = N
             raise CepError(
                 f"batch: column {name!r} holds {other!r}, but its ordered categories are {list(texts)}"
             )
-    return table
+    return table, kind
 
 
-def _arrays_of_frame(batch: Any, schema: StreamSchema) -> list[pa.Array | pa.ChunkedArray]:
-    columns = _columns_of(batch, schema.arrow.names)
+def table_of_batch(batch: Any, schema: StreamSchema) -> pa.Table:
+    """Return a batch as a table with exactly the columns of the schema."""
+    return read_batch(batch, schema)[0]
+
+
+def _arrays_of_columns(columns: Mapping[str, Any], schema: StreamSchema) -> list[pa.Array | pa.ChunkedArray]:
     arrays = []
     for wanted in schema.arrow:
         if wanted.name not in columns:
@@ -313,18 +320,17 @@ class Kind:
             return polars.from_arrow(table)
         if self.name == "arrow":
             return table
-        arrays = {name: one_chunk(table.column(name)) for name in table.schema.names}
-        frame = _no_rows().result(arrays)
-        for name, column in column_of_result.items():
-            dtype = self.dtypes.get(column)
-            if dtype is not None and frame[name].dtype != dtype and _can_hold(dtype, frame[name]):
-                frame[name] = frame[name].astype(dtype)
-        return frame
-
-
-@cache
-def _no_rows() -> PandasSource:
-    return PandasSource(pd.DataFrame())
+        arrays = {}
+        for name, values in zip(table.column_names, table.columns, strict=True):
+            values, dtype = one_chunk(values), self.dtypes.get(column_of_result.get(name, ""))
+            if isinstance(dtype, pd.StringDtype):
+                arrays[name] = dtype.__from_arrow__(values)
+                continue
+            array = array_of_arrow(values)
+            if dtype is not None and array.dtype != dtype and _can_hold(dtype, series := pd.Series(array)):
+                array = series.astype(dtype).array
+            arrays[name] = array
+        return frame_of_arrays(arrays)
 
 
 def _can_hold(dtype: Any, values: pd.Series) -> bool:

@@ -277,11 +277,12 @@ class KeyCodes:
             if clock is not None:
                 newest[own] = clock  # the last event of a key stays
             runs = []
-            for i, (key, last) in enumerate(zip(keys, newest.tolist(), strict=True)):
+            changed = keys if clock is not None or -1 in codes else []
+            for i, key in enumerate(changed):
                 if is_new := codes[i] < 0:
                     codes[i] = self._take(key, taken)
                 if is_new or clock is not None:
-                    runs.append((key, codes[i], last))
+                    runs.append((key, codes[i], newest[i].item()))
             return Assignment(np.array(codes, np.int32)[own], runs, [], taken)
         return self._assign_runs(own, keys, clock, np.array(codes, dtype=np.int64), taken)
 

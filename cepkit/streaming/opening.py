@@ -103,7 +103,8 @@ def stream(
         depend on the batches.
     memory_limit : int, str or None, optional
         The most memory that the matches of one push may take, as for `cepkit.match`; beyond it the push is
-        refused, and has no effect.
+        refused, and has no effect. What a stream keeps between pushes is bounded by the window,
+        ``idle_after`` and ``max_live``; ``overflow`` is the policy of ``max_live`` alone.
     engine : str
         Only ``"auto"``: a stream chooses its engine itself.
     latency_bound : str, timedelta or float, optional

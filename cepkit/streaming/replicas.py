@@ -8,6 +8,7 @@ import queue
 import threading
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -196,6 +197,7 @@ class OrderedMerge(Generic[T]):
 # They know arrays and Arrow tables, but no other frames.
 
 _FEWEST_ROWS = 256  # among which rows that came one by one are dropped if nothing needs them
+_MOST_PARTS = 4  # to copy a quarter of the partitions takes as long as to copy all
 _MESSAGES = 8  # may wait for a replica; the sender of more blocks
 
 
@@ -270,7 +272,7 @@ class Kept:
             np.concatenate([self.number, number]),
             np.concatenate([self.position, share.position]),
             np.concatenate([self.partition, share.partition]),
-            pa.concat_tables([self.table, share.rows]),
+            pa.concat_tables([self.table, share.rows]).combine_chunks(),
             {name: np.concatenate([values, new[name]]) for name, values in self.columns.items()},
         )
 
@@ -308,8 +310,7 @@ class Matcher:
     def results(self, rows: Kept, matches: MatchSet, columns: Mapping[str, Column]) -> ReplicaMatches:
         last = rows.position[matches.events.rows(matches.last)]
         if self.rows == "one":
-            source = ArrowSource(rows.table)
-            source.schema = self.program.schema
+            source = ArrowSource(rows.table, schema=self.program.schema)
             measured = measure(self.program.query, matches, source)
             if self.program.query.measures is None and not self.program.query.order_by:
                 measured["first_position"] = pa.array(rows.position[matches.events.rows(matches.first)])
@@ -347,11 +348,12 @@ class Replica:
         """The rows that a later match may need, and some more."""
         if self._new:
             kept, new = self._kept, self._new
+            partition, position, rows = zip(*new, strict=True)
             self._kept = Kept(
                 np.concatenate([kept.number, np.arange(self.n_events - len(new), self.n_events)]),
-                np.concatenate([kept.position, np.array([position for _, position, _ in new], np.int64)]),
-                np.concatenate([kept.partition, np.array([partition for partition, _, _ in new], np.int32)]),
-                pa.concat_tables([kept.table, table_of_rows([row for *_, row in new], kept.table.schema)]),
+                np.concatenate([kept.position, np.array(position, np.int64)]),
+                np.concatenate([kept.partition, np.array(partition, np.int32)]),
+                pa.concat_tables([kept.table, table_of_rows(rows, kept.table.schema)]).combine_chunks(),
                 kept.columns,
             )
             self._new = []
@@ -400,7 +402,7 @@ class Replica:
         self._make_room(share.n_partitions)
         touched = np.sort(np.concatenate([share.partition, ended]) if len(ended) else share.partition)
         touched = touched[np.concatenate([[True], touched[1:] != touched[:-1]])]
-        before, kept = copy_partitions(self.state, touched), self.kept
+        undo, kept = self._remember(touched), self.kept
         counters = self.n_ended, self._n_overflowed
         try:
             first, last = advance(
@@ -413,7 +415,7 @@ class Replica:
             if len(ended):
                 self.forget(ended)
         except BaseException:
-            put_back(self.state, touched, before)
+            undo()
             self._kept, (self.n_ended, self._n_overflowed) = kept, counters
             raise
         self.n_events += len(share.position)
@@ -426,7 +428,7 @@ class Replica:
         touched, state, (first, last, _) = np.array([partition], np.int32), self.state, self._out
         if len(self._kept) + len(self._new) >= max(_FEWEST_ROWS, self._drop_at):
             self._keep(self.kept)
-        before, n_events = copy_partitions(state, touched), self.n_events
+        undo, n_events = self._remember(touched), self.n_events
         try:
             n_found = advance_by_one(self.matcher.kernel, state, touched, arguments, n_events, self._out)
             self._check_live(touched)
@@ -434,12 +436,18 @@ class Replica:
             self.n_events += 1
             return self._results(self.kept, first.copy(), last.copy(), columns) if n_found else None
         except BaseException:
-            put_back(state, touched, before)
+            undo()
             if self.n_events > n_events:
                 kept = self.kept
                 self._kept = kept.where(kept.number < n_events)
                 self.n_events = n_events
             raise
+
+    def _remember(self, partitions: np.ndarray) -> Callable[[], None]:
+        """Return what restores the state of these partitions."""
+        if _MOST_PARTS * len(partitions) < self.n_partitions:
+            return partial(put_back, self.state, partitions, copy_partitions(self.state, partitions))
+        return partial(setattr, self, "state", self.state.copy())
 
     def _make_room(self, n_partitions: int) -> None:
         if n_partitions > self.n_partitions:
@@ -463,17 +471,10 @@ class Replica:
     def _results(
         self, rows: Kept, first: np.ndarray, last: np.ndarray, columns: Mapping[str, Column]
     ) -> ReplicaMatches:
-        matched = np.unique(rows.partition[np.searchsorted(rows.number, last)])
-        code_of_partition = np.full(self.n_partitions, -1, np.int32)
-        code_of_partition[matched] = np.arange(len(matched))
-        code = code_of_partition[rows.partition]
-        row = np.flatnonzero(code >= 0)
-        matched_columns = {
-            name: replace(columns[name], values=values[row]) for name, values in rows.columns.items()
-        }
-        events = Events(len(row), matched_columns, code[row], len(matched), row)
-        number = rows.number[row]
-        matches = MatchSet(events, np.searchsorted(number, first), np.searchsorted(number, last))
+        kept_columns = {name: replace(columns[name], values=values) for name, values in rows.columns.items()}
+        events = Events(len(rows), kept_columns, rows.partition, self.n_partitions)
+        ends = (np.searchsorted(rows.number, numbers) for numbers in (first, last))
+        matches = MatchSet(events, *ends)
         return self.matcher.results(rows, matches, columns)
 
     def _needed(self, kept: Kept) -> Kept:

@@ -42,8 +42,7 @@ from cepkit.streaming.coding import (
     keys_of_batch,
 )
 from cepkit.streaming.saved import Saved
-from cepkit.streaming.search import Options, Ready, Search
-from cepkit.streaming.windows import source_of_table
+from cepkit.streaming.search import Options, Ready, Search, table_of_rows
 from cepkit.values import dataclass, field, replace
 
 # The rows of one key of a stream that a row pattern may still need, and the matches that are decided.
@@ -268,6 +267,7 @@ class OpenPatternSearch(Search):
         self._used = self._program.columns
         self._shown = self._bound.columns_around()
         self._kept = kept_columns(query, columns)
+        self._kept_schema = pa.schema([schema.arrow.field(name) for name in self._kept])
         idle_ticks = idle_ticks_of(options.idle_after, query.order_by, columns)
         self._keys = KeyCodes(idle_ticks)
         self._forgets_closed = idle_ticks is None and not self._needs_closed_keys()
@@ -309,7 +309,7 @@ class OpenPatternSearch(Search):
     # --- events in, matches out
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
-        source = source_of_table(table, self.schema)
+        source = self.schema.source(table)
         values = {name: plain_of(source, name).tolist() for name in self._used}
         rows = list(zip(*(table.column(name).to_pylist() for name in self._kept), strict=True))
         rows = rows or [()] * table.num_rows  # without columns to keep
@@ -486,7 +486,7 @@ class OpenPatternSearch(Search):
 
     def _table(self, made: list[_Made]) -> pa.Table:
         """Return the rows of the result as a table."""
-        source = source_of_table(self._table_of_rows([row.row for row in made]), self.schema)
+        source = self.schema.source(table_of_rows([row.row for row in made], self._kept_schema))
         places, n_rows = np.arange(len(made)), len(made)
         measures = zip(self._bound.query.rows.measures, self._measures, strict=True)
         computed = {
@@ -503,11 +503,6 @@ class OpenPatternSearch(Search):
             columns = selected_columns(selected, columns, n_rows, self._bound.params)
         table = source.result({name: column.measured() for name, column in columns.items()})
         return table.cast(self.empty.schema) if hasattr(self, "empty") else table
-
-    def _table_of_rows(self, rows: list[tuple]) -> pa.Table:
-        schema = pa.schema([self.schema.arrow.field(name) for name in self._kept])
-        arrays = [pa.array([row[i] for row in rows], item.type) for i, item in enumerate(schema)]
-        return pa.table(arrays, schema=schema)
 
     # --- counters
 
@@ -543,7 +538,7 @@ class OpenPatternSearch(Search):
     def pack(self, n_events: int) -> Saved:
         every = [self._open[code] for code in self._keys.code_of_key.values()]
         saved = self._keys.pack([self.schema.arrow.field(name) for name in self.query.partition_by])
-        saved.tables["rows"] = self._table_of_rows([row for kept in every for row in kept.rows])
+        saved.tables["rows"] = table_of_rows([row for kept in every for row in kept.rows], self._kept_schema)
         saved.arrays["positions"] = np.array([at for kept in every for at in kept.positions], np.int64)
         saved.arrays["states"] = np.array([kept.state() for kept in every], np.int64).reshape(-1, 6)
         counters = {
@@ -565,7 +560,7 @@ class OpenPatternSearch(Search):
         self.n_evicted, self._n_ended = saved.counter("n_evicted"), saved.counter("n_ended")
         self.n_overflowed = saved.counter("n_overflowed", absent=0)
         table, states = saved.tables["rows"], saved.arrays["states"].tolist()
-        source = source_of_table(table, self.schema)
+        source = self.schema.source(table)
         values = {name: plain_of(source, name).tolist() for name in self._used}
         rows = list(zip(*(table.column(name).to_pylist() for name in self._kept), strict=True))
         positions = saved.arrays["positions"].tolist()

@@ -185,7 +185,7 @@ class SequenceSearch(Search):
             codes = None if codes is None else codes[has_room]
         source = ArrowSource(whole)
         program = self._program_for(source)
-        events = build_events(source, program)
+        events = build_events(source, program, is_ordered=True)
         if codes is not None:  # a pause cuts a key as another key would
             distinct, partition = np.unique(codes, return_inverse=True)
             events = replace(
@@ -213,7 +213,7 @@ class SequenceSearch(Search):
         if program.window.within is not None and events.n_events:
             self._now = int(self._latest(_times(program, events)))
             self._searched_at = self._now if program.can_be_forbidden_later else None
-        keep[n_old:] &= self._is_named(program, events, n_old)
+        keep[n_old:] &= self._is_named(program, events, n_old, sequences)
         keep &= True if ends is None else ends == NEVER
         if codes is not None:
             keep &= ~np.isin(codes, ended)
@@ -233,7 +233,7 @@ class SequenceSearch(Search):
         assert self._room is not None
         source = ArrowSource(whole)
         program = self._program_for(source)
-        events, ends = build_events(source, program), np.full(whole.num_rows, NEVER)
+        events, ends = build_events(source, program, is_ordered=True), np.full(whole.num_rows, NEVER)
         until = time = np.zeros(whole.num_rows)
         if program.window.within is not None and whole.num_rows:
             time, span = _times(program, events), self._span_needed(program)
@@ -359,7 +359,9 @@ class SequenceSearch(Search):
         codes = np.array([self._codes[key] for key in keys], np.int64)
         return self._reporter.reported(block, codes, position)
 
-    def _is_named(self, program: SequenceProgram, events: Events, first: int) -> np.ndarray | bool:
+    def _is_named(
+        self, program: SequenceProgram, events: Events, first: int, found: SequenceSet | None = None
+    ) -> np.ndarray | bool:
         """Return a mask of the events from ``first`` on that can be in a match, or forbid one."""
         components = [c for bound in program.branches for c in bound.branch.components]
         counts_all = program.window.within_events is not None or any(
@@ -367,6 +369,8 @@ class SequenceSearch(Search):
         )
         if counts_all or not program.pure or first == events.n_events:
             return True
+        if found is not None and (accepts := found.accepts) is not None:
+            return accepts[first:]
         inputs = program.inputs(events.columns)
         columns = {name: values[first:] for name, values in inputs.columns.items()}
         new = InStreamOrder(program, inputs.with_columns(columns), events.n_events - first)

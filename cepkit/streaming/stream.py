@@ -25,6 +25,7 @@ from cepkit.streaming.batches import (
     count_late,
     kind_of_batch,
     ordered_batch,
+    read_batch,
     schema_of,
     table_of_batch,
 )
@@ -135,11 +136,11 @@ class Stream:
         if self._search.takes_rows and isinstance(batch, pd.DataFrame) and len(batch) == 1:
             ready = self._advance_row(self._reader.read_frame(batch))
             if ready is not None:
-                self._kind = self._kind_of(batch)
+                names = dict.fromkeys(self._search.column_of_result.values())
+                self._kind = Kind("pandas", {name: batch[name].dtype for name in names})
                 return self._results(ready)
         newest = self._newest
-        table = table_of_batch(batch, self.schema, newest)
-        kind = self._kind_of(batch)
+        table, kind = read_batch(batch, self.schema, newest)
         if table.num_rows == 0:
             self._kind = kind
             return self._results(self._search.release())
@@ -228,13 +229,6 @@ class Stream:
         if isinstance(empty, pd.DataFrame):
             return empty.copy(deep=False)
         return [] if isinstance(empty, list) else empty
-
-    def _kind_of(self, frame: Any) -> Kind:
-        """Return the kind of a batch, with the types of the columns that results take."""
-        if not isinstance(frame, pd.DataFrame):
-            return kind_of_batch(frame)
-        names = dict.fromkeys(self._search.column_of_result.values())
-        return Kind("pandas", {name: frame[name].dtype for name in names if name in frame.columns})
 
     def flush(self) -> Any:
         """Wait for the threads and return the complete matches; without threads, return no matches.

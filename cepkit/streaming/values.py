@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from cepkit.errors import CepError
 from cepkit.events import NULL_CODE, NUMBERS, TEXT, TIME
-from cepkit.frames.arrow import NOT_FOR_ARROW, type_of_arrow, without_view
+from cepkit.frames.arrow import INTEGERS, NOT_FOR_ARROW, type_of_arrow, without_view
 
 # Codes of texts that do not change while a stream brings new ones.
 
@@ -127,12 +127,11 @@ class TextCodes:
 # Values of a batch in the types of a schema: each value fits without loss, or the batch is refused.
 
 _NULL = type(None)
-_INTEGERS = pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()
 _TEXTS = pa.string(), pa.large_string()
 _FLOATS = frozenset((float, int, _NULL))
 _FLOAT32 = pa.float32().id
 _EXACT: dict[int, frozenset[type]] = {
-    **{of.id: frozenset((int, _NULL)) for of in _INTEGERS},
+    **{of.id: frozenset((int, _NULL)) for of in INTEGERS},
     **{of.id: frozenset((str, _NULL)) for of in _TEXTS},
     pa.float64().id: _FLOATS,
     pa.bool_().id: frozenset((bool, _NULL)),
@@ -205,8 +204,13 @@ def _unit_meant(tick: int, unit: str) -> str | None:
 def array_of_series(series: pd.Series, wanted: pa.Field) -> pa.Array | pa.ChunkedArray:
     if isinstance(series.dtype, pd.SparseDtype):
         series = series.sparse.to_dense()
+    # The rows that a stream keeps must not change with the frame. Texts never change.
+    if isinstance(series.dtype, np.dtype):
+        values = series.to_numpy(copy=True)  # Arrow takes twice as long to read a Series
+    else:
+        values = series if isinstance(series.dtype, pd.StringDtype | pd.ArrowDtype) else series.copy()
     try:
-        array = pa.array(series, from_pandas=True)
+        array = pa.array(values, from_pandas=True)
     except NOT_FOR_ARROW as error:
         raise CepError(f"batch: column {wanted.name!r} must be {type_text(wanted)}: {error}") from None
     return fit(array, wanted)

@@ -31,17 +31,6 @@ from cepkit.windows.values import ALL, EMITTED, SIDES, Join, Window
 # The search of a window in an open stream: it keeps the rows that are in the window.
 
 
-def source_of_table(table: pa.Table, schema: StreamSchema) -> ArrowSource:
-    """Return a table as a source, with the ordered categories of the stream."""
-    source = ArrowSource(table)
-    source.schema |= {
-        name: replace(source.schema[name], ordered=order)
-        for name, order in schema.ordered.items()
-        if name in source.schema
-    }
-    return source
-
-
 class WindowSearch(Search):
     """A window in a stream; `advance` returns the rows that it emits."""
 
@@ -89,16 +78,15 @@ class WindowSearch(Search):
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
         self._settle()
-        source = source_of_table(table, self.schema)
-        # The rows are in stream order already, and the window has its own order columns.
-        rows = kept_rows(self._window, source, ())
-        entered = table if len(rows) == table.num_rows else table.take(pa.array(rows))
-        entered = entered.select(self._kept.schema.names)
+        if self._window.where is not None:
+            # The rows are in stream order already, and the window has its own order columns.
+            table = table.take(pa.array(kept_rows(self._window, self.schema.source(table), ())))
+        entered = table.select(self._kept.schema.names)
         n_kept = self._kept.num_rows
         whole = pa.concat_tables([self._kept, entered]).combine_chunks()
         n_shed = 0
         if self._room is not None:
-            source = source_of_table(whole, self.schema)
+            source = self.schema.source(whole)
             ticks = clock_values(source, self._window.order_by[0], np.arange(len(whole)))
             whole, n_shed = _with_room(self._room, whole, ticks, size_of(self._window, source), n_kept)
         source, window_rows, n_gone = self._part(whole, n_kept, is_last=False)
@@ -124,7 +112,7 @@ class WindowSearch(Search):
         if self._window.time is None or not self.n_retained:
             return None
         row = 0 if self._window.emit == ALL else self.n_retained - 1
-        source = source_of_table(self._kept.slice(row, 1), self.schema)
+        source = self.schema.source(self._kept.slice(row, 1))
         ticks = clock_values(source, self._window.order_by[0], np.zeros(1, np.int64))
         return int(leaving_ticks(ticks, size_of(self._window, source))[0])
 
@@ -142,7 +130,7 @@ class WindowSearch(Search):
     def _part(
         self, whole: pa.Table, n_known: int, *, is_last: bool, now: int | None = None
     ) -> tuple[ArrowSource, WindowRows, int]:
-        source = source_of_table(whole, self.schema)
+        source = self.schema.source(whole)
         window_rows, n_gone = window_part(
             self._window, source, n_known, self._n_left, is_last=is_last, now=now
         )
@@ -150,7 +138,7 @@ class WindowSearch(Search):
 
     def _results(self, source: ArrowSource, found: WindowRows, n_gone: int) -> Ready:
         table = frame_with(source, found, lambda result: result)
-        if hasattr(self, "empty"):
+        if hasattr(self, "empty") and table.schema != self.empty.schema:
             table = table.cast(self.empty.schema)
         return table, np.ones(table.num_rows, np.int64)
 
@@ -289,7 +277,7 @@ class JoinSearch:
         size = self.plan.sizes[which]
         if not self._waiting[which].num_rows or (size is not None and not size.is_time):
             return np.empty(0, np.int64)
-        ticks = ticks_of_clock(self.plan, which, source_of_table(self._waiting[which], self.schemas[which]))
+        ticks = ticks_of_clock(self.plan, which, self.schemas[which].source(self._waiting[which]))
         return ticks + 1 if size is None else leaving_ticks(ticks, size)  # without a window, no row waits
 
     def finish(self) -> Ready:
@@ -309,12 +297,12 @@ class JoinSearch:
         wholes, n_known, n_shed = [], 0, 0
         for which, side in enumerate(SIDES):
             entering = early[which].slice(0, n_certain[which])
-            source = source_of_table(entering, self.schemas[which])
+            source = self.schemas[which].source(entering)
             rows = kept_rows(getattr(self.query, side), source, ())
             whole = pa.concat_tables([self._waiting[which], entering.take(pa.array(rows))]).combine_chunks()
             room, size, n_old = self._rooms[which], self.plan.sizes[which], self._waiting[which].num_rows
             if room is not None and size is not None:
-                ticks = ticks_of_clock(self.plan, which, source_of_table(whole, self.schemas[which]))
+                ticks = ticks_of_clock(self.plan, which, self.schemas[which].source(whole))
                 whole, n = _with_room(room, whole, ticks, size, n_old)
                 n_shed += n
             wholes.append(whole)
@@ -334,9 +322,7 @@ class JoinSearch:
 
     def _run(self, wholes: list[pa.Table], n_known: int) -> tuple[pa.Table, JoinRows]:
         """Join the rows, and return the pairs that a row after the first ``n_known`` completes."""
-        sources = tuple(
-            source_of_table(table, schema) for table, schema in zip(wholes, self.schemas, strict=True)
-        )
+        sources = tuple(schema.source(table) for table, schema in zip(wholes, self.schemas, strict=True))
         join_rows = run_join(self.plan, sources, tuple(self._n_left))
         new = join_rows.event >= n_known
         shown = replace(

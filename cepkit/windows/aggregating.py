@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +12,16 @@ import pyarrow.compute as pc
 
 from cepkit.compile.shared import decimals
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.reducing import as_numbers as as_plain_numbers
-from cepkit.engines.reducing import float_of_decimals, in_words, one_chunk, reduce_items, summarised
+from cepkit.engines.reducing import (
+    as_numbers,
+    float_of_decimals,
+    in_words,
+    one_chunk,
+    plain_numbers,
+    present_values,
+    reduce_items,
+    summarised,
+)
 from cepkit.engines.regex_measures import Evaluator, Rows, repeat_scalar
 from cepkit.errors import CepError
 from cepkit.events import NULL_INTEGER, sums_before
@@ -212,10 +221,9 @@ class WindowEvaluator(RowEvaluator):
         """Return an aggregate that needs a kernel."""
         operand_values, by = values, self._second(e)
         if name != "distinct":
-            none_of_by = by[:0] if isinstance(by, pa.Array) else by
             try:
-                reduce_items(name, values[:0], np.zeros(1, np.int64), None, none_of_by)
-                name, values = as_plain_numbers(name, values)
+                _check_types(name, values.type, by.type if isinstance(by, pa.Array) else by)
+                name, values = as_numbers(name, values)
             except TypeError as error:
                 raise self.wrong(e, str(error)) from None
         present = present_values(values)
@@ -242,7 +250,7 @@ class WindowEvaluator(RowEvaluator):
             return summarised(name, values, self.emitted.start.tolist(), self.emitted.stop.tolist(), by)
         if decimals.is_decimal(values.type):
             return self._reduce_decimals(name, e, operand, values)
-        numbers = as_numbers(values)
+        numbers = plain_numbers(values)
         try:
             if name in ("std", "var"):
                 spread = self._deviations(numbers, present, count) ** (2 if name == "var" else 1)
@@ -347,6 +355,13 @@ class WindowEvaluator(RowEvaluator):
         return std_values
 
 
+@lru_cache(maxsize=256)
+def _check_types(name: str, of: pa.DataType, by: pa.DataType | pa.Scalar | None) -> None:
+    """Raise `TypeError` if an aggregate does not take values of a type."""
+    by = pa.array([], by) if isinstance(by, pa.DataType) else by
+    reduce_items(name, pa.array([], of), np.zeros(1, np.int64), None, by)
+
+
 def total_or_mean(name: str, total: np.ndarray, count: np.ndarray, of: pa.DataType) -> pa.Array:
     """Return sums, or means for ``avg``, of ``count`` values of a type each; null for none and for NaN."""
     unknown = (count == 0) | np.isnan(total) if total.dtype.kind == "f" else count == 0
@@ -369,18 +384,6 @@ def with_infinities(
     return total
 
 
-def present_values(values: pa.Array) -> np.ndarray:
-    """Return which values are not null, bool, (n,)."""
-    return values.is_valid().to_numpy(zero_copy_only=False)
-
-
-def as_numbers(values: pa.Array) -> np.ndarray:
-    """Return numbers or durations as float64 or int64, with 0 for null."""
-    if pa.types.is_floating(values.type):
-        return values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
-    return values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-
-
 def _ranks(values: pa.Array, order: tuple[str, ...] | None) -> np.ndarray:
     """Return numbers with the order of the values; a null has any of them."""
     arrow_type = values.type
@@ -391,8 +394,6 @@ def _ranks(values: pa.Array, order: tuple[str, ...] | None) -> np.ndarray:
             rank_of_value = {value: rank for rank, value in enumerate(sorted(set(every) - {None}))}
             numbers = np.array([rank_of_value.get(value, 0) for value in every], np.int64)
         return numbers
-    if pa.types.is_floating(arrow_type):
-        return np.ascontiguousarray(as_numbers(values))
     if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type):
         if order is not None:
             ranks = pc.index_in(  # type: ignore[attr-defined]
@@ -407,9 +408,7 @@ def _ranks(values: pa.Array, order: tuple[str, ...] | None) -> np.ndarray:
             codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
             ranks = rank_of_code[codes] if len(texts) else np.zeros(len(values))
         return np.ascontiguousarray(ranks.astype(np.int64))
-    if pa.types.is_date32(arrow_type) or pa.types.is_time32(arrow_type):
-        values = values.cast(pa.int32())
-    return np.ascontiguousarray(values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False))
+    return np.ascontiguousarray(plain_numbers(values))
 
 
 def extreme_places(

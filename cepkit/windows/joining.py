@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.compile.shared import decimals
-from cepkit.engines.reducing import as_numbers as as_plain_numbers
-from cepkit.engines.reducing import one_chunk, reduce_items
+from cepkit.engines.reducing import as_numbers, one_chunk, plain_numbers, present_values, reduce_items
 from cepkit.engines.regex_measures import Picked, plain_values, repeat_scalar
 from cepkit.errors import CepError, OrderError
 from cepkit.events import DURATION, FLOAT, INTEGER, NUMBERS, TIME, ColumnType, Frame, Source, sums_before
@@ -28,7 +27,7 @@ from cepkit.planning.clocks import CLOCKS, no_clock
 from cepkit.planning.plans import check_columns
 from cepkit.values import dataclass
 from cepkit.windows import aggregating as exact
-from cepkit.windows.aggregating import RowEvaluator, as_numbers, present_values
+from cepkit.windows.aggregating import RowEvaluator
 from cepkit.windows.ranges import Meeting, Pairs, Size, ends_of, meet, pairs_of
 from cepkit.windows.running import check_names, kept_rows
 from cepkit.windows.values import EMITTED, SIDES, Join, Window, aggregate_name, aggregate_operand
@@ -292,7 +291,7 @@ class PairEvaluator(RowEvaluator):
         inner.role = self.role
         values = one_chunk(repeat_scalar(inner._row_value(operand, inner.rows), n))
         try:
-            name, values = as_plain_numbers(name, values)
+            name, values = as_numbers(name, values)
         except TypeError as error:
             raise self.wrong(e, str(error)) from None
         present = present_values(values)
@@ -311,7 +310,7 @@ class PairEvaluator(RowEvaluator):
             if name == "sum":
                 return decimals.decimals_of(total, count == 0, scale)
             return exact.total_or_mean(name, total / 10.0**scale, count, values.type)
-        total = _running_sums(as_numbers(values), present, order, sign, stop)
+        total = _running_sums(plain_numbers(values), present, order, sign, stop)
         return exact.total_or_mean(name, total, count, values.type)
 
 

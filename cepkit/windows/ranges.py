@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.shared.places import PLACES
-from cepkit.events import sums_before
+from cepkit.events import by_code, sums_before
 from cepkit.language.expressions import trees as ex
 from cepkit.limits import check_memory
 from cepkit.windows.values import ALL, Window, aggregate_name, aggregate_operand
@@ -54,6 +54,21 @@ class Emitted(NamedTuple):
     order: np.ndarray | None  # int64, (n_items,): the items in the order of the result; None: as they are
     moment_of_item: np.ndarray | None  # int64, (n_items,): row that arrives when the item is emitted
 
+    def only(self, wanted: np.ndarray) -> Emitted:
+        """Return the items at these places of the result, in the same order."""
+        order = wanted if self.order is None else self.order[wanted]
+        is_item = np.zeros(len(self.row_of_item), bool)
+        is_item[order] = True
+        moment = self.moment_of_item
+        return self._replace(
+            row_of_item=self.row_of_item[is_item],
+            n_arrivals=int(np.count_nonzero(is_item[: self.n_arrivals])),
+            start=self.start[is_item],
+            stop=self.stop[is_item],
+            order=(np.cumsum(is_item) - 1)[order],
+            moment_of_item=None if moment is None else moment[is_item],
+        )
+
 
 def limits_of(
     size: Size, time: np.ndarray | None, n_rows: int, first_number: int = 0, *, with_leaving: bool = True
@@ -93,9 +108,7 @@ def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, wit
     """Return what a window emits."""
     n = len(group)
     one_group = n_groups < 2
-    row_of_place = (
-        np.arange(n, dtype=np.int64) if one_group else np.argsort(group, kind="stable").astype(np.int64)
-    )
+    row_of_place = by_code(group, n_groups)
     first_place = sums_before(np.bincount(group, minlength=max(n_groups, 1)))
     start, places = np.empty(0 if one_group else n, np.int64), np.arange(n, dtype=np.int64)
     if one_group:

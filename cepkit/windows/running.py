@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cepkit.errors import CepError
 from cepkit.events import Frame, Source
-from cepkit.frames.arrow import check_free
+from cepkit.frames.arrow import check_free, taken
 from cepkit.frames.building import partition_codes, stream_order
 from cepkit.frames.pandas import series_of_arrow
 from cepkit.frames.sources import Wishes, with_types
@@ -287,6 +287,8 @@ def emit_rows(
     wanted: np.ndarray | None = None, evaluator: Callable[..., WindowEvaluator] = WindowEvaluator,
 ) -> WindowRows:  # fmt: skip
     """Return emitted rows with their columns; ``wanted`` limits them to some, as indices into the result."""
+    if wanted is not None:
+        made = made.only(wanted)
     computed = evaluator(window, source, rows, made)
     columns = {name: computed.values(f"aggregate {name!r}", tree) for name, tree in window.aggregates}
     row_of_item = rows[made.row_of_item]
@@ -299,12 +301,9 @@ def emit_rows(
         elif window.order_by:
             assert made.moment_of_item is not None
             columns[EMITTED] = source.arrow(window.order_by[0], rows[made.moment_of_item])
-    order = made.order
-    if wanted is not None:
-        order = wanted if order is None else order[wanted]
-    if order is not None:
+    if (order := made.order) is not None:
         row_of_item = row_of_item[order]
-        columns = {name: values.take(pa.array(order)) for name, values in columns.items()}
+        columns = {name: taken(values, order) for name, values in columns.items()}
         moment = None if moment is None else moment[order]
     return WindowRows(row_of_item, columns, moment)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import cepkit as cep
@@ -203,3 +204,20 @@ def test_a_push_that_fails_while_it_forgets_keys_has_no_effect(kind):
         assert found == expected and seen_of(failing) == seen_of(calm)
         n_forgetting += calm.status().forgotten > 0
     assert n_forgetting > 1 and rest_of(failing) == rest_of(calm)
+
+
+DTYPES = ["int64", "float64", "Int64", "category", "datetime64[us]", "datetime64[us, UTC]"]
+OPENED = {
+    "regex": lambda frame: cep.stream("up{3}", frame, define={"up": "true"}, measures={"first": "first(x)"}),
+    "window": lambda frame: cep.stream(cep.Window({"first": "first(x)"}, length=3), frame),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", OPENED)
+def test_a_frame_that_changes_after_its_push_changes_no_result(kind, dtype):
+    frame = pd.DataFrame({"x": pd.Series([1, 2, 3]).astype("int64").astype(dtype)})
+    stream, pushed = OPENED[kind](frame.iloc[:0]), frame.iloc[:2].copy()
+    stream.push(pushed)
+    pushed.loc[:, "x"] = frame["x"].iloc[2]
+    assert stream.push(frame.iloc[2:])["first"].tolist() == frame["x"].iloc[:1].tolist()

@@ -37,6 +37,9 @@ _NO_ERROR = (0, -2)  # numba's status codes for a number and for None
 _engines: list[Any] = []  # machine code lives as long as its engine
 
 
+_memory_of = (ctypes.c_char * 0).from_buffer
+
+
 @dataclass(frozen=True, slots=True, eq=False)  # each call compares them with texts
 class ArrayArgument:
     """An array that a kernel takes: C-contiguous, of this dtype and number of axes."""
@@ -388,6 +391,8 @@ def host_machine(effort: int = 3) -> Any:
 
 
 def _address(values: np.ndarray) -> int:
+    if values.flags.writeable and values.dtype.kind in "iufb":
+        return ctypes.addressof(_memory_of(values))  # in a quarter of the time
     return values.__array_interface__["data"][0]
 
 

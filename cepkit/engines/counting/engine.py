@@ -265,6 +265,13 @@ class CountedMatches(SequenceSet):
         return placed_and_accepted(self.program, self.events)
 
     @property
+    def accepts(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
+        places, accept = self._placed
+        accepts = np.zeros(self.events.n_events, bool)
+        accepts[places.position_of_place] = accept.any(axis=0)
+        return accepts
+
+    @property
     def _places(self) -> Places:
         return self._placed[0]
 

@@ -279,6 +279,7 @@ class SequenceSet(ABC):
     # thread at a time runs a public method: what they build is built once, and their arrays have one user.
 
     events: Events
+    accepts: np.ndarray | None = None  # which events fulfil a condition on single events; None: not known
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         instance = super().__new__(cls)

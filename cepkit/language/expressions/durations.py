@@ -7,6 +7,7 @@ import operator
 import re
 from datetime import timedelta
 from fractions import Fraction
+from functools import lru_cache
 
 from cepkit.errors import CepError, PatternSyntaxError, PredicateError, WrongTypeError, nearest
 from cepkit.limits import TICKS
@@ -35,6 +36,7 @@ _KNOWN_UNITS = "units: ns us ms s min h d w"
 _PART = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?P<unit>[^\W\d_]*)\s*")
 
 
+@lru_cache(maxsize=256)
 def parse_duration(text: str) -> int:
     """Return the nanoseconds of a duration such as ``5 min``, ``2.5 s``, ``500ms`` or ``1h30m``."""
     # A duration is a sum of numbers with units (ns, us, ms, s, min, h, d, w or their English words).
