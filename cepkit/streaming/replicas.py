@@ -219,15 +219,17 @@ class Share:
 
     def take(self, events: slice | np.ndarray) -> Share:
         """Return the share of these events."""
-        is_slice = isinstance(events, slice)
-        rows = self.rows.slice(events.start, events.stop - events.start) if is_slice else None
+        if isinstance(events, slice):
+            rows = self.rows.slice(events.start, events.stop - events.start)
+        else:
+            rows = self.rows.take(pa.array(events))
         return replace(
             self,
             partition=self.partition[events],
             position=self.position[events],
             columns={name: column.take(events) for name, column in self.columns.items()},
             inputs=self.inputs.with_columns({n: array[events] for n, array in self.inputs.columns.items()}),
-            rows=self.rows.take(pa.array(events)) if rows is None else rows,
+            rows=rows,
         )
 
     def deal(self, n_replicas: int) -> list[Share | None]:
@@ -471,10 +473,16 @@ class Replica:
     def _results(
         self, rows: Kept, first: np.ndarray, last: np.ndarray, columns: Mapping[str, Column]
     ) -> ReplicaMatches:
-        kept_columns = {name: replace(columns[name], values=values) for name, values in rows.columns.items()}
-        events = Events(len(rows), kept_columns, rows.partition, self.n_partitions)
-        ends = (np.searchsorted(rows.number, numbers) for numbers in (first, last))
-        matches = MatchSet(events, *ends)
+        row, number, partition, n_partitions = None, rows.number, rows.partition, self.n_partitions
+        if len(last) == 1:  # such as of an event that came alone
+            row = np.flatnonzero(partition == partition[np.searchsorted(number, last[0])])
+            number, partition, n_partitions = number[row], np.zeros(len(row), np.int32), 1
+        kept_columns = {
+            name: replace(columns[name], values=values if row is None else values[row])
+            for name, values in rows.columns.items()
+        }
+        events = Events(len(number), kept_columns, partition, n_partitions, row)
+        matches = MatchSet(events, *(np.searchsorted(number, numbers) for numbers in (first, last)))
         return self.matcher.results(rows, matches, columns)
 
     def _needed(self, kept: Kept) -> Kept:

@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -113,7 +113,7 @@ class Search(ABC):
         # ``table`` has at least one event, in stream order; ``keys`` has the order columns, None without
         # ``order_by``; ``n_before`` is the number of earlier events.
 
-    def advance_row(self, values: list, n_before: int) -> Ready | None:
+    def advance_row(self, values: list, n_before: int) -> Ready | tuple[PlainRow, np.ndarray] | None:
         """Read the next event as plain values, see `RowValues`; None if the search needs a table."""
         return None
 
@@ -319,6 +319,29 @@ def table_of_rows(rows: Sequence[Sequence], schema: pa.Schema) -> pa.Table:
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
     arrays = [pa.array(values, item.type) for values, item in zip(columns, schema, strict=True)]
     return pa.table(arrays, schema=schema)
+
+
+class PlainRow(NamedTuple):
+    """A result of one row as plain values, which take the place of a table where dicts are wanted."""
+
+    values: list
+    schema: pa.Schema
+
+    @property
+    def num_rows(self) -> int:
+        return 1
+
+    def to_table(self) -> pa.Table:
+        return table_of_rows([self.values], self.schema)
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        shown = {
+            item.name: value
+            if value is None or not pa.types.is_temporal(item.type)
+            else pa.scalar(value, item.type).as_py()
+            for item, value in zip(self.schema, self.values, strict=True)
+        }
+        return [shown]
 
 
 def plain_values(column: pa.ChunkedArray) -> list:

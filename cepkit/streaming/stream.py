@@ -40,7 +40,7 @@ from cepkit.streaming.saved import (
     said_as_damage,
     save_file,
 )
-from cepkit.streaming.search import Options, Ready, RowValues, Search, StreamStatus
+from cepkit.streaming.search import Options, PlainRow, Ready, RowValues, Search, StreamStatus
 from cepkit.streaming.windows import JoinSearch
 from cepkit.windows.running import Chain, said
 from cepkit.windows.values import SIDES, Join, Window
@@ -138,7 +138,8 @@ class Stream:
             if ready is not None:
                 names = dict.fromkeys(self._search.column_of_result.values())
                 self._kind = Kind("pandas", {name: batch[name].dtype for name in names})
-                return self._results(ready)
+                table, n_rows = ready
+                return self._results((table.to_table() if isinstance(table, PlainRow) else table, n_rows))
         newest = self._newest
         table, kind = read_batch(batch, self.schema, newest)
         if table.num_rows == 0:
@@ -185,7 +186,7 @@ class Stream:
         self._kind = Kind("rows")
         return self._results(ready)
 
-    def _advance_row(self, values: list | None) -> Ready | None:
+    def _advance_row(self, values: list | None) -> Any:
         """Read an event as plain values; None if it needs a batch, with the checks of batches."""
         if values is None:
             return None

@@ -13,12 +13,11 @@ from cepkit.planning.clocks import clock_values
 from cepkit.streaming.batches import StreamSchema, ordered_batch
 from cepkit.streaming.coding import NEVER, Room, keys_of_batch
 from cepkit.streaming.saved import Saved
-from cepkit.streaming.search import Options, Ready, Search, first_value, plain_values, table_of_rows
+from cepkit.streaming.search import Options, PlainRow, Ready, Search, first_value, plain_values, table_of_rows
 from cepkit.values import dataclass, replace
 from cepkit.windows.joining import JoinRows, frame_of_join, plan_join, run_join, ticks_of_clock
 from cepkit.windows.ranges import Size, SlidingRows
 from cepkit.windows.running import (
-    WindowRows,
     check_window,
     frame_with,
     kept_rows,
@@ -45,7 +44,7 @@ class WindowSearch(Search):
         self._kept = schema.arrow.empty_table()
         self._n_left = 0  # rows that entered and left
         self.column_of_result = {name: name for name in schema.arrow.names}
-        self.empty = self._results(*self._part(self._kept, 0, is_last=False))[0]
+        self.empty = self._emit(self._kept, 0, is_last=False)[0][0]
         self._sliding: SlidingRows | None = None
         self.takes_rows = self._room is None and self._without_rows() is not None
 
@@ -53,12 +52,12 @@ class WindowSearch(Search):
         size = size_of(self._window, self.schema.source())
         return SlidingRows.of(self._window, size, self.schema.arrow)
 
-    def advance_row(self, values: list, n_before: int) -> Ready | None:
+    def advance_row(self, values: list, n_before: int) -> tuple[PlainRow, np.ndarray] | None:
         sliding = self._sliding or self._with_kept_rows()
         if sliding is None or not sliding.takes(values):
             return None
         self._sliding = sliding
-        return table_of_rows([[*values, *sliding.add(values)]], self.empty.schema), np.ones(1, np.int64)
+        return PlainRow([*values, *sliding.add(values)], self.empty.schema), np.ones(1, np.int64)
 
     def _with_kept_rows(self) -> SlidingRows | None:
         """Return the rows of the table with running aggregates; None if a sum might not be exact."""
@@ -89,8 +88,7 @@ class WindowSearch(Search):
             source = self.schema.source(whole)
             ticks = clock_values(source, self._window.order_by[0], np.arange(len(whole)))
             whole, n_shed = _with_room(self._room, whole, ticks, size_of(self._window, source), n_kept)
-        source, window_rows, n_gone = self._part(whole, n_kept, is_last=False)
-        ready = self._results(source, window_rows, n_gone)
+        ready, n_gone = self._emit(whole, n_kept, is_last=False)
         if self._room is not None:
             self._room.check(whole.slice(n_gone))
         self._kept, self._n_left = whole.slice(n_gone), self._n_left + n_gone
@@ -100,8 +98,7 @@ class WindowSearch(Search):
     def pass_time(self, now: int) -> Ready:
         """Let the rows leave whose time is over, since no later event comes before ``now``."""
         self._settle()
-        source, window_rows, n_gone = self._part(self._kept, self._kept.num_rows, is_last=False, now=now)
-        ready = self._results(source, window_rows, n_gone)
+        ready, n_gone = self._emit(self._kept, self._kept.num_rows, is_last=False, now=now)
         self._kept, self._n_left = self._kept.slice(n_gone).combine_chunks(), self._n_left + n_gone
         return ready
 
@@ -123,24 +120,20 @@ class WindowSearch(Search):
     def finish(self, n_events: int) -> Ready:
         """Return the rows that still leave: time passes after the last event."""
         self._settle()
-        ready = self._results(*self._part(self._kept, self._kept.num_rows, is_last=True))
+        ready, _ = self._emit(self._kept, self._kept.num_rows, is_last=True)
         self._kept = self._kept.slice(self._kept.num_rows)
         return ready
 
-    def _part(
+    def _emit(
         self, whole: pa.Table, n_known: int, *, is_last: bool, now: int | None = None
-    ) -> tuple[ArrowSource, WindowRows, int]:
+    ) -> tuple[Ready, int]:
+        """Return what the window emits after its first rows, and the number of rows that have left."""
         source = self.schema.source(whole)
-        window_rows, n_gone = window_part(
-            self._window, source, n_known, self._n_left, is_last=is_last, now=now
-        )
-        return source, window_rows, n_gone
-
-    def _results(self, source: ArrowSource, found: WindowRows, n_gone: int) -> Ready:
+        found, n_gone = window_part(self._window, source, n_known, self._n_left, is_last=is_last, now=now)
         table = frame_with(source, found, lambda result: result)
         if hasattr(self, "empty") and table.schema != self.empty.schema:
             table = table.cast(self.empty.schema)
-        return table, np.ones(table.num_rows, np.int64)
+        return (table, np.ones(table.num_rows, np.int64)), n_gone
 
     @property
     def n_keys(self) -> int:

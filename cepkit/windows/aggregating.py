@@ -281,13 +281,14 @@ class WindowEvaluator(RowEvaluator):
         by = self._row_value(e.by, self.row_of_place)
         return by if isinstance(e.by, ex.Literal) else one_chunk(repeat_scalar(by, len(self.row_of_place)))
 
-    def _by_family(self, compute: Callable[..., np.ndarray], dtype: type) -> np.ndarray:
+    def _by_family(self, compute: Callable[..., np.ndarray], dtype: type, *more: np.ndarray) -> np.ndarray:
         """Return what ``compute`` returns for the ranges of rows that arrive and for those that leave."""
+        # It takes the values of ``more`` for these ranges, and their starts and stops.
         out = np.empty(len(self.emitted.start), dtype)
         for family in self._families:
             if family.stop > family.start:
-                start, stop = self.emitted.start[family], self.emitted.stop[family]
-                out[family] = compute(np.ascontiguousarray(start), np.ascontiguousarray(stop))
+                parts = (*more, self.emitted.start, self.emitted.stop)
+                out[family] = compute(*(np.ascontiguousarray(part[family]) for part in parts))
         return out
 
     def _extreme_places(self, ranks: np.ndarray, present: np.ndarray, is_max: bool) -> np.ndarray:
@@ -343,13 +344,7 @@ class WindowEvaluator(RowEvaluator):
     def _deviations(self, values: np.ndarray, present: np.ndarray, count: np.ndarray) -> np.ndarray:
         """Return the standard deviation of each window."""
         numbers = numbers_of(values, present)
-        std_values = np.empty(len(count))
-        for family in self._families:
-            if family.stop > family.start:
-                start, stop = self.emitted.start[family], self.emitted.stop[family]
-                std_values[family] = deviations(
-                    numbers, *(np.ascontiguousarray(part) for part in (count[family], start, stop))
-                )
+        std_values = self._by_family(lambda *of: deviations(numbers, *of), np.float64, count)
         if values.dtype.kind == "f" and (is_infinite := present & np.isinf(values)).any():
             std_values[self._count(is_infinite) > 0] = np.nan
         return std_values
