@@ -46,6 +46,11 @@ from cepkit.windows.values import Window
 _EVENTS_PER_SHARE = 1 << 16  # with threads, a batch is dealt out in pieces of at least this many events
 
 
+def _total_of(parts: str, counter: str) -> property:
+    """Return the sum of a counter of all parts of a search."""
+    return property(lambda self: sum(getattr(part, counter) for part in getattr(self, parts)))
+
+
 class RegexSearch(Search):
     """The search of a regex query in a stream, on one thread or several."""
 
@@ -243,17 +248,9 @@ class RegexSearch(Search):
     def n_ended(self) -> int:
         return 0 if self._loses_nothing else sum(replica.n_ended for replica in self._replicas)
 
-    @property
-    def n_overflowed(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return sum(replica.n_overflowed for replica in self._replicas)
-
-    @property
-    def n_live(self) -> int:
-        return sum(replica.n_live for replica in self._replicas)
-
-    @property
-    def n_retained(self) -> int:
-        return sum(replica.n_kept for replica in self._replicas)
+    n_overflowed: Any = _total_of("_replicas", "n_overflowed")
+    n_live: Any = _total_of("_replicas", "n_live")
+    n_retained: Any = _total_of("_replicas", "n_kept")
 
     @property
     def oldest(self) -> int | None:
@@ -367,26 +364,11 @@ class ChainSearch(Search):
         self.empty = self.steps[-1].empty
         self.column_of_result = _through(self.steps)
 
-    @property
-    def n_keys(self) -> int:
-        return sum(step.n_keys for step in self.steps)
-
-    @property
-    def n_retained(self) -> int:
-        """Number of rows that the steps keep."""
-        return sum(step.n_retained for step in self.steps)
-
-    @property
-    def n_evicted(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return sum(step.n_evicted for step in self.steps)
-
-    @property
-    def n_ended(self) -> int:
-        return sum(step.n_ended for step in self.steps)
-
-    @property
-    def n_overflowed(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return sum(step.n_overflowed for step in self.steps)
+    n_keys: Any = _total_of("steps", "n_keys")
+    n_retained: Any = _total_of("steps", "n_retained")
+    n_evicted: Any = _total_of("steps", "n_evicted")
+    n_ended: Any = _total_of("steps", "n_ended")
+    n_overflowed: Any = _total_of("steps", "n_overflowed")
 
     def _delays(self) -> list[int | None]:
         """Return for each step how much later it knows of a time than the stream; None if never."""

@@ -276,7 +276,7 @@ class OpenPatternSearch(Search):
         self._open: dict[int, OpenRows] = {}  # by the code of their key
         self._deadlines: list[tuple[int, int]] = []  # a heap of times and codes of keys
         self._now: int | None = None
-        self._n_events = self.n_evicted = self._n_ended = self.n_overflowed = 0
+        self._n_events = self.n_evicted = self.n_ended = self.n_overflowed = 0
         self.column_of_result = self._copied_columns()
         self.empty = self._table([])
         if unknown := [item.name for item in self.empty.schema if pa.types.is_null(item.type)]:
@@ -394,9 +394,9 @@ class OpenPatternSearch(Search):
         if self._clock is not None and self.complete_until is not None:
             now = end_in_ticks(self.complete_until, self.schema.columns[self._clock])
         ends = dict.fromkeys(self._open, (AT_END, now))
-        n_ended = self._n_ended
+        n_ended = self.n_ended
         ready = self._decide([*self._open], TimeSoFar(now, (), n_events), {}, ends)
-        self._n_ended = n_ended  # no pause ended them
+        self.n_ended = n_ended  # no pause ended them
         return ready
 
     def _decide(
@@ -440,7 +440,7 @@ class OpenPatternSearch(Search):
             kept = self._open[code]
             kept.forget(self._n_before)
             if code in ends:
-                self._n_ended += kept.n_ended
+                self.n_ended += kept.n_ended
             elif self._forgets_closed and not kept.rows:
                 ended.append(code)
             else:
@@ -511,10 +511,6 @@ class OpenPatternSearch(Search):
         return len(self._keys)
 
     @property
-    def n_ended(self) -> int:
-        return self._n_ended
-
-    @property
     def n_live(self) -> int:
         return sum(kept.n_open for kept in self._open.values())
 
@@ -542,7 +538,7 @@ class OpenPatternSearch(Search):
         saved.arrays["positions"] = np.array([at for kept in every for at in kept.positions], np.int64)
         saved.arrays["states"] = np.array([kept.state() for kept in every], np.int64).reshape(-1, 6)
         counters = {
-            "n_events": self._n_events, "n_evicted": self.n_evicted, "n_ended": self._n_ended,
+            "n_events": self._n_events, "n_evicted": self.n_evicted, "n_ended": self.n_ended,
             "n_overflowed": self.n_overflowed,
         }  # fmt: skip
         saved.header.update(counters, now=self._now)
@@ -557,7 +553,7 @@ class OpenPatternSearch(Search):
             saved.arrays.update({"keys/free": np.empty(0, np.int64), "keys/newest": np.empty(0)})
         self._keys.unpack(saved)
         self._now, self._n_events = saved.header["now"], saved.counter("n_events")
-        self.n_evicted, self._n_ended = saved.counter("n_evicted"), saved.counter("n_ended")
+        self.n_evicted, self.n_ended = saved.counter("n_evicted"), saved.counter("n_ended")
         self.n_overflowed = saved.counter("n_overflowed", absent=0)
         table, states = saved.tables["rows"], saved.arrays["states"].tolist()
         source = self.schema.source(table)

@@ -86,8 +86,12 @@ class Search(ABC):
     empty: pa.Table  # the result of no match, without the match number
     column_of_result: Mapping[str, str]  # columns of results that are columns of the stream
     takes_rows: bool = False  # whether `advance_row` reads events
-    n_evicted: int = 0  # keys that were forgotten after a pause
-    n_overflowed: int = 0  # partial matches, or kept events, that ``overflow`` gave up
+    n_evicted: Any = 0  # keys that were forgotten after a pause
+    n_ended: Any = 0  # partial matches that ended with a forgotten key
+    n_overflowed: Any = 0  # partial matches, or kept events, that ``overflow`` gave up
+    n_live: Any = None  # live partial matches; None for a search that keeps events instead
+    oldest: Any = None  # position of the oldest event that a later match may need; None if it is not known
+    wakes_at: Any = None  # the earliest time for which `pass_time` has work, if only time passes
     grows: str = ""  # what grows for ever, why, and what bounds it; empty if nothing does
     # Until when the user says that the data are complete, just before `finish`; None: the last time so far
     complete_until: Any = None
@@ -96,11 +100,6 @@ class Search(ABC):
     @abstractmethod
     def n_keys(self) -> int:
         """Return the number of partition keys that the stream remembers."""
-
-    @property
-    def n_ended(self) -> int:
-        """Return the number of partial matches that ended with a forgotten key."""
-        return 0
 
     @property
     @abstractmethod
@@ -135,24 +134,9 @@ class Search(ABC):
         # It also forgets rows that no later match needs.
         return self.release()
 
-    @property
-    def wakes_at(self) -> int | None:
-        """Return the earliest time for which `pass_time` has something to do, if only time passes."""
-        return None
-
     def delay_of(self, column: str) -> int | None:
         """Return how far a later result can be before the time of the stream, in ticks of its clock."""
         # ``column`` is the column of the results that has their times. None: nothing is known about it.
-        return None
-
-    @property
-    def n_live(self) -> int | None:
-        """Return the number of live partial matches; None for a search that keeps events instead."""
-        return None
-
-    @property
-    def oldest(self) -> int | None:
-        """Return the position of the oldest event that a later match may need; None if it is not known."""
         return None
 
     def oldest_time(self, clock: str) -> Any:

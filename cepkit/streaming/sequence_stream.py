@@ -92,7 +92,7 @@ class SequenceSearch(Search):
         self._done = (-1, 0)  # the last event of the returned matches, and how many of them end there
         self._now: int | None = None  # no later event comes before this time
         self._searched_at: int | None = None  # what `_latest` returned for the last search
-        self._wakes_at: int | None = None
+        self.wakes_at: int | None = None  # when a waiting match is complete, or all windows have ended
         self._codes: dict[tuple, int] = {}  # of partitions with matches, for an after-match policy
         self._n_codes, self._most_policy = 0, _FEWEST_OF_POLICY
         self.empty = self._results(program, ArrowSource(self._kept), none, EMPTY)[0]
@@ -143,11 +143,6 @@ class SequenceSearch(Search):
             return self.release()
         return self._advance(self._kept, self._position_of_kept, is_last=False)
 
-    @property
-    def wakes_at(self) -> int | None:
-        """The time that completes the next waiting match, or ends the window of all kept events."""
-        return self._wakes_at
-
     def delay_of(self, column: str) -> int | None:
         """Return the length of the window for the clock at an event of a match."""
         within, by = self.program.window.within, self.query.order_by
@@ -191,7 +186,7 @@ class SequenceSearch(Search):
             events = replace(
                 events, partition_of_event=partition.astype(np.int32), n_partitions=len(distinct)
             )
-        self._wakes_at = self._end_of_last_window(program, events)
+        self.wakes_at = self._end_of_last_window(program, events)
         by_key = events.n_events > _FEW
         engine = program.once(("engine of a stream", by_key), lambda: choose_engine(program, by_key=by_key))
         sequences = engine.run(program, events)
@@ -219,7 +214,7 @@ class SequenceSearch(Search):
             keep &= ~np.isin(codes, ended)
             self._keys, self._code_of_kept, self.n_evicted = keys, codes[keep], self.n_evicted + len(ended)
         if not keep.any():
-            self._wakes_at = None
+            self.wakes_at = None
         if self._room is not None:
             self._room.check(whole.filter(pa.array(keep)))
         self._kept, self._position_of_kept, self._done = whole.filter(pa.array(keep)), position[keep], done
@@ -305,7 +300,7 @@ class SequenceSearch(Search):
         decided = age > within if window.closed else age >= within
         n_decided = len(block) if decided.all() else int(np.argmin(decided))
         if n_decided < len(block):
-            self._wakes_at = int(time[block.first[n_decided]]) + int(within) + bool(window.closed)
+            self.wakes_at = int(time[block.first[n_decided]]) + int(within) + bool(window.closed)
         if self._reporter.policy != "none" and n_decided < len(block):
             # A policy needs all matches with the same last event at once.
             n_decided = int(np.searchsorted(block.last, block.last[n_decided]))
