@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from cepkit.compile.match_recognize.compiled import Compiled
 from cepkit.compile.match_recognize.registers import is_nearby
-from cepkit.compile.match_recognize.values import ColumnScope, column_of, compile_value
+from cepkit.compile.match_recognize.values import column_of, compile_value
 from cepkit.compile.shared.row_automaton import ACCEPT as MATCH
 from cepkit.compile.shared.row_automaton import build_row_automaton
 from cepkit.engines.match_recognize.bound import (
@@ -180,23 +181,33 @@ class RowReader:
         clock = self.part.columns[name]
         return clock[row] - clock[self.start] < ticks
 
-    def _failing(self, variable: str) -> Iterator[str]:
-        """Yield the conditions of a variable that the current row fails, with their values."""
+    def _failing(self, variable: str) -> list[str]:
+        """Return the conditions of a variable that the current row fails, with their values."""
         tree = dict(self.bound.query.define).get(variable)
-        for condition in () if tree is None else ex.conjuncts(tree):
-            if _compiled(self.bound, condition).call(self._trial, -1) is not True:
-                values = ", ".join(f"{print_sql(look)} = {self._value(look)}" for look in _looks(condition))
-                yield f"{print_sql(condition)}{f' ({values})' if values else ''}"
-
-    def _value(self, look: ex.Expression) -> str:
-        compiled = _compiled(self.bound, look)
-        value = compiled.call(self._trial, -1)
-        return "null" if value is None else value_text(value, compiled.type)
+        return [] if tree is None else _failing(tree, partial(_compiled, self.bound), self._trial, -1)
 
 
 @lru_cache(maxsize=512)
 def _compiled(bound: BoundRowQuery, tree: ex.Expression):
     return compile_value(tree, bound.schema, dict(bound.query.params))
+
+
+def _failing(
+    tree: ex.Expression, compiled: Callable[[ex.Expression], Compiled], place: Any, row: int
+) -> list[str]:
+    """Return the conditions that are not true at a row of a place, with the values that they read."""
+    texts = []
+    for condition in ex.conjuncts(tree):
+        if compiled(condition).call(place, row) is not True:
+            looks = ((look, compiled(look)) for look in _looks(condition))
+            values = ", ".join(f"{print_sql(look)} = {_value(read, place, row)}" for look, read in looks)
+            texts.append(f"{print_sql(condition)}{f' ({values})' if values else ''}")
+    return texts
+
+
+def _value(read: Compiled, place: Any, row: int) -> str:
+    value = read.call(place, row)
+    return "null" if value is None else value_text(value, read.type)
 
 
 def _looks(tree: ex.Expression) -> list[ex.Expression]:
@@ -313,13 +324,14 @@ def dropped_rows(
     read = {column_of(node.name, schema) for node in whole.where.walk() if isinstance(node, ex.Attribute)}
     rows = searched.events.rows(part.positions[[row for row, _ in output]])
     copied = {name: _plain(source, name, rows) for name in read - set(names)}
-    keeps = scope.compiled(whole.where, "WHERE")
+    compiled = partial(scope.compiled, role="WHERE")
+    keeps = compiled(whole.where)
     dropped = []
     for i, (row, values) in enumerate(output):
         columns = {name: [items[i]] for name, items in copied.items()}
         result = _ResultRow(columns | {name: [value] for name, value in zip(names, values, strict=True)})
         if keeps.call(result, 0) is not True:
-            failing = _failing(whole.where, scope, result) if len(dropped) < most else ()
+            failing = _failing(whole.where, compiled, result, 0) if len(dropped) < most else ()
             dropped.append(DroppedRow(row, tuple(failing)))
     return dropped, len(output)
 
@@ -330,23 +342,6 @@ def _plain(source: Source, name: str, rows: np.ndarray) -> list[Any]:
     if pa.types.is_timestamp(values.type) or pa.types.is_duration(values.type):
         values = values.cast(pa.int64())
     return [None if value != value else value for value in values.to_pylist()]
-
-
-def _failing(where: ex.Expression, scope: ColumnScope, result: _ResultRow) -> list[str]:
-    texts = []
-    for condition in ex.conjuncts(where):
-        if scope.compiled(condition, "WHERE").call(result, 0) is True:
-            continue
-        looks = dict.fromkeys(node for node in condition.walk() if isinstance(node, ex.Attribute))
-        values = ", ".join(f"{print_sql(look)} = {_value(look, scope, result)}" for look in looks)
-        texts.append(f"{print_sql(condition)}{f' ({values})' if values else ''}")
-    return texts
-
-
-def _value(look: ex.Attribute, scope: ColumnScope, result: _ResultRow) -> str:
-    compiled = scope.compiled(look, "WHERE")
-    value = compiled.call(result, 0)
-    return "null" if value is None else value_text(value, compiled.type)
 
 
 # The kinds of reasons. ``skipped``: a row between the others is not named. ``missing``: the pattern is not

@@ -85,16 +85,22 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
-    """A column computed before matching: item ``index`` of the list column ``column``."""
+class _OfColumn:
+    """A column computed before matching from ``column``."""
 
     column: str
-    index: int
 
     @property
     def reads(self) -> tuple[str, ...]:
         """The columns that it is computed from."""
         return (self.column,)
+
+
+@dataclass(frozen=True, slots=True)
+class Derived(_OfColumn):
+    """A column computed before matching: item ``index`` of the list column ``column``."""
+
+    index: int
 
     def type_in(self, types: Mapping[str, ColumnType]) -> ColumnType:
         """Return the type of its values; ``types`` are those of the columns that it reads."""
@@ -121,16 +127,10 @@ class Computed:
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class Later(_OfColumn):
     """A column computed before matching: ``column``, ``offset`` rows later in the partition."""
 
-    column: str
     offset: int
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The columns that it is computed from."""
-        return (self.column,)
 
     def type_in(self, types: Mapping[str, ColumnType]) -> ColumnType:
         """Return the type of its values; ``types`` are those of the columns that it reads."""
@@ -138,15 +138,8 @@ class Later:
 
 
 @dataclass(frozen=True, slots=True)
-class Exact:
+class Exact(_OfColumn):
     """A column computed before matching: the decimals of ``column`` as integers."""
-
-    column: str
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The columns that it is computed from."""
-        return (self.column,)
 
     def type_in(self, types: Mapping[str, ColumnType]) -> ColumnType:
         """Return the type of its values; ``types`` are those of the columns that it reads."""
@@ -154,18 +147,12 @@ class Exact:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(_OfColumn):
     """A column computed before matching: the array column ``column``, prepared for ``function``."""
 
     # ``function`` is one of ``VECTOR_FUNCTIONS``.
 
-    column: str
     function: str
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The columns that it is computed from."""
-        return (self.column,)
 
 
 Derivation = Derived | Prepared | Computed | Later | Exact
