@@ -11,6 +11,7 @@ import pytest
 import cepkit as cep
 from cepkit.language.eql import parse_eql
 from tests.oracle import eql as oracle
+from tests.support.tables import cases
 
 NAMES = ("cmd.exe", "Cmd.EXE", "bash", "b*", "", "cmd", None)
 
@@ -140,20 +141,7 @@ STREAMS = {
 
 @pytest.mark.parametrize(
     ("stream", "maxspan", "items", "wanted"),
-    [
-        ("short", "1s", "N !X N", "01 13"),
-        ("short", "1s", "N !M N", "01"),
-        ("short", "1s", "N !M", "3"),
-        ("skip", "1s", "N N !M N", "134"),
-        ("minutes", "3m", "!M N", "1 4 5"),
-        ("minutes", "19m", "!M N !M", "1 3 4 5"),
-        ("minutes", "21m", "!M N !M", "3 4 5"),
-        ("long", "1s", "A B !M1 C !M2 D", "cdfg"),
-        ("long", "1s", "A B C !M2 D", "cdfg"),
-        ("long", "1s", "A B !M1 C !M2 D !M4", ""),
-        ("long", "1s", "A B !none C !none D", "0146 cdfg"),
-        ("long", "1s", "!none A B C !M2 D !none", "cdfg"),
-    ],
+    cases("eql", "missing events as in Elastic"),
 )
 def test_missing_events_as_in_elastic(stream, maxspan, items, wanted):
     times, tags = STREAMS[stream]

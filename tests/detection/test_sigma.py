@@ -14,6 +14,7 @@ import yaml
 
 import cepkit as cep
 from tests.oracle import sigma as oracle
+from tests.support.tables import cases
 
 COMMANDS = (
     "cmd.exe /c whoami", "powershell -enc " + base64.b64encode(b"evil code").decode(), "net user /add",
@@ -128,26 +129,7 @@ TESTS = {
     "opened": lambda r: r["EventID"] == 4624,
     "large": lambda r: r["Bytes"] is not None and r["Bytes"] >= 5,
 }
-CORRELATIONS = [
-    "{type: event_count, rules: [failed], timespan: 20s, condition: {gte: 2}}",
-    "{type: event_count, rules: failed, group-by: [User], timespan: 40s, condition: {gt: 2}}",
-    "{type: event_count, rules: [failed, large], group-by: [User, Other], timespan: 1m, condition: {gte: 3}}",
-    "{type: event_count, rules: [opened], group-by: [User], timespan: 15s, condition: {lt: 2}}",
-    "{type: event_count, rules: [opened, large], timespan: 9s, condition: {gte: 2, lte: 3}}",
-    "{type: event_count, rules: [large], group-by: [Ip], timespan: 30s, condition: {eq: 3}}",
-    "{type: value_count, rules: [failed], group-by: [User], timespan: 50s, condition: {gte: 2, field: Ip}}",
-    "{type: value_count, rules: [failed, opened], timespan: 30s, condition: {gt: 2, field: User}}",
-    "{type: value_count, rules: [large], timespan: 20s, condition: {neq: 1, field: Bytes}}",
-    "{type: temporal, rules: [failed, opened], group-by: [User], timespan: 30s}",
-    "{type: temporal, rules: [failed, opened, large], timespan: 15s}",
-    "{type: temporal, rules: [failed, opened, large], group-by: [Ip], timespan: 1m, condition: {gte: 2}}",
-    "{type: temporal_ordered, rules: [failed, opened], group-by: [User], timespan: 30s}",
-    "{type: temporal_ordered, rules: [large, failed, opened], timespan: 20s}",
-    "{type: temporal_ordered, rules: [opened, failed], group-by: [who], timespan: 1m, "
-    "aliases: {who: {opened: User, failed: Other}}}",
-    "{type: event_count, rules: [large, failed, large], group-by: [who], timespan: 9s, condition: {gte: 2}, "
-    "aliases: {who: {large: User, failed: Other}}}",
-]  # fmt: skip
+CORRELATIONS = cases("sigma", "correlations")  # fmt: skip
 
 
 @pytest.mark.parametrize("number", range(len(CORRELATIONS)))

@@ -19,6 +19,7 @@ from cepkit.explorer.running.texts import cells, columns_of, full_cells, quote_t
 from cepkit.progress import Cancellation, Cancelled, cancellable
 from cepkit.widgets.scene_view import MatchTable
 from tests.support.sizes import seeds
+from tests.support.tables import cases
 from tests.support.waiting import wait_until
 
 QUERY = "up+ down\nup: x > 0.4\ndown: x <= 0.4"
@@ -151,19 +152,7 @@ def test_a_quoted_text_keeps_itself_alone(value):
 
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
-    [
-        ("abc", "number", "'abc' is not a number. Write > 3, 3..5 or = 3."),
-        (">", "number", "A value is missing after >."),
-        ("5..3", "number", "ends before it begins"),
-        ("..", "number", "Both ends of the range are missing."),
-        ("25:00", "time", "is not a time"),
-        ("2026-02-30", "time", "is not a time"),
-        ("09:30..2026-01-01", "time", "Write the date first"),
-        ("5", "duration", "The unit of '5' is missing."),
-        ("soon", "duration", "is not a duration"),
-        ('="a', "text", "quotation mark is not closed"),
-        ("=", "text", "A text is missing after =."),
-    ],
+    cases("filters", "mistaken filters"),
 )
 def test_a_mistaken_filter_says_what_to_write(text, kind, said):
     with pytest.raises(CepError, match=said.replace(".", r"\.")) as raised:

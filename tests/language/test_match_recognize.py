@@ -16,6 +16,7 @@ from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows,
 from tests.oracle.generate_match_recognize import random_query
 from tests.oracle.match_recognize import matches
 from tests.support.row_patterns import oracle_query
+from tests.support.tables import cases
 
 ERRORS = Path(__file__).resolve().parents[1] / "fixtures" / "match_recognize_errors.txt"
 
@@ -193,20 +194,7 @@ PLAIN = "FROM t MATCH_RECOGNIZE (MEASURES A.x AS a, A.y AS b PATTERN (A) DEFINE 
 
 @pytest.mark.parametrize(
     ("listed", "names"),
-    [
-        ("a x, m.b \"y z\"", ["x", "y z"]),
-        ("a + b c, (a) d, COALESCE(a, b) e, -1 f, 1.5 g", ["c", "d", "e", "f", "g"]),
-        ("a + b, m.a*m.b, a  IS   NULL", ["a + b", "a * b", "a IS NULL"]),
-        ("a IS NOT NULL n, CASE WHEN a > 1 THEN b END, CASE WHEN a > 1 THEN b END c", [
-            "n", "CASE WHEN a > 1 THEN b END", "c",
-        ]),
-        ("INTERVAL '5' MINUTE, INTERVAL '5' MINUTE five, DATE '2020-01-01' d, 'text' s", [
-            "INTERVAL '5' MINUTE", "five", "d", "s",
-        ]),
-        ("date d, CAST(a AS double) e, 1e3, 1e3 f", ["d", "e", "1000.0", "f"]),
-        ("*, a + b AS c", ["*", "c"]),
-        ("m.*, t.* , a", ["*", "*", "a"]),
-    ],
+    cases("selected_columns", "names of selected columns"),
 )  # fmt: skip
 def test_names_of_selected_columns(listed, names):
     query = parse_match_recognize(f"SELECT {listed} {PLAIN}")

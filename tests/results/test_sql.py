@@ -10,6 +10,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError
+from tests.support.tables import cases
 
 WALK = pd.DataFrame(
     {"k": list("bababab"), "t": [0, 0, 1, 1, 2, 2, 3], "x": [5, 1, 3, 2, 2, 1, 4]}, index=list("pqrstuv")
@@ -58,18 +59,7 @@ def test_mistakes(text, tables, error, message):
 
 @pytest.mark.parametrize(
     ("text", "message", "underlined"),
-    [
-        ("DEFINE D AS xx < PREV(x)", "DEFINE D: column 'xx' not found.", "xx"),
-        ("DEFINE D AS x < PREV(D.xy)", "DEFINE D: column 'xy' not found.", "D.xy"),
-        ("DEFINE D AS k = \"b\"", "A text has single quotes: 'b'. Columns: ['k', 't', 'x']", '"b"'),
-        ("DEFINE D AS x < LAGG(x) AND x > 1", "DEFINE D: no function 'LAGG'", "LAGG(x)"),
-        ("DEFINE D AS x > 1 AND k > 3", "DEFINE D: k > 3 compares texts with numbers", "k > 3"),
-        ("MEASURES MEANS(x) AS m", "MEASURES m: no function 'MEANS'", "MEANS(x)"),
-        ("MEASURES S AS s", "MEASURES s: S is a variable of the pattern, and not a value. "
-         "Write a column of its row, such as S.k", "S"),
-        ("PARTITION BY kk", "PARTITION BY: column 'kk' not found.", "kk"),
-        ("ORDER BY x, tt", "ORDER BY: column 'tt' not found.", "tt"),
-    ],
+    cases("select", "errors with a place"),
 )  # fmt: skip
 @pytest.mark.parametrize("call", [cep.match, cep.explain, cep.funnel])
 def test_errors_of_columns_and_types_name_the_clause_and_the_place(call, text, message, underlined):
@@ -132,19 +122,7 @@ def test_parameters():
 # Worked out by hand. The values of b by t are 5, 3, 2, 4, with the match 5 3 2; those of a are 1, 2, 1.
 @pytest.mark.parametrize(
     ("listed", "end", "rows"),
-    [
-        ("k key, low", "", [["b", 2], ["a", 1]]),
-        ("*, top - low", "", [["b", 5, 2, 3], ["a", 2, 1, 1]]),
-        ("m.*, low AS again", "ORDER BY 3 DESC", [["b", 5, 2, 2], ["a", 2, 1, 1]]),
-        ("k", "ORDER BY low - top", [["b"], ["a"]]),
-        ("k, top - low", "ORDER BY 2 DESC LIMIT 1", [["b", 3]]),
-        ("k, -top AS top", "ORDER BY top + 0", [["b", -5], ["a", -2]]),  # the column of the list comes first
-        ("k", "ORDER BY NULLIF(top, 5) NULLS FIRST", [["b"], ["a"]]),
-        ("k", "ORDER BY NULLIF(top, 5) DESC NULLS LAST", [["a"], ["b"]]),
-        ("k", "ORDER BY top LIMIT 5 OFFSET 1", [["b"]]),
-        ("k", "ORDER BY top DESC OFFSET 1 ROW FETCH FIRST ROW ONLY", [["a"]]),
-        ("k", "OFFSET 2", []),
-    ],
+    cases("select", "the SELECT"),
 )
 def test_the_select(listed, end, rows):
     text = f"SELECT {listed} FROM walk {FALL} m {end}"
