@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from math import nan
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -11,22 +12,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cepkit.shedding.arrivals import Prices
-from cepkit.shedding.server import SMOOTHING, Server, ServerClock
+from cepkit.shedding.server import SMOOTHING, Server, ServerClock, WorkOfEvents, feed_many
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
 
 if TYPE_CHECKING:
     from cepkit.events import Events
     from cepkit.shedding.live_report import RecallEstimate
+    from cepkit.shedding.server import Lane
     from cepkit.shedding.tree_machine import EventOutcome, TreeMachine
     from cepkit.shedding.tree_program import TreeProgram
 
 
 _LONGEST = 4  # the warm-up waits for a rare type up to this many times its length
 _FIRST = 100  # one event in this many is the first: it loads the kernels
+TOGETHER = 64  # events of a warm-up that the tree processes in one call, after as many single ones
 
 
 class LiveWarmUp(Shedder):
-    """Measures the first events of a stream, and drops none."""
+    """Measures the first events of a stream, and drops none.
+
+    The tree processes single events and blocks of events in turn. Strategies that decide for one event at a
+    time learn what single events take, and the others what events of a block take.
+    """
 
     def __init__(self, tree: TreeProgram, n_wanted: int, clock: ServerClock):
         super().__init__()
@@ -35,8 +42,10 @@ class LiveWarmUp(Shedder):
         n_conditions = len(tree.conditions)
         self._evaluated, self._passed = np.zeros(n_conditions, np.int64), np.zeros(n_conditions, np.int64)
         self._of_type = np.zeros(len(tree.types), np.int64)
-        self._seconds: list[float] = []
+        self._seconds: list[float] = []  # NaN for an event of a block
         self._work: list[float] = []
+        self._blocks: list[list[float]] = []  # [seconds, work, events] of each
+        self._n_single = TOGETHER  # events to process one by one before the next block
         self._types: list[int] = []
         self._alive: list[int] = []
         self._start = self._span = 0.0
@@ -59,9 +68,7 @@ class LiveWarmUp(Shedder):
         return n >= self._n_wanted and (bool(self._of_type.all()) or n >= _LONGEST * self._n_wanted)
 
     def before(self, event: Event, load: Load, machine: TreeMachine) -> bool:
-        if self._first_arrival is None:
-            self._first_arrival = event.arrival
-        self._span = event.arrival - self._first_arrival
+        self._see(event.arrival)
         self._alive.append(load.alive)
         self._start = self._clock.now
         return True
@@ -81,25 +88,66 @@ class LiveWarmUp(Shedder):
         self._of_type[event.type] += 1
         self.last_position = event.position
 
+    def before_many(
+        self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load, machine: TreeMachine
+    ) -> np.ndarray | None:
+        if self._n_single:
+            self._n_single -= 1
+            return None
+        self._n_single = len(positions)
+        self._see(float(arrivals[-1]))
+        self._alive.append(load.alive)
+        return np.ones(len(positions), bool)
+
+    def after_many(
+        self, types: np.ndarray, positions: np.ndarray, work: WorkOfEvents, seconds: float
+    ) -> None:
+        """Note the time of a block, and the work of its events."""
+        n, of_events = len(positions), work.seconds - self._prices.event
+        self._blocks.append([seconds, float(of_events.sum()), float(n)])
+        self._seconds += [nan] * n
+        self._work += of_events.tolist()
+        self._alive += work.alive[:-1].tolist()
+        self._evaluated += work.evaluated
+        self._passed += work.passed
+        self._types += types.tolist()
+        self._of_type += np.bincount(types, minlength=len(self._of_type))
+        self.last_position = int(positions[-1])
+
+    def _see(self, arrival: float) -> None:
+        if self._first_arrival is None:
+            self._first_arrival = arrival
+        self._span = arrival - self._first_arrival
+
     def training(
-        self, events: Events, machine: TreeMachine, bound: float, weights: Mapping[str, float], seed: int
+        self, events: Events, machine: TreeMachine, bound: float, weights: Mapping[str, float], seed: int,
+        *, together: bool,
     ) -> Training:
-        """Return what the warm-up measured."""
+        """Return what the warm-up measured, for events that the tree processes together or one by one."""
         # The first events load the kernels, so their times are replaced. The mean service time is that of the
         # second half, when the windows are full. Rates are at most those that the warm-up was processed at,
         # since a batch may bring all of it at once.
-        seconds, types = np.array(self._seconds), np.array(self._types, np.int64)
+        seconds, types, work = np.array(self._seconds), np.array(self._types, np.int64), np.array(self._work)
         n, n_first = len(seconds), -(-len(seconds) // _FIRST)
-        seconds[:n_first] = np.median(seconds)
-        seconds = np.minimum(seconds, 50.0 * np.median(seconds[n // 2 :]))  # pauses of the machine
+        is_single = ~np.isnan(seconds)
+        seconds[:n_first] = np.median(seconds[is_single])
+        seconds = np.minimum(seconds, 50.0 * np.nanmedian(seconds[n // 2 :]))  # pauses of the machine
+        prices = _fit_prices(work[is_single], seconds[is_single])
+        if self._blocks and together:
+            of_block, work_of_block, n_of_block = np.array(self._blocks).T
+            of_block = np.minimum(of_block, 10.0 * np.median(of_block))
+            prices = _fit_prices(work_of_block / n_of_block, of_block / n_of_block)
+            is_single[:] = False
+        modelled = prices.event + prices.condition / self._prices.condition * work
+        seconds = np.where(is_single, seconds, modelled)
         span = max(self._span, float(seconds.sum()), 1e-9)
         counts = np.maximum(self._of_type, 0.5)  # a type that never came still has a rate
         return Training(
             program=self._tree, events=events, n_events=self.last_position + 1, latency_bound=bound,
             rates=counts / span, service=max(float(seconds[n // 2 :].mean()), 1e-9), passed=self._passed,
-            evaluated=self._evaluated, prices=_fit_prices(np.array(self._work), seconds).table(),
-            machine=machine, seed=seed, service_of_event=seconds, type_of_event=types,
-            alive_before=np.array(self._alive, np.int64), weight_of_type=dict(weights),
+            evaluated=self._evaluated, prices=prices.table(), machine=machine, seed=seed,
+            service_of_event=seconds, type_of_event=types, alive_before=np.array(self._alive, np.int64),
+            weight_of_type=dict(weights),
         )  # fmt: skip
 
     def save(self) -> Mapping[str, object]:
@@ -107,7 +155,7 @@ class LiveWarmUp(Shedder):
             "evaluated": self._evaluated, "passed": self._passed, "of_type": self._of_type,
             "seconds": np.array(self._seconds), "work": np.array(self._work),
             "types": np.array(self._types, np.int64), "alive": np.array(self._alive, np.int64),
-            "span": self._span, "first_arrival": self._first_arrival, "last_position": self.last_position,
+            "blocks": self._blocks, "n_single": self._n_single, "span": self._span, "first_arrival": self._first_arrival, "last_position": self.last_position,
         }  # fmt: skip
 
     def restore(self, saved: Mapping[str, Any]) -> None:
@@ -115,6 +163,7 @@ class LiveWarmUp(Shedder):
         self._of_type = np.array(saved["of_type"])
         for name in ("seconds", "work", "types", "alive"):
             setattr(self, f"_{name}", saved[name].tolist())
+        self._blocks, self._n_single = list(saved["blocks"]), saved["n_single"]
         self._span, self._first_arrival = saved["span"], saved["first_arrival"]
         self.last_position = saved["last_position"]
 
@@ -162,10 +211,12 @@ class LiveServer(Server):
     """A server of an endless stream. It forgets the events that left, and tells ``recall`` about them."""
 
     recall: RecallEstimate | None = None  # of a stream after its warm-up
+    work_prices = Prices()  # they divide the time of a block among its events
 
     def _count_drop(self, position: int, number: int) -> None:
         super()._count_drop(position, number)
         self.dropped.clear()
+        self.lanes[0].machine.leave_out(position)
         if self.recall is not None:
             self.recall.drop(position, number, self._leader.worth_of_drop(position))
         self.forget(position)
@@ -196,16 +247,67 @@ class LiveServer(Server):
         self.drop(dropped)
         self.most_waiting = max(self.most_waiting, len(self._waiting))
 
+    def serve_many(self, n: int) -> int:
+        """Process the oldest waiting events, up to ``n`` in one call of the tree; return how many left."""
+        # The shedder may want to decide for each event. Then one event leaves.
+        if n == 1:
+            self.serve()
+            return 1
+        positions = np.fromiter(islice(self._waiting, n), np.int64)
+        types = np.array([self._type[position] for position in positions.tolist()], np.int64)
+        arrivals = np.array([self._arrival[position] for position in positions.tolist()])
+        (lane,), machine, start = self.lanes, self.lanes[0].machine, self.clock.now
+        alive = machine.n_alive
+        may = self._leader.before_many(types, positions, arrivals, self.load, machine)
+        if may is None:
+            self.serve()
+            return 1
+        lane.n_partial_dropped += alive - machine.n_alive
+        self._leader.charged.clear()  # its work has taken its time
+        for position in positions.tolist():
+            del self._waiting[position]
+        for number, n_of_type in enumerate(np.bincount(types).tolist()):
+            self.waiting_of_type[number] -= n_of_type
+        for position, number in zip(positions[~may].tolist(), types[~may].tolist(), strict=True):
+            self._count_drop(position, number)
+        if may.any():
+            self._process(lane, types[may], positions[may], arrivals[may], start)
+        return len(positions)
+
+    def _process(
+        self, lane: Lane, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, start: float
+    ) -> None:
+        work, n = feed_many(self.work_prices, lane.machine, positions), len(positions)
+        n_found = np.bincount(work.event_of_match, minlength=n)
+        lane.matches += work.matches
+        self.alive, now = lane.machine.n_alive, self.clock.now
+        lane.found_at.append(np.full(len(work.event_of_match), now))
+        lane.most_alive = max(lane.most_alive, int(work.alive.max()))
+        seconds = now - start
+        self._leader.after_many(types, positions, work, seconds)
+        of_type = np.bincount(types, work.seconds, minlength=len(self.seconds_of_type))
+        of_type *= seconds / max(of_type.sum(), 1e-300)
+        for number, n_of_type in enumerate(np.bincount(types, minlength=len(of_type)).tolist()):
+            self.processed_of_type[number] += n_of_type
+            self.seconds_of_type[number] += float(of_type[number])
+        self.n_processed += n
+        share = 1.0 - (1.0 - SMOOTHING) ** n
+        self.service += share * (seconds / n - self.service)
+        self.latency += share * (now - float(arrivals.mean()) - self.latency)
+        if self.recall is not None:
+            self.recall.process(positions.tolist(), types, n_found)
+        for position in positions.tolist():
+            del self._type[position], self._arrival[position]
+
     def serve(self) -> int:
         """Process the oldest waiting event, forget it and return its position."""
         (lane,) = self.lanes
         position = next(iter(self._waiting))
         number, n_processed, n_blocks = self._type[position], self.n_processed, len(lane.matches)
-        self._leader.leave(number, position)
         super().serve()
         if self.recall is not None and self.n_processed > n_processed:
             n_found = len(lane.matches[-1]) if len(lane.matches) > n_blocks else 0
-            self.recall.process(position, number, n_found)
+            self.recall.process([position], np.array([number]), np.array([n_found]))
         self.forget(position)
         return position
 

@@ -152,13 +152,16 @@ class RecallEstimate:
             own = self.bins[number] = [[0.0] * n_types, [0.0] * n_types, [0.0]]
         return own
 
-    def process(self, position: int, number: int, n_found: int) -> None:
-        """Take in an event that was processed, and how many matches it completed."""
-        processed, _, matches = self._bin(self.bin_of.pop(position))
-        if number < len(processed):
-            processed[number] += 1.0
-        matches[0] += n_found
-        self.found += n_found
+    def process(self, positions: list[int], types: np.ndarray, n_found: np.ndarray) -> None:
+        """Take in events that were processed, and how many matches each completed."""
+        of_bin = np.array([self.bin_of.pop(position) for position in positions])
+        for number in np.unique(of_bin).tolist():
+            here = of_bin == number
+            processed, _, matches = self._bin(number)
+            n_of_type = np.bincount(types[here], minlength=len(processed))
+            processed[:] = [n + more for n, more in zip(processed, n_of_type.tolist(), strict=False)]
+            matches[0] += float(n_found[here].sum())
+        self.found += float(n_found.sum())
 
     def find(self, n_found: int) -> None:
         """Take in matches that waited until now."""

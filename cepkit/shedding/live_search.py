@@ -23,7 +23,7 @@ from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.plans import compile_checked
 from cepkit.progress import checkpoint
 from cepkit.shedding.arrivals import Prices
-from cepkit.shedding.live_learning import CallCosts, Latencies, LiveServer, LiveWarmUp
+from cepkit.shedding.live_learning import TOGETHER, CallCosts, Latencies, LiveServer, LiveWarmUp, WallClock
 from cepkit.shedding.live_report import (
     BINS,
     EventReader,
@@ -44,7 +44,8 @@ from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
 from cepkit.values import dataclass, replace
 
-_TOGETHER = 256  # events between two checkpoints
+_MOST = 1024  # events that the tree processes in one call
+_SHORTEST = 1e-4  # seconds of such a call, if enough events wait
 _CHANGE = 0.05  # change of the seconds of a type after which the stream tells the strategy
 _BINS_AFTER = 2  # the bins of positions are chosen after one in this many events of the warm-up
 
@@ -133,7 +134,6 @@ class LiveSearch(Search):
 
     def _open_server(self, service: float, arrival_rate: float) -> LiveServer:
         lane = Lane(self.machine, self._types, self.shedder)
-        lane.asks_before &= type(self.shedder).leave is Shedder.leave
         n_types = len(self.tree.types)
         return LiveServer(
             [lane], self._types, self._arrivals, n_types, prices=Prices(), clock=self.clock, service=service,
@@ -222,21 +222,29 @@ class LiveSearch(Search):
         """Process waiting events until none waits or the time is over."""
         clock, server, start = self.clock, self._server, self.clock.now
         before = list(zip(server.processed_of_type, server.seconds_of_type, strict=True))
-        stop, n = start + seconds, 0
+        stop, now = start + seconds, start
         while server.n_waiting:
-            server.serve()
-            n += 1
+            server.serve_many(self._n_together(stop - now))
             if self._warm_up is not None:
                 self._follow_warm_up(self._warm_up)
                 server = self._server
-            if clock.now >= stop:
+            checkpoint()
+            now = clock.now
+            if now >= stop:
                 break
-            if n % _TOGETHER == 0:
-                checkpoint()
         self._serving += clock.now - start
         for number, (n_before, seconds_before) in enumerate(before):
             n_new = server.processed_of_type[number] - n_before
             self._costs.serve(number, n_new, server.seconds_of_type[number] - seconds_before)
+
+    def _n_together(self, seconds: float) -> int:
+        """Return how many events to process in the next call of the tree, with some seconds left."""
+        if not isinstance(self.clock, WallClock):
+            return 1  # another clock may stop after any event
+        if self._warm_up is not None:
+            return TOGETHER
+        service = max(self._server.service, 1e-9)
+        return int(min(_MOST, max(1.0, _SHORTEST / service, seconds / service / 2.0)))
 
     # --- the strategy
 
@@ -258,7 +266,11 @@ class LiveSearch(Search):
         machine.learning = False
         self._machine_of_training = machine.save()
         events = self._events_of_warm_up()
-        training = warm_up.training(events, machine, settings.latency_bound, settings.weights, settings.seed)
+        given = events, machine, settings.latency_bound, settings.weights, settings.seed
+        training = warm_up.training(*given, together=True)
+        self._begin(training)
+        if not self._serves_together:
+            training = warm_up.training(*given, together=False)
         half = slice(len(training.type_of_event) // 2, None)  # the windows are full
         recent = replace(
             training, service_of_event=training.service_of_event[half],
@@ -278,6 +290,7 @@ class LiveSearch(Search):
         self._first_shed = warm_up.last_position + 1
         matches, times = old.lanes[0].matches, old.lanes[0].found_at
         self._server = self._open_server(training.service, float(training.rates.sum()))
+        self._server.work_prices = Prices(**training.prices)
         self._server.processed_of_type = old.processed_of_type
         self._server.seconds_of_type = old.seconds_of_type
         self._server.n_processed = old.n_processed
@@ -305,6 +318,13 @@ class LiveSearch(Search):
         window = self._window_by_clock or self.program.window.within_events or 1000 * BINS
         types = [leaves[leaf].type for leaf in of_tree if not leaves[leaf].is_absent]
         return RecallEstimate(types, len(code.branch_of_order) == len(self.program.branches), window / BINS)
+
+    @property
+    def _serves_together(self) -> bool:
+        """Whether the strategy decides for several events that leave the buffers together."""
+        nothing, server = np.empty(0, np.int64), self._server
+        is_asked = self.shedder.before_many(nothing, nothing, np.empty(0), server.load, self.machine)
+        return is_asked is not None
 
     def _begin(self, training: Training) -> None:
         self._training = replace(training, program=self._tree_of_strategy)

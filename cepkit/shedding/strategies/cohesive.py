@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 N_STEPS = 20  # of the utilities of a type; each step has as many events of the warm-up
 _PRICES = np.geomspace(0.02, 20.0, 31)  # of a second of work, in the matches of a mean second
+_AGAIN = 0.1  # share of the bound: after late events, stretches begin again when less work waits
 _FEW = 0.01  # share of matches and work that is added to each step, since some have few
 _OF_CHOICE = ("utility", "lookup", "sort")  # what each of the partial matches costs that are compared
 
@@ -198,7 +199,7 @@ class Cohesive(SafeSettings):
 
 class _KeepStretches(Shedder):
     KEPT = (
-        "bound", "service", "is_full", "steps", "first", "oldest", "dropped", "edges", "filters", "worth",
+        "bound", "service", "is_full", "is_late", "steps", "first", "oldest", "dropped", "edges", "filters", "worth",
         "pair_seconds",
     )  # fmt: skip
 
@@ -219,7 +220,8 @@ class _KeepStretches(Shedder):
         warm_up = WarmUpWork(training, self._steps)
         self._filters, self._worth = warm_up.filters(), warm_up.worth()
         self._pair_seconds = warm_up.pair_seconds()
-        self._is_full, self._oldest = False, 0
+        self._is_full = self._is_late = False
+        self._oldest = 0
         self._dropped = [0, 0, 0]  # late events, events of low utility, partial matches
 
     def _steps_of(self, events: Events) -> np.ndarray:
@@ -252,26 +254,56 @@ class _KeepStretches(Shedder):
         self.charged["update"] += 1
         self._oldest = machine.oldest_position
         left = self._bound - (load.clock - event.arrival)
-        if left < 0:
+        if self._skips(left, load):
             self._dropped[0] += 1
             return False
         step = int(self._steps[event.position - self._first])
-        if self._overflows(load):
+        if (least := self._least_steps(load)) is not None:
             self.charged["utility"] += self._utilities.n_conditions(number)
             self.charged["lookup"] += 1
-            share = self._safety * self._bound / (load.waiting * self._service)
-            if step < self._filters.best(min(share, 1.0 / (load.arrival_rate * self._service)))[number]:
+            if step < least[number]:
                 self._dropped[1] += 1
                 return False
         if machine.n_alive * self._pair_seconds[number].max() > left:
             self._prune(machine, number, left, self._pair_seconds[number, step])
         return True
 
-    def _overflows(self, load: Load) -> bool:
-        """Return whether more work waits than the bound allows, or more than the safe share of it, still."""
+    def before_many(
+        self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load, machine: TreeMachine
+    ) -> np.ndarray:
+        """Decide for a block as `before` does for an event; the first one says how late the block is."""
+        may = np.ones(len(types), bool)
+        is_present = np.isin(types, list(self._present))
+        if not is_present.any():
+            return may
+        self._oldest = machine.oldest_position
+        left = self._bound - (load.clock - float(arrivals[0]))
+        if self._skips(left, load):
+            self._dropped[0] += int(is_present.sum())
+            return ~is_present
+        steps = self._steps[positions - self._first]
+        if (least := self._least_steps(load)) is not None:
+            may = ~is_present | (steps >= least[types])
+            self._dropped[1] += int(len(may) - may.sum())
+        for number in np.unique(types[may & is_present]).tolist():
+            if machine.n_alive * self._pair_seconds[number].max() > left:
+                step = steps[may & (types == number)].max()
+                self._prune(machine, number, left, self._pair_seconds[number, step])
+        return may
+
+    def _skips(self, left: float, load: Load) -> bool:
+        """Return whether events leave because they are late, until little work waits."""
+        self._is_late = left < 0 or (self._is_late and load.waiting * self._service > _AGAIN * self._bound)
+        return self._is_late
+
+    def _least_steps(self, load: Load) -> np.ndarray | None:
+        """Return the least step of each type that stays; None while the work that waits fits the bound."""
         most = (self._safety if self._is_full else 1.0) * self._bound
         self._is_full = load.waiting * self._service > most
-        return self._is_full
+        if not self._is_full:
+            return None
+        share = self._safety * self._bound / (load.waiting * self._service)
+        return self._filters.best(min(share, 1.0 / (load.arrival_rate * self._service)))
 
     def _prune(self, machine: TreeMachine, number: int, left: float, pair_seconds: float) -> None:
         """Drop partial matches that an event would meet if it takes too long: those of least worth."""

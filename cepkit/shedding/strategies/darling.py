@@ -428,10 +428,21 @@ class DarlingShedder(Shedder):
         if self._buffers.waits(number, position):
             if self._buffers.remove(number, position):
                 self.charged["array"] += 1
-            if self._known:
+        self._work.remove(number, position)
+        if self._known or self._slot_of:
+            self._known.pop(position, None)
+            self._slot_of.pop(position, None)
+        return True
+
+    def before_many(
+        self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load, machine: TreeMachine
+    ) -> np.ndarray:
+        for number, position in zip(types.tolist(), positions.tolist(), strict=True):
+            self._work.remove(number, position)
+            if self._known or self._slot_of:
                 self._known.pop(position, None)
                 self._slot_of.pop(position, None)
-        return True
+        return np.ones(len(positions), bool)
 
     def rest(self, seconds: float) -> None:
         """Use idle time to compute everything again after an alarm, when there was enough of it."""
@@ -441,11 +452,6 @@ class DarlingShedder(Shedder):
         if self._idle >= self._seconds_to_renew():
             self._idle = 0.0
             self._recompute()
-
-    def leave(self, number: int, position: int) -> None:
-        self._work.remove(number, position)
-        self._slot_of.pop(position, None)
-        self._known.pop(position, None)
 
     def adapt(self, seconds_of_type: Sequence[float], delay: float) -> Sequence[int]:
         """Set the limits by the seconds that events take in a live stream; return the events to drop."""

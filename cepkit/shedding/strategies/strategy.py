@@ -16,6 +16,7 @@ from cepkit.values import asdict, dataclass, field, is_dataclass
 
 if TYPE_CHECKING:
     from cepkit.events import Events
+    from cepkit.shedding.server import WorkOfEvents
     from cepkit.shedding.tree_machine import EventOutcome, TreeMachine
     from cepkit.shedding.tree_program import TreeProgram
 
@@ -141,9 +142,6 @@ class Shedder:
         """
         return () if type(self).admit is Shedder.admit else None
 
-    def leave(self, number: int, position: int) -> None:
-        """Note that an event leaves the buffers of a live stream, where this takes the place of `before`."""
-
     def before(self, event: Event, load: Load, machine: TreeMachine) -> bool:
         """Prepare the machine for an event that leaves the buffers: drop partial matches, skip pairs.
 
@@ -153,6 +151,21 @@ class Shedder:
 
     def after(self, event: Event, load: Load, outcome: EventOutcome) -> None:
         """Learn from an event that the machine has processed."""
+
+    def before_many(
+        self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load, machine: TreeMachine
+    ) -> np.ndarray | None:
+        """Do what `before` does for events of a live stream that leave the buffers together, bool, (n,).
+
+        None: the stream calls `before` and `after` for each event.
+        """
+        asks = type(self).before is not Shedder.before or type(self).after is not Shedder.after
+        return None if asks else np.ones(len(positions), bool)
+
+    def after_many(
+        self, types: np.ndarray, positions: np.ndarray, work: WorkOfEvents, seconds: float
+    ) -> None:
+        """Learn from events that the machine has processed together."""
 
     def rest(self, seconds: float) -> None:
         """Use some seconds in which no event waits."""
