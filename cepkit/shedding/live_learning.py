@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from math import nan
+from math import inf, nan
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -342,18 +342,20 @@ class LiveServer(Server):
 _RECENT = 64  # calls whose cost counts
 _UNUSUAL = 4.0  # times the mean: a pause of the machine counts as no more
 _FOLLOWED = 200.0  # events of a type that the mean of their seconds follows
+_LEAST = 0.1  # share of the time that stays for serving, when reading takes all of it
 
 
 @dataclass
 class CallCosts:
-    """What the calls of a live stream cost: seconds of each event, and a fixed part of each call.
+    """What the calls of a live stream cost: to serve events, to read a batch, and to return matches.
 
-    A call has costs beside the serving of events: it reads a batch and returns results. They are a line in
-    the number of events that it admits, through its last calls. Only the fixed part delays events that wait.
+    The seconds of reading are a line in the number of events that a call admits, and those of returning a
+    line in the seconds of its serving, through the last calls.
     """
 
     seconds_of_type: list[float]  # to serve an event of each type, as a moving average
-    calls: list[list[float]] = field(default_factory=list)  # [admitted events, seconds beside the serving]
+    # Per call: admitted events, and the seconds before, of and after the serving.
+    calls: list[list[float]] = field(default_factory=list)
 
     def serve(self, number: int, n: int, seconds: float) -> None:
         """Take in how long some events of a type took."""
@@ -361,27 +363,37 @@ class CallCosts:
             before, share = self.seconds_of_type[number], 1.0 - (1.0 - 1.0 / _FOLLOWED) ** n
             self.seconds_of_type[number] += share * (min(seconds / n, _UNUSUAL * before) - before)
 
-    def call(self, n_admitted: int, seconds: float) -> None:
-        """Take in the seconds of a call beside the serving."""
-        self.calls.append([float(n_admitted), seconds])
+    def call(self, n_admitted: int, before: float, serving: float, after: float) -> None:
+        """Take in the seconds of a call."""
+        self.calls.append([float(n_admitted), before, serving, after])
         del self.calls[:-_RECENT]
 
-    @property
-    def fixed(self) -> float:
-        """Seconds of a call without events; outliers such as a first compilation do not count."""
-        if not self.calls:
-            return 0.0
-        n, seconds = np.array(self.calls).T
-        is_usual = seconds <= _UNUSUAL * np.median(seconds)
-        n, seconds = n[is_usual], seconds[is_usual]
-        spread = n - n.mean()
-        slope = max(0.0, float(spread @ seconds) / float(spread @ spread)) if spread.any() else 0.0
-        return max(0.0, float(np.median(seconds - slope * n)))
+    def of_slice(self, time_slice: float, rate: float) -> tuple[float, float]:
+        """Return the seconds of a whole call under overload, and those after its events were served.
 
-    def passing(self, time_slice: float) -> tuple[float, ...]:
+        It serves for a time slice, and reads the events that arrive with ``rate`` while it lasts.
+        """
+        if not self.calls or time_slice == inf:
+            return time_slice, 0.0
+        n, before, serving, after = np.array(self.calls).T
+        to_read, of_event = _line(n, before)
+        to_return, of_second = _line(serving, after)
+        seconds_after = to_return + of_second * time_slice
+        return (to_read + time_slice + seconds_after) / max(_LEAST, 1.0 - of_event * rate), seconds_after
+
+    def passing(self, time_slice: float, rate: float) -> tuple[float, ...]:
         """Return the seconds that pass for an event of each type, when calls serve for a time slice."""
-        stretch = 1.0 + self.fixed / time_slice
+        stretch = 1.0 if time_slice == inf else self.of_slice(time_slice, rate)[0] / time_slice
         return tuple(stretch * seconds for seconds in self.seconds_of_type)
+
+
+def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Return the fixed part and the slope of a line; a first compilation and other outliers do not count."""
+    is_usual = y <= _UNUSUAL * np.median(y)
+    x, y = x[is_usual], y[is_usual]
+    spread = x - x.mean()
+    slope = max(0.0, float(spread @ y) / float(spread @ spread)) if spread.any() else 0.0
+    return max(0.0, float(np.median(y - slope * x))), slope
 
 
 @dataclass

@@ -128,7 +128,7 @@ class LiveSearch(Search):
         self._called_at = self._called_until = clock.now
         self._costs = CallCosts([0.0] * len(tree.types))
         self._told: tuple[float, ...] = ()  # what the strategy knows of the costs
-        self._n_admitted, self._serving = 0, 0.0
+        self._n_admitted, self._serving, self._began = 0, 0.0, inf  # events, and seconds of this call
         self._server = self._open_server(1e-9, 1.0)
         self.empty = self._results(nothing, none, EMPTY)[0]
 
@@ -221,6 +221,7 @@ class LiveSearch(Search):
     def _process(self, seconds: float) -> None:
         """Process waiting events until none waits or the time is over."""
         clock, server, start = self.clock, self._server, self.clock.now
+        self._began = min(self._began, start)
         before = list(zip(server.processed_of_type, server.seconds_of_type, strict=True))
         stop, now = start + seconds, start
         while server.n_waiting:
@@ -277,11 +278,12 @@ class LiveSearch(Search):
             type_of_event=training.type_of_event[half],
         )  # fmt: skip
         self._costs.seconds_of_type = recent.seconds_of_type
-        passing = self._costs.passing(settings.time_slice)
+        passing = self._passing
         service = max(training.service, float(np.average(passing, weights=training.rates)))
         self._begin(replace(training, service=service))
         self._tell(passing)
-        if (longest := self._costs.fixed + max(passing)) > settings.latency_bound:
+        longest = max(self._costs.of_slice(0.0, 0.0)[0], 0.0) + max(passing)
+        if longest > settings.latency_bound:
             warn(
                 f"an event takes up to {time_text(longest)}, more than latency_bound="
                 f"{time_text(settings.latency_bound)}: its matches come late, whatever is dropped. Give a "
@@ -336,13 +338,15 @@ class LiveSearch(Search):
         """Measure a call of the stream with all of its work."""
         self._called_before, self._called_at = self._called_at, self.clock.now
         idle = self._called_at - self._called_until
-        self._n_admitted, self._serving = 0, 0.0
+        self._n_admitted, self._serving, self._began = 0, 0.0, inf
         try:
             yield
         finally:
             self._called_until = self.clock.now
             if not isnan(self._serving) and self._warm_up is None:
-                self._costs.call(self._n_admitted, self._called_until - self._called_at - self._serving)
+                before = min(self._began, self._called_until) - self._called_at
+                after = self._called_until - self._called_at - before - self._serving
+                self._costs.call(self._n_admitted, before, self._serving, after)
             self._adapt()
             if not self._server.n_waiting:
                 self._server.rest(idle)
@@ -351,14 +355,20 @@ class LiveSearch(Search):
         """Tell the strategy how long events take now, when this has changed."""
         if self._warm_up is not None:
             return
-        passing = self._costs.passing(self.settings.time_slice)
+        passing = self._passing
         if any(abs(now / told - 1.0) > _CHANGE for now, told in zip(passing, self._told, strict=True)):
             self._tell(passing)
+
+    @property
+    def _passing(self) -> tuple[float, ...]:
+        """The seconds that pass for an event of each type, with all that calls do beside."""
+        return self._costs.passing(self.settings.time_slice, self._server.load.arrival_rate)
 
     def _tell(self, passing: tuple[float, ...]) -> None:
         self._told = passing
         time_slice = self.settings.time_slice
-        delay = 0.0 if time_slice == inf else self._costs.fixed + time_slice / 2.0
+        after = self._costs.of_slice(time_slice, self._server.load.arrival_rate)[1]
+        delay = 0.0 if time_slice == inf else time_slice + after
         self._server.drop(self.shedder.adapt(passing, delay))
 
     # --- results
@@ -479,7 +489,7 @@ class LiveSearch(Search):
         n_of_type = self._server.processed_of_type
         if not self._told or not sum(n_of_type):
             return self._server.service
-        return float(np.average(self._costs.passing(self.settings.time_slice), weights=n_of_type))
+        return float(np.average(self._passing, weights=n_of_type))
 
     @property
     def n_keys(self) -> int:

@@ -221,12 +221,22 @@ def test_limits_follow_the_seconds_of_events():
 def test_the_fixed_cost_of_a_call_is_not_the_cost_of_its_events(n):
     costs = CallCosts([1e-4])
     for k in range(40):
-        costs.call(n + k % 3, 0.003 + 2e-5 * (n + k % 3))
-    assert costs.fixed == pytest.approx(0.003, rel=0.05)
-    costs.call(n, 1.0)  # a pause of the machine
-    assert costs.fixed == pytest.approx(0.003, rel=0.05)
-    (seconds,) = costs.passing(0.03)
+        costs.call(n + k % 3, 0.002 + 2e-5 * (n + k % 3), 0.01 + 0.001 * (k % 5), 0.001)
+    (seconds,) = costs.passing(0.03, 0.0)
     assert seconds == pytest.approx(1.1e-4, rel=0.02)
+    costs.call(n, 1.0, 0.02, 1.0)  # a pause of the machine
+    assert costs.passing(0.03, 0.0) == pytest.approx([seconds], rel=0.02)
+
+
+def test_calls_take_the_time_to_read_what_arrives_and_to_return_what_they_find():
+    costs = CallCosts([1e-4])
+    for k in range(40):
+        serving = 0.01 + 0.001 * (k % 5)
+        costs.call(100 * (k % 7), 0.002 + 1e-5 * 100 * (k % 7), serving, 0.001 + 0.5 * serving)
+    whole, after = costs.of_slice(0.02, 50_000.0)
+    assert after == pytest.approx(0.011)
+    assert whole == pytest.approx((0.002 + 0.02 + 0.011) / (1.0 - 0.5))
+    assert costs.passing(0.02, 50_000.0) == pytest.approx([1e-4 * whole / 0.02])
 
 
 def busy(frame, shedding, n_push: int, fixed: float, bound: float, factor: float = 6.0):
