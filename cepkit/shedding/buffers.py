@@ -6,7 +6,7 @@ import random
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from math import ceil, inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -346,6 +346,92 @@ class EventBuffers:
 # The waiting events of a live stream, with the seconds of work that they bring.
 
 
+class WaitingEvents:
+    """Events that wait, in the order of their positions, as arrays. They leave in any order.
+
+    Adding, dropping and serving take O(events that wait) at most, and no work in Python for each event.
+    """
+
+    def __init__(self, **types: type):
+        self._types = types
+        self._columns = {"position": np.zeros(0, np.int64)}
+        self._columns.update({name: np.zeros(0, of_column) for name, of_column in types.items()})
+        self._waits = np.zeros(0, bool)
+        self._first = self._end = self._n = 0  # rows before the first have left
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Return a column; `rows` says which of its rows wait."""
+        return self._columns[name]
+
+    def add(self, **columns: Any) -> None:
+        """Add events after all others."""
+        n, waits = len(columns["position"]), self._waits
+        if self._end + n > len(waits):
+            kept = np.flatnonzero(waits[self._first : self._end]) + self._first
+            room = max(1024, 2 * (len(kept) + n))
+            for name, column in self._columns.items():
+                self._columns[name] = np.zeros(room, column.dtype)
+                self._columns[name][: len(kept)] = column[kept]
+            self._waits = np.zeros(room, bool)
+            self._waits[: len(kept)] = True
+            self._first, self._end = 0, len(kept)
+        rows = slice(self._end, self._end + n)
+        for name, values in columns.items():
+            self._columns[name][rows] = values
+        self._waits[rows] = True
+        self._end += n
+        self._n += n
+
+    def rows(self, n: int | None = None) -> np.ndarray:
+        """Return the rows of the oldest ``n`` events, or of all."""
+        stop = self._end
+        if n is not None:
+            stop = self._first + n
+            while stop < self._end and np.count_nonzero(self._waits[self._first : stop]) < n:
+                stop = min(self._end, self._first + 2 * (stop - self._first))
+        return np.flatnonzero(self._waits[self._first : min(stop, self._end)])[:n] + self._first
+
+    def rows_of(self, positions: np.ndarray) -> np.ndarray:
+        """Return the rows of some events; -1 for those that do not wait."""
+        if self._first == self._end:
+            return np.full(len(positions), -1)
+        place = self._columns["position"]
+        rows = np.searchsorted(place[self._first : self._end], positions) + self._first
+        rows = np.minimum(rows, self._end - 1)
+        return np.where(self._waits[rows] & (place[rows] == positions), rows, -1)
+
+    def remove(self, rows: np.ndarray) -> None:
+        """Let events leave."""
+        self._waits[rows] = False
+        self._n -= len(rows)
+        waits = self._waits[self._first : self._end]
+        self._first += int(np.argmax(waits)) if self._n else len(waits)
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Return the columns of the events that wait."""
+        rows = self.rows()
+        return {name: column[rows] for name, column in self._columns.items()}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take back what `save` returned."""
+        self.__init__(**self._types)
+        self.add(**{name: np.array(saved[name]) for name in self._columns})
+
+
+UNKNOWN = -1  # step of utility of an event that was not computed
+
+
+class Gone(NamedTuple):
+    """Events that are dropped, with their types and steps of utility."""
+
+    position: np.ndarray
+    type: np.ndarray
+    step: np.ndarray
+
+
 class WorkBuffers:
     """The waiting events of a live stream by type. Full buffers drop the events of least utility.
 
@@ -360,93 +446,97 @@ class WorkBuffers:
         self.most, self.limit, self._ties = most, limit, tuple(ties)
         self.seconds_of_type = np.zeros(len(ties))
         self.limit_of_type = np.ones(len(ties))  # N_T
-        # Per type, the waiting events with their steps of utility; -1: it is not known yet.
-        self.waiting: list[dict[int, int]] = [{} for _ in ties]
+        self.waiting = WaitingEvents(type=np.int64, step=np.int64)
+        self.n_of_type = np.zeros(len(ties), np.int64)
         self.is_full = False
         self._random = np.random.default_rng(seed)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.waiting))
 
     @property
     def seconds(self) -> float:
         """The work that waits."""
-        return float(self.seconds_of_type @ [len(events) for events in self.waiting])
+        return float(self.seconds_of_type @ self.n_of_type)
 
     def add(self, types: np.ndarray, events: np.ndarray) -> None:
         """Add events that arrive."""
-        for number, waiting in enumerate(self.waiting):
-            waiting.update(dict.fromkeys(events[types == number].tolist(), -1))
+        self.waiting.add(position=events, type=types, step=UNKNOWN)
+        self.n_of_type += np.bincount(types, minlength=len(self.n_of_type))
 
-    def remove(self, number: int, event: int) -> None:
-        self.waiting[number].pop(event, None)
+    def remove(self, events: np.ndarray) -> None:
+        """Let events leave that are processed; those that do not wait here stay out of account."""
+        rows = self.waiting.rows_of(events)
+        self._take(rows[rows >= 0])
 
-    def push(self, types: np.ndarray, events: np.ndarray, waited: np.ndarray, steps: StepsOf) -> list[int]:
+    def _take(self, rows: np.ndarray) -> Gone:
+        gone = Gone(*(self.waiting[name][rows] for name in Gone._fields))
+        self.waiting.remove(rows)
+        self.n_of_type -= np.bincount(gone.type, minlength=len(self.n_of_type))
+        return gone
+
+    def push(self, types: np.ndarray, events: np.ndarray, waited: np.ndarray, steps: StepsOf) -> Gone:
         """Add events that were offered some seconds ago, and return those that are dropped."""
         ahead = self.seconds + np.cumsum(self.seconds_of_type[types])
         self.add(types, events)
         if float((ahead + waited).max(initial=0.0)) <= (self.limit if self.is_full else self.most):
             self.is_full = self.is_full and 2.0 * self.seconds > self.limit
-            return []
+            return self._take(np.empty(0, np.int64))
         self.is_full = True
         is_late = 2.0 * waited > self.limit  # others need not go for an event that comes late anyway
-        dropped = events[is_late].tolist()
-        for number, event in zip(types[is_late].tolist(), dropped, strict=True):
-            self.remove(number, event)
+        late = self._take(self.waiting.rows_of(events[is_late]))
         ahead = self.seconds - np.cumsum(self.seconds_of_type[types[~is_late]][::-1])[::-1]
         surplus = float((ahead + self.seconds_of_type[types[~is_late]] + waited[~is_late]).max(initial=0.0))
-        return dropped + self._drop(surplus - self.limit, steps)
+        more = self._drop(surplus - self.limit, steps)
+        return Gone(*map(np.concatenate, zip(late, more, strict=True)))
 
-    def drop_surplus(self, steps: StepsOf) -> list[int]:
+    def drop_surplus(self, steps: StepsOf) -> Gone:
         """Drop events when the work has grown above the limits, and return them."""
+        surplus = self.seconds - self.limit
         if self.seconds <= (self.limit if self.is_full else self.most):
-            return []
-        self.is_full = True
-        return self._drop(self.seconds - self.limit, steps)
+            surplus = 0.0
+        else:
+            self.is_full = True
+        return self._drop(surplus, steps)
 
-    def _drop(self, seconds: float, steps: StepsOf) -> list[int]:
+    def _drop(self, seconds: float, steps: StepsOf) -> Gone:
         """Drop events with some seconds of work: those above a common share of the types' limits."""
-        n = np.array([len(events) for events in self.waiting], np.float64)
+        n = self.n_of_type.astype(np.float64)
         low, high = 0.0, float((n / self.limit_of_type).max(initial=0.0))
         for _ in range(30):
             share = (low + high) / 2.0
             gone = self.seconds_of_type @ np.maximum(0.0, n - share * self.limit_of_type)
             low, high = (share, high) if gone >= seconds else (low, share)
         surplus = np.ceil(np.maximum(0.0, n - low * self.limit_of_type) - 1e-6).astype(np.int64)
-        dropped: list[int] = []
-        for number in np.flatnonzero(surplus).tolist():
-            dropped += self._least(number, int(surplus[number]), steps)
-        return dropped
+        if seconds <= 0.0 or not surplus.any():
+            return self._take(np.empty(0, np.int64))
+        rows = self.waiting.rows()
+        types = self.waiting["type"][rows]
+        least = [self._least(rows[types == number], number, int(surplus[number]), steps)
+                 for number in np.flatnonzero(surplus).tolist()]  # fmt: skip
+        return self._take(np.concatenate(least))
 
-    def _least(self, number: int, n: int, steps: StepsOf) -> list[int]:
-        """Remove events of least utility of a type, and return them."""
-        waiting = self.waiting[number]
-        events, step = (np.fromiter(of, np.int64, len(waiting)) for of in (waiting.keys(), waiting.values()))
-        unknown = np.flatnonzero(step < 0)
-        if len(unknown):
-            step[unknown] = steps(number, events[unknown])
-            waiting.update(zip(events[unknown].tolist(), step[unknown].tolist(), strict=True))
+    def _least(self, rows: np.ndarray, number: int, n: int, steps: StepsOf) -> np.ndarray:
+        """Return the rows of events of least utility, of those of a type."""
+        events, step = self.waiting["position"][rows], self.waiting["step"]
+        unknown = step[rows] == UNKNOWN
+        if unknown.any():
+            step[rows[unknown]] = steps(number, events[unknown])
         rank = -events  # the newest one first
         if self._ties[number] == RANDOM:
             rank = self._random.permutation(len(events))
         elif self._ties[number] == NEWEST_WAITING:
             rank[-1] = 1
-        gone = events[np.lexsort((rank, step))[:n]].tolist()
-        for event in gone:
-            del waiting[event]
-        return gone
+        return rows[np.lexsort((rank, step[rows]))[:n]]
 
     def save(self) -> dict[str, Any]:
-        """Return the waiting events as lists."""
-        waiting = [[list(events), list(events.values())] for events in self.waiting]
+        """Return the waiting events as arrays."""
         return {
-            "waiting": waiting, "is_full": self.is_full, "limits": [self.most, self.limit],
+            "waiting": self.waiting.save(), "is_full": self.is_full, "limits": [self.most, self.limit],
             "random": self._random.bit_generator.state,
         }  # fmt: skip
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take back what `save` returned."""
-        self.waiting = [dict(zip(events, steps, strict=True)) for events, steps in saved["waiting"]]
+        self.waiting.restore(saved["waiting"])
+        self.n_of_type = np.bincount(self.waiting["type"][self.waiting.rows()], minlength=len(self.n_of_type))
         self.is_full, self._random.bit_generator.state = saved["is_full"], saved["random"]
         self.most, self.limit = saved["limits"]
 

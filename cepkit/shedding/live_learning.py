@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from math import inf, nan
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cepkit.shedding.arrivals import Prices
+from cepkit.shedding.buffers import WaitingEvents
 from cepkit.shedding.server import SMOOTHING, Server, ServerClock, WorkOfEvents, feed_many
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
 
@@ -120,8 +120,14 @@ class LiveWarmUp(Shedder):
         self._span = arrival - self._first_arrival
 
     def training(
-        self, events: Events, machine: TreeMachine, bound: float, weights: Mapping[str, float], seed: int,
-        *, together: bool,
+        self,
+        events: Events,
+        machine: TreeMachine,
+        bound: float,
+        weights: Mapping[str, float],
+        seed: int,
+        *,
+        together: bool,
     ) -> Training:
         """Return what the warm-up measured, for events that the tree processes together or one by one."""
         # The first events load the kernels, so their times are replaced. The mean service time is that of the
@@ -134,9 +140,7 @@ class LiveWarmUp(Shedder):
         seconds = np.minimum(seconds, 50.0 * np.nanmedian(seconds[n // 2 :]))  # pauses of the machine
         prices = _fit_prices(work[is_single], seconds[is_single])
         if self._blocks and together:
-            of_block, work_of_block, n_of_block = np.array(self._blocks).T
-            of_block = np.minimum(of_block, 10.0 * np.median(of_block))
-            prices = _fit_prices(work_of_block / n_of_block, of_block / n_of_block)
+            prices = _of_blocks(prices, np.array(self._blocks))
             is_single[:] = False
         modelled = prices.event + prices.condition / self._prices.condition * work
         seconds = np.where(is_single, seconds, modelled)
@@ -155,7 +159,8 @@ class LiveWarmUp(Shedder):
             "evaluated": self._evaluated, "passed": self._passed, "of_type": self._of_type,
             "seconds": np.array(self._seconds), "work": np.array(self._work),
             "types": np.array(self._types, np.int64), "alive": np.array(self._alive, np.int64),
-            "blocks": self._blocks, "n_single": self._n_single, "span": self._span, "first_arrival": self._first_arrival, "last_position": self.last_position,
+            "blocks": self._blocks, "n_single": self._n_single, "span": self._span,
+            "first_arrival": self._first_arrival, "last_position": self.last_position,
         }  # fmt: skip
 
     def restore(self, saved: Mapping[str, Any]) -> None:
@@ -170,15 +175,28 @@ class LiveWarmUp(Shedder):
 
 def _fit_prices(work: np.ndarray, seconds: np.ndarray) -> Prices:
     """Return prices whose line through the work of events fits their times; the other prices are kept."""
-    prices = Prices()
     spread = work - work.mean()
     slope = float(spread @ seconds / (spread @ spread)) if spread.any() else 1.0
     slope = max(slope, 1e-3)
-    event = max(float(seconds.mean() - slope * work.mean()), 0.0)
+    return _prices(float(seconds.mean() - slope * work.mean()), slope)
+
+
+def _prices(event: float, slope: float) -> Prices:
+    prices = Prices()
     return replace(
-        prices, event=event, condition=slope * prices.condition, create=slope * prices.create,
+        prices, event=max(event, 0.0), condition=slope * prices.condition, create=slope * prices.create,
         remove=slope * prices.remove,
     )  # fmt: skip
+
+
+def _of_blocks(prices: Prices, blocks: np.ndarray) -> Prices:
+    """Return prices for events of blocks: their work costs what it costs alone, and the rest of them less."""
+    seconds, work, n = blocks.T
+    slope = prices.condition / Prices().condition
+    event = float(np.median((seconds - slope * work) / n))
+    if event < 0.0:
+        slope, event = float(np.median(seconds / np.maximum(work, 1e-300))), 0.0
+    return _prices(event, slope)
 
 
 # The server of a live stream: its clock, its queue, and the latencies of its matches.
@@ -213,72 +231,128 @@ class LiveServer(Server):
     recall: RecallEstimate | None = None  # of a stream after its warm-up
     work_prices = Prices()  # they divide the time of a block among its events
 
-    def _count_drop(self, position: int, number: int) -> None:
-        super()._count_drop(position, number)
-        self.dropped.clear()
-        self.lanes[0].machine.leave_out(position)
-        if self.recall is not None:
-            self.recall.drop(position, number, self._leader.worth_of_drop(position))
-        self.forget(position)
+    def __init__(self, lane: Lane, n_types: int, clock: ServerClock, service: float, arrival_rate: float):
+        super().__init__(
+            [lane], (), (), n_types, prices=Prices(), clock=clock, service=service, arrival_rate=arrival_rate
+        )
+        self.buffer = WaitingEvents(type=np.int64, arrival=np.float64, bin=np.int64)
 
-    def forget(self, position: int) -> None:
-        """Forget the type and the arrival of an event."""
-        self._type.pop(position, None)
-        self._arrival.pop(position, None)
+    @property
+    def n_waiting(self) -> int:
+        return len(self.buffer)
 
-    def admit_many(self, numbers: np.ndarray, positions: np.ndarray, arrivals: np.ndarray) -> None:
-        """Take in the events of a batch."""
+    @property
+    def waiting(self) -> list[int]:
+        return self.columns()["position"].tolist()
+
+    def columns(self, n: int | None = None) -> dict[str, np.ndarray]:
+        """Return the columns of the oldest ``n`` events that wait, or of all."""
+        rows = self.buffer.rows(n)
+        return {name: self.buffer[name][rows] for name in ("position", "type", "arrival", "bin")}
+
+    @property
+    def _oldest_arrival(self) -> float | None:
+        return float(self.columns(1)["arrival"][0]) if self.n_waiting else None
+
+    # --- events in
+
+    def admit_many(
+        self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, bins: np.ndarray
+    ) -> None:
+        """Take in the events of a batch, and drop those that the shedder names."""
         if not len(positions):
             return
-        dropped = self._leader.admit_many(numbers, positions, arrivals, self.load)
+        dropped = self._leader.admit_many(types, positions, arrivals, self.load)
         self._pay(self._leader)
         if dropped is None:
-            for position in positions.tolist():
-                self.admit(position)
+            for event in zip(
+                positions.tolist(), types.tolist(), arrivals.tolist(), bins.tolist(), strict=True
+            ):
+                self._admit(*event)
             return
+        self._add(types, positions, arrivals, bins)
+        self.clock.spend(self.prices.admit * len(positions))
+        self.drop(dropped)
+        self.most_waiting = max(self.most_waiting, self.n_waiting)
+
+    def _add(self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, bins: np.ndarray) -> None:
         before = self._last_arrival if self._last_arrival == self._last_arrival else float(arrivals[0])
         share = 1.0 - (1.0 - SMOOTHING) ** len(positions)
         self._gap += share * ((float(arrivals[-1]) - before) / len(positions) - self._gap)
         self._last_arrival = float(arrivals[-1])
-        self._waiting.update(dict.fromkeys(positions.tolist()))
-        for number, n in enumerate(np.bincount(numbers).tolist()):
-            self.waiting_of_type[number] += n
-        self.clock.spend(self.prices.admit * len(positions))
-        self.drop(dropped)
-        self.most_waiting = max(self.most_waiting, len(self._waiting))
+        self.buffer.add(position=positions, type=types, arrival=arrivals, bin=bins)
+        self._count(self.waiting_of_type, types, 1)
 
-    def serve_many(self, n: int) -> int:
-        """Process the oldest waiting events, up to ``n`` in one call of the tree; return how many left."""
-        # The shedder may want to decide for each event. Then one event leaves.
+    def _admit(self, position: int, number: int, arrival: float, own_bin: int) -> None:
+        self._add(*map(np.array, ([number], [position], [arrival], [own_bin])))
+        self.clock.spend(self.prices.admit)
+        dropped = self._leader.admit(Event(position, number, arrival), self.load)
+        self._pay(self._leader)
+        self.drop(dropped)
+        self.most_waiting = max(self.most_waiting, self.n_waiting)
+
+    def drop(self, positions: Iterable[int]) -> None:
+        """Drop waiting events."""
+        positions = np.asarray(positions, np.int64)
+        if not len(positions):
+            return
+        rows = self.buffer.rows_of(positions)
+        if (rows < 0).any():
+            super().drop(positions[rows < 0].tolist())  # raises the error, as none of them waits
+        types, bins = self.buffer["type"][rows], self.buffer["bin"][rows]
+        self.buffer.remove(rows)
+        self._count(self.waiting_of_type, types, -1)
+        self._count_drops(positions, types, bins)
+        self.clock.spend(self.prices.drop * len(positions))
+
+    def _count_drops(self, positions: np.ndarray, types: np.ndarray, bins: np.ndarray) -> None:
+        self.n_dropped += len(positions)
+        self._count(self.dropped_of_type, types, 1)
+        self.lanes[0].machine.leave_out(positions)
+        if self.recall is not None:
+            self.recall.drop(bins, types, self._leader.worth_of_drops(positions))
+
+    @staticmethod
+    def _count(of_type: list[int], types: np.ndarray, sign: int) -> None:
+        for number, n in enumerate(np.bincount(types).tolist()):
+            of_type[number] += sign * n
+
+    # --- events out
+
+    def serve_many(self, n: int) -> None:
+        """Process the oldest waiting events, up to ``n`` in one call of the tree.
+
+        Some shedders decide for each event. Then one event leaves.
+        """
         if n == 1:
             self.serve()
-            return 1
-        positions = np.fromiter(islice(self._waiting, n), np.int64)
-        types = np.array([self._type[position] for position in positions.tolist()], np.int64)
-        arrivals = np.array([self._arrival[position] for position in positions.tolist()])
+            return
         (lane,), machine, start = self.lanes, self.lanes[0].machine, self.clock.now
-        alive = machine.n_alive
+        alive, rows = machine.n_alive, self.buffer.rows(n)
+        positions, types, arrivals, bins = self.columns(n).values()
         may = self._leader.before_many(types, positions, arrivals, self.load, machine)
         if may is None:
             self.serve()
-            return 1
+            return
         lane.n_partial_dropped += alive - machine.n_alive
         self._leader.charged.clear()  # its work has taken its time
-        for position in positions.tolist():
-            del self._waiting[position]
-        for number, n_of_type in enumerate(np.bincount(types).tolist()):
-            self.waiting_of_type[number] -= n_of_type
-        for position, number in zip(positions[~may].tolist(), types[~may].tolist(), strict=True):
-            self._count_drop(position, number)
+        self.buffer.remove(rows)
+        self._count(self.waiting_of_type, types, -1)
+        if not may.all():
+            self._count_drops(positions[~may], types[~may], bins[~may])
         if may.any():
-            self._process(lane, types[may], positions[may], arrivals[may], start)
-        return len(positions)
+            self._process(lane, types[may], positions[may], arrivals[may], bins[may], start)
 
     def _process(
-        self, lane: Lane, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, start: float
+        self,
+        lane: Lane,
+        types: np.ndarray,
+        positions: np.ndarray,
+        arrivals: np.ndarray,
+        bins: np.ndarray,
+        start: float,
     ) -> None:
         work, n = feed_many(self.work_prices, lane.machine, positions), len(positions)
-        n_found = np.bincount(work.event_of_match, minlength=n)
         lane.matches += work.matches
         self.alive, now = lane.machine.n_alive, self.clock.now
         lane.found_at.append(np.full(len(work.event_of_match), now))
@@ -287,35 +361,35 @@ class LiveServer(Server):
         self._leader.after_many(types, positions, work, seconds)
         of_type = np.bincount(types, work.seconds, minlength=len(self.seconds_of_type))
         of_type *= seconds / max(of_type.sum(), 1e-300)
-        for number, n_of_type in enumerate(np.bincount(types, minlength=len(of_type)).tolist()):
-            self.processed_of_type[number] += n_of_type
-            self.seconds_of_type[number] += float(of_type[number])
+        self.seconds_of_type = (of_type + self.seconds_of_type).tolist()
+        self._count(self.processed_of_type, types, 1)
         self.n_processed += n
         share = 1.0 - (1.0 - SMOOTHING) ** n
         self.service += share * (seconds / n - self.service)
         self.latency += share * (now - float(arrivals.mean()) - self.latency)
         if self.recall is not None:
-            self.recall.process(positions.tolist(), types, n_found)
-        for position in positions.tolist():
-            del self._type[position], self._arrival[position]
+            self.recall.process(bins, types, np.bincount(work.event_of_match, minlength=n))
 
     def serve(self) -> int:
-        """Process the oldest waiting event, forget it and return its position."""
-        (lane,) = self.lanes
-        position = next(iter(self._waiting))
-        number, n_processed, n_blocks = self._type[position], self.n_processed, len(lane.matches)
-        super().serve()
-        if self.recall is not None and self.n_processed > n_processed:
+        """Process the oldest waiting event and return its position."""
+        (lane,), rows = self.lanes, self.buffer.rows(1)
+        positions, types, arrivals, bins = self.columns(1).values()
+        self.buffer.remove(rows)
+        self._count(self.waiting_of_type, types, -1)
+        n_processed, n_blocks = self.n_processed, len(lane.matches)
+        self._serve(int(positions[0]), int(types[0]), float(arrivals[0]))
+        if self.n_processed == n_processed:
+            self.lanes[0].machine.leave_out(positions)
+            if self.recall is not None:
+                self.recall.drop(bins, types, self._leader.worth_of_drops(positions))
+        elif self.recall is not None:
             n_found = len(lane.matches[-1]) if len(lane.matches) > n_blocks else 0
-            self.recall.process([position], np.array([number]), np.array([n_found]))
-        self.forget(position)
-        return position
+            self.recall.process(bins, types, np.array([n_found]))
+        return int(positions[0])
 
     def save(self) -> dict[str, Any]:
         return {
-            "waiting": self.waiting,
-            "types": [self._type[position] for position in self._waiting],
-            "arrivals": [self._arrival[position] for position in self._waiting],
+            "waiting": self.buffer.save(),
             "dropped_of_type": self.dropped_of_type,
             "processed_of_type": self.processed_of_type,
             "seconds_of_type": self.seconds_of_type,
@@ -325,12 +399,8 @@ class LiveServer(Server):
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take back what `save` returned."""
-        for position, number, arrival in zip(
-            saved["waiting"], saved["types"], saved["arrivals"], strict=True
-        ):
-            self._type[position], self._arrival[position] = number, arrival
-            self._waiting[position] = None
-            self.waiting_of_type[number] += 1
+        self.buffer.restore(saved["waiting"])
+        self._count(self.waiting_of_type, self.columns()["type"], 1)
         for name in ("dropped_of_type", "processed_of_type", "seconds_of_type"):
             setattr(self, name, list(saved[name]))
         self.n_processed, self.n_dropped, self.most_waiting = saved["counts"]

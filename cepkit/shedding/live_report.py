@@ -133,41 +133,42 @@ class RecallEstimate:
     # known, matches: combinations of processed events, and their matches, lately
     known: float = 0.0
     matches: float = 0.0
-    # By number of the bin: processed and dropped events of each type, and the number of matches.
-    bins: dict[int, list[list[float]]] = field(default_factory=dict)
+    # Bins that are open or not far from it, in order: their numbers, their processed and dropped events by
+    # type, (n, 2, n_types), and their matches.
+    bins: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    events: np.ndarray = field(default_factory=lambda: np.empty((0, 2, 0)))
+    found_in: np.ndarray = field(default_factory=lambda: np.empty(0))
     counted: int | None = None  # the last bin that is counted
-    bin_of: dict[int, int] = field(default_factory=dict)  # by position of a waiting event
 
     def __post_init__(self) -> None:
         self.trust = self.trust or [1.0] * (max(self.types) + 1)
+        self.events = self.events.reshape(len(self.bins), 2, len(self.trust))
 
-    def admit(self, positions: list[int], at: np.ndarray) -> None:
-        """Take in events that arrive, with their times or numbers."""
-        bins = np.floor_divide(at, self.width).astype(np.int64).tolist()
-        self.bin_of.update(zip(positions, bins, strict=True))
+    def bins_of(self, at: np.ndarray) -> np.ndarray:
+        """Return the bins of events, by their times or numbers."""
+        return np.floor_divide(at, self.width).astype(np.int64)
 
-    def _bin(self, number: int) -> list[list[float]]:
-        if (own := self.bins.get(number)) is None:
-            n_types = max(self.types) + 1
-            own = self.bins[number] = [[0.0] * n_types, [0.0] * n_types, [0.0]]
-        return own
+    def _rows(self, bins: np.ndarray) -> np.ndarray:
+        """Return the rows of some bins, and begin new ones."""
+        if len(new := np.setdiff1d(bins, self.bins)):
+            place = np.searchsorted(self.bins, new)
+            self.bins = np.insert(self.bins, place, new)
+            self.events = np.insert(self.events, place, 0.0, axis=0)
+            self.found_in = np.insert(self.found_in, place, 0.0)
+        return np.searchsorted(self.bins, bins)
 
-    def process(self, positions: list[int], types: np.ndarray, n_found: np.ndarray) -> None:
+    def process(self, bins: np.ndarray, types: np.ndarray, n_found: np.ndarray) -> None:
         """Take in events that were processed, and how many matches each completed."""
-        of_bin = np.array([self.bin_of.pop(position) for position in positions])
-        for number in np.unique(of_bin).tolist():
-            here = of_bin == number
-            processed, _, matches = self._bin(number)
-            n_of_type = np.bincount(types[here], minlength=len(processed))
-            processed[:] = [n + more for n, more in zip(processed, n_of_type.tolist(), strict=False)]
-            matches[0] += float(n_found[here].sum())
+        rows, counts = self._rows(bins), types < len(self.trust)
+        np.add.at(self.events, (rows[counts], 0, types[counts]), 1.0)
+        np.add.at(self.found_in, rows, n_found)
         self.found += float(n_found.sum())
 
     def find(self, n_found: int) -> None:
         """Take in matches that waited until now."""
         self.found += n_found
-        if self.bins:
-            self.bins[max(self.bins)][2][0] += n_found
+        if len(self.bins):
+            self.found_in[-1] += n_found
 
     def learn(self, number: int, worth: np.ndarray, n_matches: np.ndarray) -> None:
         """Learn from events of a type how far their worth tells of how many matches they are part."""
@@ -176,33 +177,33 @@ class RecallEstimate:
             if worth.any():
                 self.trust[number] = min(1.5, max(0.0, float(worth @ share) / float(worth @ worth)))
 
-    def drop(self, position: int, number: int, worth: float) -> None:
-        """Take in an event that was dropped, and its worth as a share of a mean event of its type."""
-        processed, dropped, _ = self._bin(self.bin_of.pop(position))
-        if number < len(processed):
-            weight = max(0.0, 1.0 + self.trust[number] * (worth - 1.0))
-            processed[number] += 1.0 - weight
-            dropped[number] += weight
+    def drop(self, bins: np.ndarray, types: np.ndarray, worth: np.ndarray) -> None:
+        """Take in events that were dropped, and their worth as a share of a mean event of their type."""
+        rows, counts = self._rows(bins), types < len(self.trust)
+        rows, types = rows[counts], types[counts]
+        weight = np.maximum(0.0, 1.0 + np.array(self.trust)[types] * (worth[counts] - 1.0))
+        np.add.at(self.events, (rows, 0, types), 1.0 - weight)
+        np.add.at(self.events, (rows, 1, types), weight)
 
-    def settle(self) -> None:
-        """Count the bins without waiting events, when there are enough."""
+    def settle(self, open_bin: int | None) -> None:
+        """Count the bins before the one of the oldest event that waits, when there are enough."""
         if len(self.bins) < _TOGETHER:
             return
-        open_bin = next(iter(self.bin_of.values())) if self.bin_of else max(self.bins)
-        done = sorted(number for number in self.bins if number < open_bin)
-        if len(done) < _TOGETHER:
+        n_done = int(np.searchsorted(self.bins, self.bins[-1] if open_bin is None else open_bin))
+        if n_done < _TOGETHER:
             return
-        known, matches, lost = self._settled(done)
+        known, matches, lost = self._settled(n_done)
         self.known, self.matches = _FADE * self.known + known, _FADE * self.matches + matches
         self.lost += lost
-        self.counted = done[-1]
-        for number in done:
-            if number <= self.counted - BINS:
-                del self.bins[number]
+        self.counted = int(self.bins[n_done - 1])
+        n_old = int(np.searchsorted(self.bins[:n_done], self.counted - BINS, side="right"))
+        self.bins, self.events, self.found_in = (
+            of_bins[n_old:] for of_bins in (self.bins, self.events, self.found_in)
+        )
 
-    def _settled(self, numbers: list[int]) -> tuple[float, float, float]:
-        """Return combinations of processed events, their matches, and lost matches, of bins to be counted."""
-        known, lost, matches = self._combinations(numbers)
+    def _settled(self, n: int) -> tuple[float, float, float]:
+        """Return combinations of processed events, their matches, and lost ones, of the first bins."""
+        known, lost, matches = self._combinations(n)
         if not len(known):
             return 0.0, 0.0, 0.0
         total = _FADE * self.known + float(known.sum())
@@ -213,16 +214,16 @@ class RecallEstimate:
         share = (matches_near + mean * prior) / (known_near + prior) if prior else np.full(len(lost), mean)
         return float(known.sum()), float(matches.sum()), float(share @ lost)
 
-    def _combinations(self, numbers: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _combinations(self, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the combinations of processed events, lost ones, and matches that end in new bins."""
-        if not numbers:
+        if not n:
             return np.empty(0), np.empty(0), np.empty(0)
-        steps = np.minimum(np.diff([numbers[0] - BINS, *numbers]), BINS)  # long pauses are cut
-        place = np.cumsum(steps) - 1
-        counts = np.zeros((int(place[-1]) + 1, 2, max(self.types) + 1))
-        counts[place] = [self.bins[number][:2] for number in numbers]
-        is_new = np.array([self.counted is None or number > self.counted for number in numbers])
-        matches = np.array([self.bins[number][2][0] for number in numbers])[is_new]
+        bins = self.bins[:n]
+        place = np.cumsum(np.minimum(np.diff(bins, prepend=bins[0] - BINS), BINS)) - 1  # long pauses are cut
+        counts = np.zeros((int(place[-1]) + 1, 2, len(self.trust)))
+        counts[place] = self.events[:n]
+        is_new = np.full(n, True) if self.counted is None else bins > self.counted
+        matches = self.found_in[:n][is_new]
         sides = np.maximum(0.0, np.stack([counts[:, 0], counts.sum(axis=1)]))[:, :, self.types]
         if not counts[:, 1].any():
             sides = sides[:1]
@@ -244,20 +245,17 @@ class RecallEstimate:
 
     def save(self) -> dict[str, Any]:
         """Return the state as numbers, lists and arrays."""
-        saved = {name: value for name, value in vars(self).items() if name not in ("types", "bin_of", "bins")}
-        waiting = [list(self.bin_of), list(self.bin_of.values())]
-        return {**saved, "waiting": waiting, "bins": [list(self.bins), list(self.bins.values())]}
+        return {name: value for name, value in vars(self).items() if name != "types"}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take back what `save` returned."""
-        for name in vars(self).keys() - {"types", "bin_of", "bins"}:
+        for name in vars(self).keys() - {"types"}:
             setattr(self, name, saved[name])
-        self.bin_of, self.bins = (dict(zip(*saved[name], strict=True)) for name in ("waiting", "bins"))
 
     @property
     def wanted(self) -> float:
         """The estimated number of matches without drops."""
-        return self.found + self.lost + self._settled(sorted(self.bins))[2]
+        return self.found + self.lost + self._settled(len(self.bins))[2]
 
     @property
     def value(self) -> float:

@@ -111,8 +111,6 @@ class LiveSearch(Search):
         self.machine = TreeMachine(tree, none)
         self.machine.learning = True
         self._kept = KeptRows()
-        self._types: dict[int, int] = {}
-        self._arrivals: dict[int, float] = {}
         self._warm_up: LiveWarmUp | None = LiveWarmUp(tree, settings.warm_up, clock)
         self._in_matches = np.zeros(0, np.int64)  # of how many matches each event of the warm-up is part
         self._tables_of_warm_up: list[pa.Table] = []
@@ -133,12 +131,8 @@ class LiveSearch(Search):
         self.empty = self._results(nothing, none, EMPTY)[0]
 
     def _open_server(self, service: float, arrival_rate: float) -> LiveServer:
-        lane = Lane(self.machine, self._types, self.shedder)
-        n_types = len(self.tree.types)
-        return LiveServer(
-            [lane], self._types, self._arrivals, n_types, prices=Prices(), clock=self.clock, service=service,
-            arrival_rate=arrival_rate,
-        )  # fmt: skip
+        lane = Lane(self.machine, None, self.shedder)
+        return LiveServer(lane, len(self.tree.types), self.clock, service, arrival_rate)
 
     # --- events in, matches out
 
@@ -168,13 +162,10 @@ class LiveSearch(Search):
         rows = np.flatnonzero(numbers >= 0)
         self._n_other += len(numbers) - len(rows)
         self._n_admitted += len(rows)
-        positions = (rows + start).tolist()
+        bins = np.zeros(len(rows), np.int64)
         if self._recall is not None:
-            self._recall.admit(positions, self._place_in_windows(rows, start, events))
-        types, arrivals = numbers[rows].tolist(), offers[rows]
-        self._types.update(zip(positions, types, strict=True))
-        self._arrivals.update(zip(positions, arrivals.tolist(), strict=True))
-        self._server.admit_many(numbers[rows], rows + start, arrivals)
+            bins = self._recall.bins_of(self._place_in_windows(rows, start, events))
+        self._server.admit_many(numbers[rows], rows + start, offers[rows], bins)
 
     def _place_in_windows(self, rows: np.ndarray, start: int, events: Events) -> np.ndarray:
         """Return where events are by the clock of the window, or in the stream."""
@@ -306,12 +297,10 @@ class LiveSearch(Search):
             rows = np.flatnonzero(types == number)
             if len(rows):
                 self._recall.learn(number, self.shedder.worth_of(number, rows), self._in_matches[rows])
-        waiting = np.array(old.waiting, np.int64)
-        self._recall.admit(old.waiting, self._place_in_windows(waiting, 0, events))
+        waiting, types, arrivals, _ = old.columns().values()
         self._serving = nan  # learning takes time, too, and this call does not count
-        arrivals = np.array([self._arrivals[position] for position in old.waiting])
-        numbers = np.array([self._types[position] for position in old.waiting], np.int64)
-        self._server.admit_many(numbers, waiting, arrivals)
+        bins = self._recall.bins_of(self._place_in_windows(waiting, 0, events))
+        self._server.admit_many(types, waiting, arrivals, bins)
 
     def _open_recall(self) -> RecallEstimate:
         """Return an estimate for the longest alternative of the pattern."""
@@ -433,12 +422,10 @@ class LiveSearch(Search):
         return rows, np.diff(block.first_item_of_match)
 
     def _forget(self) -> None:
-        oldest = self.machine.oldest_position
-        if self._server.n_waiting:
-            oldest = min(oldest, next(iter(self._server.waiting)))
-        self._kept.forget(oldest)
+        oldest, waiting = self.machine.oldest_position, self._server.columns(1)
+        self._kept.forget(min([oldest, *waiting["position"].tolist()]))
         if self._recall is not None:
-            self._recall.settle()
+            self._recall.settle(next(iter(waiting["bin"].tolist()), None))
 
     # --- what it says
 
@@ -533,7 +520,7 @@ class LiveSearch(Search):
     def unpack(self, saved: Saved) -> None:
         """Restore what `pack` returned; the search was opened with the same query and settings."""
         state, settings = unpack_values(saved.part("state")), self.settings
-        if "costs" not in state:
+        if "costs" not in state or any(len(call) < _N_CALL for call in state["costs"]["calls"]):
             raise CepError(OF_EARLIER_VERSION)
         # No time passes for the stream while it is closed.
         (getattr(self.clock, "continue_from", None) or self.clock.wait_until)(state["now"])
@@ -575,6 +562,7 @@ class LiveSearch(Search):
         self._kept = KeptRows(tables, starts, [np.array(offers[first:stop]) for first, stop in parts])
 
 
+_N_CALL = 4  # numbers that `CallCosts` keeps of a call
 _PLAIN = ("n_other", "has_bins", "machine_of_training", "in_matches")
 _MEASURED = ("n_events", "rates", "service", "passed", "evaluated", "prices", "service_of_event",
              "type_of_event", "alive_before")  # fmt: skip

@@ -60,8 +60,9 @@ class Lane:
     """One pattern in a server: its tree, its shedder and what it has found."""
 
     machine: TreeMachine
-    # Per position of the stream, the number of its type in the tree; -1 for events of other types.
-    type_of_event: Sequence[int]
+    # Per position of the stream, the number of its type in the tree; -1 for events of other types. None: the
+    # server's number of the type.
+    type_of_event: Sequence[int] | None
     shedder: Shedder
     weight: float = 1.0
     matches: list[TreeMatches] = field(default_factory=list)
@@ -188,14 +189,17 @@ class Server:
         return list(self._waiting)
 
     @property
+    def _oldest_arrival(self) -> float | None:
+        return self._arrival[next(iter(self._waiting))] if self._waiting else None
+
+    @property
     def load(self) -> Load:
         """The situation of the server now."""
-        now = self.clock.now
-        oldest = self._arrival[next(iter(self._waiting))] if self._waiting else now
+        now, oldest = self.clock.now, self._oldest_arrival
         return Load(
             now,
-            len(self._waiting),
-            oldest,
+            self.n_waiting,
+            now if oldest is None else oldest,
             1.0 / max(self._gap, 1e-12),
             self.service,
             self.latency,
@@ -271,10 +275,14 @@ class Server:
         position, _ = self._waiting.popitem(last=False)
         number, arrival = self._type[position], self._arrival[position]
         self.waiting_of_type[number] -= 1
+        self._serve(position, number, arrival)
+        return position
+
+    def _serve(self, position: int, number: int, arrival: float) -> None:
         start = self.clock.now
         is_processed = False
         for i, lane in enumerate(self.lanes):
-            type_in_lane = lane.type_of_event[position]
+            type_in_lane = number if lane.type_of_event is None else lane.type_of_event[position]
             if type_in_lane < 0 and i:
                 continue
             may = True
@@ -299,7 +307,6 @@ class Server:
         self.seconds_of_type[number] += now - start
         self.service += SMOOTHING * (now - start - self.service)
         self.latency += SMOOTHING * (now - arrival - self.latency)
-        return position
 
     def _feed(self, lane: Lane, position: int, number: int, arrival: float) -> None:
         machine, clock = lane.machine, self.clock

@@ -370,9 +370,9 @@ class TreeMachine:
         self._stream.extend(events, 0 if keep_all else int(min(info[kernel.SWEEP], info[kernel.AT])))
         self._room()
 
-    def leave_out(self, position: int) -> None:
-        """Let `run` pass over an event that was dropped."""
-        self._stream.kind[position - self._stream.base] = -1
+    def leave_out(self, positions: np.ndarray) -> None:
+        """Let `run` pass over events that were dropped."""
+        self._stream.kind[positions - self._stream.base] = -1
 
     def types_of_events(self) -> np.ndarray:
         """Return the number of each event's type in ``program.types``; -1: none of them."""

@@ -11,6 +11,7 @@ from cepkit.shedding.buffers import (
     BufferRule,
     EventBuffers,
     UtilityArrays,
+    WaitingEvents,
     WorkBuffers,
     array_threshold,
     buffer_limits,
@@ -164,35 +165,73 @@ def test_work_stays_within_the_limit_once_it_was_full(seed, tie):
         types, events = generator.integers(0, n_types, n), np.arange(at, at + n)
         step_of.update(zip(events.tolist(), generator.integers(0, 4, n).tolist(), strict=True))
         at += n
-        before = [set(waiting) for waiting in buffers.waiting]
+        before = waiting_of(buffers)
         was_full, work = buffers.is_full, buffers.seconds + float(buffers.seconds_of_type[types].sum())
-        dropped = buffers.push(
+        gone = buffers.push(
             types, events, np.zeros(n), lambda number, rows: np.array([step_of[row] for row in rows.tolist()])
         )
+        dropped = gone.position.tolist()
+        assert gone.step.tolist() == [step_of[event] for event in dropped]
         assert bool(dropped) == (work > (0.8 if was_full else 1.0))
         assert not dropped or buffers.seconds <= 0.8
         n_dropped += len(dropped)
-        for number, waiting in enumerate(buffers.waiting):
-            gone = (before[number] | set(events[types == number].tolist())) - set(waiting)
+        for number, waiting in enumerate(waiting_of(buffers)):
+            gone = (set(before[number]) | set(events[types == number].tolist())) - set(waiting)
             assert gone <= set(dropped)
             if gone and waiting:
                 assert max(step_of[event] for event in gone) <= min(step_of[event] for event in waiting)
                 tied = [e for e in waiting if step_of[e] == max(step_of[event] for event in gone)]
                 if tied and tie == "newest":
                     assert max(tied) < min(e for e in gone if step_of[e] == step_of[tied[0]])
-        for number, waiting in enumerate(buffers.waiting):
-            for event in list(waiting)[: int(generator.integers(0, 8))]:
-                buffers.remove(number, event)
+        for waiting in waiting_of(buffers):
+            buffers.remove(np.array(waiting[: int(generator.integers(0, 8))], np.int64))
+        assert buffers.n_of_type.tolist() == [len(waiting) for waiting in waiting_of(buffers)]
     assert n_dropped > 0
+
+
+def waiting_of(buffers: WorkBuffers) -> list[list[int]]:
+    """Return the waiting events of each type, the oldest first."""
+    columns = buffers.waiting.save()
+    return [columns["position"][columns["type"] == t].tolist() for t in range(len(buffers.n_of_type))]
 
 
 def test_others_stay_for_an_event_that_comes_late_anyway():
     buffers = WorkBuffers(1.0, 0.8, ["newest"])
     buffers.seconds_of_type[:] = 0.1
     nothing = lambda number, rows: np.zeros(len(rows), np.int64)  # noqa: E731
-    assert buffers.push(np.zeros(5, int), np.arange(5), np.zeros(5), nothing) == []
-    assert buffers.push(np.zeros(1, int), np.array([5]), np.array([0.9]), nothing) == [5]
-    assert len(buffers) == 5
+    assert buffers.push(np.zeros(5, int), np.arange(5), np.zeros(5), nothing).position.tolist() == []
+    assert buffers.push(np.zeros(1, int), np.array([5]), np.array([0.9]), nothing).position.tolist() == [5]
+    assert len(buffers.waiting) == 5
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_waiting_events_leave_in_any_order(seed):
+    generator, waits, known, at = np.random.default_rng(seed), WaitingEvents(value=np.float64), {}, 0
+    for _ in range(80):
+        n = int(generator.integers(0, 300))
+        positions = at + np.sort(generator.choice(3 * n + 1, n, replace=False))
+        values = generator.random(n)
+        waits.add(position=positions, value=values)
+        known.update(zip(positions.tolist(), values.tolist(), strict=True))
+        at += 3 * n + 1
+        if generator.random() < 0.2:
+            saved, waits = waits.save(), WaitingEvents(value=np.float64)
+            waits.restore(saved)
+        asked = generator.integers(0, at, 50)
+        rows = waits.rows_of(asked)
+        assert [row >= 0 for row in rows.tolist()] == [position in known for position in asked.tolist()]
+        gone = np.unique(asked[rows >= 0])
+        waits.remove(waits.rows_of(gone))
+        for position in gone.tolist():
+            del known[position]
+        oldest = waits.rows(int(generator.integers(0, 400)))
+        left = list(known)[: len(oldest)]
+        assert waits["position"][oldest].tolist() == left
+        assert waits["value"][oldest].tolist() == [known[position] for position in left]
+        waits.remove(oldest)
+        for position in left:
+            del known[position]
+        assert len(waits) == len(known) and waits["position"][waits.rows()].tolist() == list(known)
 
 
 # --- limits of the paper

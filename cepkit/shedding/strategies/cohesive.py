@@ -199,8 +199,8 @@ class Cohesive(SafeSettings):
 
 class _KeepStretches(Shedder):
     KEPT = (
-        "bound", "service", "is_full", "is_late", "steps", "first", "oldest", "dropped", "edges", "filters", "worth",
-        "pair_seconds",
+        "bound", "service", "is_full", "is_late", "steps", "first", "oldest", "dropped", "edges", "filters",
+        "worth", "pair_seconds",
     )  # fmt: skip
 
     def __init__(self, strategy: Cohesive, training: Training):

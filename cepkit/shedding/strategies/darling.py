@@ -20,8 +20,10 @@ from cepkit.shedding.buffers import (
     NEWEST_WAITING,
     RANDOM,
     SPLITS,
+    UNKNOWN,
     BufferRule,
     EventBuffers,
+    Gone,
     WorkBuffers,
     array_threshold,
     buffer_limits,
@@ -310,7 +312,8 @@ class DarlingShedder(Shedder):
             np.zeros((len(self._types), settings.n_slots + 1), np.int64) for _ in "ab"
         )
         self._worth = [[0, 0.0] for _ in self._types]  # number and sum of the utilities of each type
-        self._lost: dict[int, float] = {}  # worth of the events that were dropped last
+        # The events that a live stream dropped last, and their worth over that of a mean one of their type.
+        self._worths = np.empty(0, np.int64), np.empty(0)
         self.n_utilities = self.n_recomputed = 0
         self._idle = 0.0  # seconds without waiting events since the first alarm
         self._buffers = EventBuffers(self._rule())
@@ -388,8 +391,22 @@ class DarlingShedder(Shedder):
             if len(rows):
                 self._notice(number, positions[rows].tolist(), arrivals[rows].tolist())
         self._newest = int(positions[-1])
-        dropped = self._work.push(types, positions, load.clock - arrivals, self._steps_of)
-        return self._noted(dropped)
+        return self._gone(self._work.push(types, positions, load.clock - arrivals, self._steps_of))
+
+    def _gone(self, gone: Gone) -> Sequence[int]:
+        """Take note of events that are dropped from a live stream, and return them."""
+        self.charged["array"] += len(gone.position)
+        if self._settings.tie == RANDOM:
+            self.charged["draw"] += len(gone.position)
+        has_step = gone.step != UNKNOWN
+        np.add.at(self._dropped, (gone.type[has_step], gone.step[has_step]), 1)
+        if self._known:
+            for position in gone.position.tolist():
+                self._known.pop(position, None)
+        mean = np.array([total / max(1, n) for n, total in self._worth])[gone.type]
+        worth = (gone.step + 0.5) / self._settings.n_slots / np.maximum(mean, 1e-300)
+        self._worths = gone.position, np.where(has_step & (mean > 0.0), worth, 1.0)
+        return gone.position
 
     def _steps_of(self, number: int, positions: np.ndarray) -> np.ndarray:
         """Return the steps of utility of events of a type."""
@@ -398,8 +415,6 @@ class DarlingShedder(Shedder):
         self._seen[number] += np.bincount(steps, minlength=self._seen.shape[1])
         n, total = self._worth[number]
         self._worth[number] = [n + len(steps), total + float(utilities.sum())]
-        for position, step in zip(positions.tolist(), steps.tolist(), strict=True):
-            self._slot_of[position] = number, step
         self.n_utilities += len(steps)
         self.charged["utility"] += self._n_conditions[number] * len(steps)
         self.charged["array"] += len(steps)
@@ -428,20 +443,21 @@ class DarlingShedder(Shedder):
         if self._buffers.waits(number, position):
             if self._buffers.remove(number, position):
                 self.charged["array"] += 1
-        self._work.remove(number, position)
-        if self._known or self._slot_of:
             self._known.pop(position, None)
             self._slot_of.pop(position, None)
+        else:
+            self.before_many(
+                *(np.array([value]) for value in (number, position, event.arrival)), load, machine
+            )
         return True
 
     def before_many(
         self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load, machine: TreeMachine
     ) -> np.ndarray:
-        for number, position in zip(types.tolist(), positions.tolist(), strict=True):
-            self._work.remove(number, position)
-            if self._known or self._slot_of:
+        self._work.remove(positions)
+        if self._known:
+            for position in positions.tolist():
                 self._known.pop(position, None)
-                self._slot_of.pop(position, None)
         return np.ones(len(positions), bool)
 
     def rest(self, seconds: float) -> None:
@@ -461,7 +477,7 @@ class DarlingShedder(Shedder):
             max(0.0, self._settings.beta * bound - delay),
         )
         self._rule()
-        return self._noted(self._work.drop_surplus(self._steps_of))
+        return self._gone(self._work.drop_surplus(self._steps_of))
 
     def worth_of(self, number: int, positions: np.ndarray) -> np.ndarray:
         """Return the utilities of events of a type: the greatest of all patterns."""
@@ -474,14 +490,15 @@ class DarlingShedder(Shedder):
             axis=0,
         )
 
-    def worth_of_drop(self, position: int) -> float:
-        """Return the utility of an event that was dropped last, over the mean utility of its type."""
-        return self._lost.get(position, 1.0)
+    def worth_of_drops(self, positions: np.ndarray) -> np.ndarray:
+        """Return the utilities of the events that were dropped last, over the mean utility of their type."""
+        dropped, worth = self._worths
+        return worth if np.array_equal(dropped, positions) else np.ones(len(positions))
 
     def extend(self, events: Sequence[Events]) -> None:
         """Take in events that follow in the stream, once for each pattern, before they are admitted."""
         waiting = [at for number in self._of_type if (at := self._buffers.oldest(number)) is not None]
-        waiting += [next(iter(events)) for events in self._work.waiting if events]
+        waiting += self._work.waiting["position"][self._work.waiting.rows(1)].tolist()
         keep = min([self._newest, *waiting, *(recent[0][0] for recent in self._recent.values() if recent)])
         for pattern, more in zip(self._patterns, events, strict=True):
             pattern.extend(more)
@@ -518,15 +535,10 @@ class DarlingShedder(Shedder):
         self.charged["array"] += len(dropped)
         if self._settings.tie == RANDOM:
             self.charged["draw"] += len(dropped)
-        self._lost = {}
         for position in dropped:
             self._known.pop(position, None)
             if (slot := self._slot_of.pop(position, None)) is not None:
                 self._dropped[slot] += 1
-                n, total = self._worth[slot[0]]
-                if total:
-                    utility = (slot[1] + 0.5) / self._settings.n_slots
-                    self._lost[position] = utility * n / total
         return dropped
 
     # --- drift
@@ -609,7 +621,7 @@ class DarlingShedder(Shedder):
                 "threshold": self.thresholds[name],
                 "rate": self.rate[name],
                 "cost": self.cost[name],
-                "waiting": self._buffers.size(number) + len(self._work.waiting[number]),
+                "waiting": self._buffers.size(number) + int(self._work.n_of_type[number]),
                 "has_arrays": self._buffers.arrays(number) is not None,
                 "seen": self._seen[number].tolist(),
                 "dropped": self._dropped[number].tolist(),
@@ -630,10 +642,12 @@ class DarlingShedder(Shedder):
         """Return statistics, utilities, arrays and the state of drift detection."""
         waiting = [(number, at) for number in self._of_type for at in self._buffers.events(number)]
         values = {at: self._known[at] if at in self._known else self._utility_of(n, at) for n, at in waiting}
-        for number, events in enumerate(self._work.waiting):
-            if new := [event for event, step in events.items() if step < 0]:
-                utilities = self._worth_of_waiting(number, np.array(new, np.int64))
-                values.update(zip(new, utilities.tolist(), strict=True))
+        of_work = self._work.waiting.save()
+        for number in range(len(self._types)):
+            new = of_work["position"][(of_work["type"] == number) & (of_work["step"] == UNKNOWN)]
+            if len(new):
+                utilities = self._worth_of_waiting(number, new)
+                values.update(zip(new.tolist(), utilities.tolist(), strict=True))
         return {
             "types": list(self._types),
             "rate": dict(self.rate),

@@ -181,9 +181,9 @@ class Shedder:
         """Return how likely events of a type are part of matches, float64, (n,), in any unit."""
         return np.ones(len(positions))
 
-    def worth_of_drop(self, position: int) -> float:
-        """Return what an event that was just dropped is worth, as a share of a mean one of its type."""
-        return 1.0
+    def worth_of_drops(self, positions: np.ndarray) -> np.ndarray:
+        """Return what events that were just dropped are worth, as shares of a mean one of their type."""
+        return np.ones(len(positions))
 
     def size_bytes(self) -> int:
         """Return the memory of the shedder's own tables and arrays."""
@@ -441,6 +441,19 @@ class _RandomEvents(Shedder):
         self.charged["draw"] += 1
         share = 1.0 - 1.0 / (load.arrival_rate * self._service)
         return (event.position,) if self._generator.random() < share else ()
+
+    def admit_many(
+        self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load
+    ) -> Sequence[int]:
+        share = 1.0 - 1.0 / (load.arrival_rate * self._service)
+        is_drawn, waiting, dropped = self._generator.random(len(positions)) < share, load.waiting, []
+        for position, draw in zip(positions.tolist(), is_drawn.tolist(), strict=True):
+            if waiting > self._room and (draw or waiting > self._most):
+                dropped.append(position)
+            else:
+                waiting += 1
+        self.charged["draw"] += len(positions)
+        return dropped
 
     def report(self) -> Mapping[str, Any]:
         return {"room": self._room}
