@@ -276,9 +276,9 @@ class LiveServer(Server):
         self.most_waiting = max(self.most_waiting, self.n_waiting)
 
     def _add(self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, bins: np.ndarray) -> None:
-        before = self._last_arrival if self._last_arrival == self._last_arrival else float(arrivals[0])
-        share = 1.0 - (1.0 - SMOOTHING) ** len(positions)
-        self._gap += share * ((float(arrivals[-1]) - before) / len(positions) - self._gap)
+        if self._last_arrival == self._last_arrival:  # not the first
+            share = 1.0 - (1.0 - SMOOTHING) ** len(positions)
+            self._gap += share * ((float(arrivals[-1]) - self._last_arrival) / len(positions) - self._gap)
         self._last_arrival = float(arrivals[-1])
         self.buffer.add(position=positions, type=types, arrival=arrivals, bin=bins)
         self._count(self.waiting_of_type, types, 1)
@@ -409,7 +409,7 @@ class LiveServer(Server):
         ) = saved["averages"]  # fmt: skip
 
 
-_RECENT = 64  # calls whose cost counts
+_RECENT = 32  # calls whose cost counts
 _UNUSUAL = 4.0  # times the mean: a pause of the machine counts as no more
 _FOLLOWED = 200.0  # events of a type that the mean of their seconds follows
 _LEAST = 0.1  # share of the time that stays for serving, when reading takes all of it
@@ -426,6 +426,9 @@ class CallCosts:
     seconds_of_type: list[float]  # to serve an event of each type, as a moving average
     # Per call: admitted events, and the seconds before, of and after the serving.
     calls: list[list[float]] = field(default_factory=list)
+    # reading, returning: the fixed part of each line, and its slope
+    reading: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    returning: list[float] = field(default_factory=lambda: [0.0, 0.0])
 
     def serve(self, number: int, n: int, seconds: float) -> None:
         """Take in how long some events of a type took."""
@@ -437,17 +440,17 @@ class CallCosts:
         """Take in the seconds of a call."""
         self.calls.append([float(n_admitted), before, serving, after])
         del self.calls[:-_RECENT]
+        n, to_read, served, to_return = np.array(self.calls).T
+        self.reading, self.returning = _line(n, to_read), _line(served, to_return)
 
     def of_slice(self, time_slice: float, rate: float) -> tuple[float, float]:
         """Return the seconds of a whole call under overload, and those after its events were served.
 
         It serves for a time slice, and reads the events that arrive with ``rate`` while it lasts.
         """
-        if not self.calls or time_slice == inf:
+        if time_slice == inf:
             return time_slice, 0.0
-        n, before, serving, after = np.array(self.calls).T
-        to_read, of_event = _line(n, before)
-        to_return, of_second = _line(serving, after)
+        (to_read, of_event), (to_return, of_second) = self.reading, self.returning
         seconds_after = to_return + of_second * time_slice
         return (to_read + time_slice + seconds_after) / max(_LEAST, 1.0 - of_event * rate), seconds_after
 
@@ -457,13 +460,21 @@ class CallCosts:
         return tuple(stretch * seconds for seconds in self.seconds_of_type)
 
 
-def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Return the fixed part and the slope of a line; a first compilation and other outliers do not count."""
-    is_usual = y <= _UNUSUAL * np.median(y)
-    x, y = x[is_usual], y[is_usual]
-    spread = x - x.mean()
-    slope = max(0.0, float(spread @ y) / float(spread @ spread)) if spread.any() else 0.0
-    return max(0.0, float(np.median(y - slope * x))), slope
+def _line(x: np.ndarray, y: np.ndarray) -> list[float]:
+    """Return the fixed part and the slope of the line that most pairs of points agree on, both not negative.
+
+    Source: Theil and Sen, with pairs that weigh as much as they are apart. Outliers change little.
+    """
+    first, second = np.triu_indices(len(x), 1)
+    weights = np.abs(x[first] - x[second])
+    slope = 0.0
+    if weights.any():
+        apart = weights > 0.0
+        slopes = (y[first] - y[second])[apart] / (x[first] - x[second])[apart]
+        order = np.argsort(slopes)
+        share = np.cumsum(weights[apart][order])
+        slope = max(0.0, float(slopes[order][np.searchsorted(share, share[-1] / 2.0)]))
+    return [max(0.0, float(np.median(y - slope * x))), slope]
 
 
 @dataclass

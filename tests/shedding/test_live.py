@@ -213,7 +213,7 @@ def test_limits_follow_the_seconds_of_events():
     stream.flush()
     before = stream.shedding.details["n_in"]
     search = stream._search
-    assert search.shedder.adapt([10 * seconds for seconds in search._told], 0.0) == []
+    assert not len(search.shedder.adapt([10 * seconds for seconds in search._told], 0.0))
     assert stream.shedding.details["n_in"] == pytest.approx(before / 10, rel=0.5)
 
 

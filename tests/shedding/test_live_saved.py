@@ -16,6 +16,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError
+from cepkit.shedding.buffers import UNKNOWN
 from cepkit.shedding.live_report import pack_values, unpack_values
 from tests.support.live_cases import QUERY, SETTINGS, arrivals_of, capacity, drive, frame_of, joined, opened
 
@@ -86,8 +87,9 @@ def test_events_that_waited_before_a_restart_have_the_same_utilities(tmp_path):
         again = cep.stream.load(tmp_path / "state", clock=cep.shedding.VirtualClock())
         left, right = whole._search.shedder, again._search.shedder
         n_asked = 0
-        for number, waiting in enumerate(right._work.waiting):
-            new = np.array([event for event, step in waiting.items() if step < 0], np.int64)
+        waits = right._work.waiting.save()
+        for number in range(len(right._types)):
+            new = waits["position"][(waits["type"] == number) & (waits["step"] == UNKNOWN)]
             n_asked += len(new)
             if len(new):
                 worth = left._worth_of_waiting(number, new)
