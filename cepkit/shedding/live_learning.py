@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, nan
 from time import perf_counter
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 4  # the warm-up waits for a rare type up to this many times its length
 _FIRST = 100  # one event in this many is the first: it loads the kernels
+MOST_TOGETHER = 1024  # events that the tree processes in one call
 TOGETHER = 64  # events of a warm-up that the tree processes in one call, after as many single ones
 
 
@@ -126,6 +127,7 @@ class LiveWarmUp(Shedder):
         bound: float,
         weights: Mapping[str, float],
         seed: int,
+        match_seconds: float,
         *,
         together: bool,
     ) -> Training:
@@ -151,7 +153,7 @@ class LiveWarmUp(Shedder):
             rates=counts / span, service=max(float(seconds[n // 2 :].mean()), 1e-9), passed=self._passed,
             evaluated=self._evaluated, prices=prices.table(), machine=machine, seed=seed,
             service_of_event=seconds, type_of_event=types, alive_before=np.array(self._alive, np.int64),
-            weight_of_type=dict(weights),
+            weight_of_type=dict(weights), match_seconds=match_seconds,
         )  # fmt: skip
 
     def save(self) -> Mapping[str, object]:
@@ -230,6 +232,7 @@ class LiveServer(Server):
 
     recall: RecallEstimate | None = None  # of a stream after its warm-up
     work_prices = Prices()  # they divide the time of a block among its events
+    _drops_all = False  # whether the shedder refused all of the last block
 
     def __init__(self, lane: Lane, n_types: int, clock: ServerClock, service: float, arrival_rate: float):
         super().__init__(
@@ -319,6 +322,15 @@ class LiveServer(Server):
 
     # --- events out
 
+    def n_within(self, seconds: float, seconds_of_type: Sequence[float]) -> int:
+        """Return how many of the oldest events are served in some seconds; at least one."""
+        if self._drops_all:
+            return MOST_TOGETHER
+        types = self.columns(MOST_TOGETHER)["type"]
+        of_event = np.maximum(np.asarray(seconds_of_type), 1e-9)[types]
+        of_event *= max(1.0, self.service * len(types) / float(of_event.sum()))
+        return max(1, int(np.searchsorted(np.cumsum(of_event), seconds)))
+
     def serve_many(self, n: int) -> None:
         """Process the oldest waiting events, up to ``n`` in one call of the tree.
 
@@ -338,6 +350,7 @@ class LiveServer(Server):
         self._leader.charged.clear()  # its work has taken its time
         self.buffer.remove(rows)
         self._count(self.waiting_of_type, types, -1)
+        self._drops_all = not may.any()
         if not may.all():
             self._count_drops(positions[~may], types[~may], bins[~may])
         if may.any():
@@ -420,15 +433,16 @@ class CallCosts:
     """What the calls of a live stream cost: to serve events, to read a batch, and to return matches.
 
     The seconds of reading are a line in the number of events that a call admits, and those of returning a
-    line in the seconds of its serving, through the last calls.
+    line in the number of matches, through the last calls.
     """
 
     seconds_of_type: list[float]  # to serve an event of each type, as a moving average
-    # Per call: admitted events, and the seconds before, of and after the serving.
+    # Per call: admitted events, matches, and the seconds before, of and after the serving.
     calls: list[list[float]] = field(default_factory=list)
     # reading, returning: the fixed part of each line, and its slope
     reading: list[float] = field(default_factory=lambda: [0.0, 0.0])
     returning: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    matches_per_second: float = 0.0  # of serving
 
     def serve(self, number: int, n: int, seconds: float) -> None:
         """Take in how long some events of a type took."""
@@ -436,12 +450,13 @@ class CallCosts:
             before, share = self.seconds_of_type[number], 1.0 - (1.0 - 1.0 / _FOLLOWED) ** n
             self.seconds_of_type[number] += share * (min(seconds / n, _UNUSUAL * before) - before)
 
-    def call(self, n_admitted: int, before: float, serving: float, after: float) -> None:
+    def call(self, n_admitted: int, n_found: int, before: float, serving: float, after: float) -> None:
         """Take in the seconds of a call."""
-        self.calls.append([float(n_admitted), before, serving, after])
+        self.calls.append([float(n_admitted), float(n_found), before, serving, after])
         del self.calls[:-_RECENT]
-        n, to_read, served, to_return = np.array(self.calls).T
-        self.reading, self.returning = _line(n, to_read), _line(served, to_return)
+        admitted, found, to_read, served, to_return = np.array(self.calls).T
+        self.reading, self.returning = _line(admitted, to_read), _line(found, to_return)
+        self.matches_per_second = float(found.sum()) / max(float(served.sum()), 1e-9)
 
     def of_slice(self, time_slice: float, rate: float) -> tuple[float, float]:
         """Return the seconds of a whole call under overload, and those after its events were served.
@@ -450,8 +465,8 @@ class CallCosts:
         """
         if time_slice == inf:
             return time_slice, 0.0
-        (to_read, of_event), (to_return, of_second) = self.reading, self.returning
-        seconds_after = to_return + of_second * time_slice
+        (to_read, of_event), (to_return, of_match) = self.reading, self.returning
+        seconds_after = to_return + of_match * self.matches_per_second * time_slice
         return (to_read + time_slice + seconds_after) / max(_LEAST, 1.0 - of_event * rate), seconds_after
 
     def passing(self, time_slice: float, rate: float) -> tuple[float, ...]:

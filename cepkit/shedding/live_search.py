@@ -44,7 +44,6 @@ from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
 from cepkit.values import dataclass, replace
 
-_MOST = 1024  # events that the tree processes in one call
 _SHORTEST = 1e-4  # seconds of such a call, if enough events wait
 _CHANGE = 0.05  # change of the seconds of a type after which the stream tells the strategy
 _BINS_AFTER = 2  # the bins of positions are chosen after one in this many events of the warm-up
@@ -126,7 +125,8 @@ class LiveSearch(Search):
         self._called_at = self._called_until = clock.now
         self._costs = CallCosts([0.0] * len(tree.types))
         self._told: tuple[float, ...] = ()  # what the strategy knows of the costs
-        self._n_admitted, self._serving, self._began = 0, 0.0, inf  # events, and seconds of this call
+        self._n_admitted = self._n_returned = 0  # events and matches of this call
+        self._serving, self._began = 0.0, inf  # seconds of its serving, and when that began
         self._server = self._open_server(1e-9, 1.0)
         self.empty = self._results(nothing, none, EMPTY)[0]
 
@@ -235,8 +235,7 @@ class LiveSearch(Search):
             return 1  # another clock may stop after any event
         if self._warm_up is not None:
             return TOGETHER
-        service = max(self._server.service, 1e-9)
-        return int(min(_MOST, max(1.0, _SHORTEST / service, seconds / service / 2.0)))
+        return self._server.n_within(max(seconds / 3.0, _SHORTEST), self._costs.seconds_of_type)
 
     # --- the strategy
 
@@ -258,7 +257,8 @@ class LiveSearch(Search):
         machine.learning = False
         self._machine_of_training = machine.save()
         events = self._events_of_warm_up()
-        given = events, machine, settings.latency_bound, settings.weights, settings.seed
+        _, of_match = self._costs.returning
+        given = events, machine, settings.latency_bound, settings.weights, settings.seed, of_match
         training = warm_up.training(*given, together=True)
         self._begin(training)
         if not self._serves_together:
@@ -327,15 +327,16 @@ class LiveSearch(Search):
         """Measure a call of the stream with all of its work."""
         self._called_before, self._called_at = self._called_at, self.clock.now
         idle = self._called_at - self._called_until
-        self._n_admitted, self._serving, self._began = 0, 0.0, inf
+        self._n_admitted = self._n_returned = 0
+        self._serving, self._began = 0.0, inf
         try:
             yield
         finally:
             self._called_until = self.clock.now
-            if not isnan(self._serving) and self._warm_up is None:
+            if not isnan(self._serving):
                 before = min(self._began, self._called_until) - self._called_at
                 after = self._called_until - self._called_at - before - self._serving
-                self._costs.call(self._n_admitted, before, self._serving, after)
+                self._costs.call(self._n_admitted, self._n_returned, before, self._serving, after)
             self._adapt()
             if not self._server.n_waiting:
                 self._server.rest(idle)
@@ -371,6 +372,7 @@ class LiveSearch(Search):
         ready = self.empty, np.empty(0, np.int64)
         if matches:
             every, found_at = join_matches(matches), np.concatenate(times)
+            self._n_returned += len(every)
             block, found_at = self._sorted(every, found_at)
             if self._warm_up is not None:
                 self._count_items(block)
@@ -562,7 +564,7 @@ class LiveSearch(Search):
         self._kept = KeptRows(tables, starts, [np.array(offers[first:stop]) for first, stop in parts])
 
 
-_N_CALL = 4  # numbers that `CallCosts` keeps of a call
+_N_CALL = 5  # numbers that `CallCosts` keeps of a call
 _PLAIN = ("n_other", "has_bins", "machine_of_training", "in_matches")
 _MEASURED = ("n_events", "rates", "service", "passed", "evaluated", "prices", "service_of_event",
-             "type_of_event", "alive_before")  # fmt: skip
+             "type_of_event", "alive_before", "match_seconds")  # fmt: skip

@@ -221,21 +221,21 @@ def test_limits_follow_the_seconds_of_events():
 def test_the_fixed_cost_of_a_call_is_not_the_cost_of_its_events(n):
     costs = CallCosts([1e-4])
     for k in range(40):
-        costs.call(n + k % 3, 0.002 + 2e-5 * (n + k % 3), 0.01 + 0.001 * (k % 5), 0.001)
+        costs.call(n + k % 3, k % 5, 0.002 + 2e-5 * (n + k % 3), 0.01 + 0.001 * (k % 5), 0.001)
     (seconds,) = costs.passing(0.03, 0.0)
     assert seconds == pytest.approx(1.1e-4, rel=0.02)
-    costs.call(n, 1.0, 0.02, 1.0)  # a pause of the machine
+    costs.call(n, 3, 1.0, 0.02, 1.0)  # a pause of the machine
     assert costs.passing(0.03, 0.0) == pytest.approx([seconds], rel=0.02)
 
 
 def test_calls_take_the_time_to_read_what_arrives_and_to_return_what_they_find():
     costs = CallCosts([1e-4])
     for k in range(40):
-        serving = 0.01 + 0.001 * (k % 5)
-        costs.call(100 * (k % 7), 0.002 + 1e-5 * 100 * (k % 7), serving, 0.001 + 0.5 * serving)
+        serving, n_found = 0.01 + 0.001 * (k % 5), 1000 * (10 + k % 5)
+        costs.call(100 * (k % 7), n_found, 0.002 + 1e-5 * 100 * (k % 7), serving, 0.001 + 5e-7 * n_found)
     whole, after = costs.of_slice(0.02, 50_000.0)
-    assert after == pytest.approx(0.011)
-    assert whole == pytest.approx((0.002 + 0.02 + 0.011) / (1.0 - 0.5))
+    assert after == pytest.approx(0.001 + 5e-7 * 1e6 * 0.02)
+    assert whole == pytest.approx((0.002 + 0.02 + after) / (1.0 - 0.5))
     assert costs.passing(0.02, 50_000.0) == pytest.approx([1e-4 * whole / 0.02])
 
 

@@ -53,6 +53,7 @@ class WarmUpWork:
         self.training, self.lineage, self.steps = training, lineage, step_of_event
         self.n_types, n = len(training.program.types), len(lineage.left)
         self.seconds_of_row = lineage.cost * prices["condition"] + prices["create"] + prices["remove"]
+        self.seconds_of_row += training.match_seconds * lineage.is_match
         # Per row and type, the lowest step of its events; the last row serves parents that do not exist.
         lowest = np.full((n + 1, self.n_types), N_STEPS, np.int64)
         lowest[np.arange(n), lineage.type] = step_of_event[lineage.position]

@@ -74,6 +74,7 @@ class Training:
     # matches before it
     type_of_event: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     alive_before: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    match_seconds: float = 0.0  # seconds to return a match from a live stream
     weight: float = 1.0  # weight of the pattern, 1 for a single one
     # Weights that the user gave to event types; missing types have weight 1.
     weight_of_type: Mapping[str, float] = field(default_factory=dict)
