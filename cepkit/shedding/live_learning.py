@@ -232,7 +232,6 @@ class LiveServer(Server):
 
     recall: RecallEstimate | None = None  # of a stream after its warm-up
     work_prices = Prices()  # they divide the time of a block among its events
-    _drops_all = False  # whether the shedder refused all of the last block
 
     def __init__(self, lane: Lane, n_types: int, clock: ServerClock, service: float, arrival_rate: float):
         super().__init__(
@@ -322,10 +321,15 @@ class LiveServer(Server):
 
     # --- events out
 
+    def drop_late(self) -> None:
+        """Drop the events that have waited for too long, when the oldest one has."""
+        oldest = self._oldest_arrival
+        if oldest is not None and self.clock.now - oldest > self._leader.patience:
+            positions, types, arrivals, _ = self.columns().values()
+            self.drop(self._leader.late(types, positions, arrivals, self.load))
+
     def n_within(self, seconds: float, seconds_of_type: Sequence[float]) -> int:
         """Return how many of the oldest events are served in some seconds; at least one."""
-        if self._drops_all:
-            return MOST_TOGETHER
         types = self.columns(MOST_TOGETHER)["type"]
         of_event = np.maximum(np.asarray(seconds_of_type), 1e-9)[types]
         of_event *= max(1.0, self.service * len(types) / float(of_event.sum()))
@@ -350,7 +354,6 @@ class LiveServer(Server):
         self._leader.charged.clear()  # its work has taken its time
         self.buffer.remove(rows)
         self._count(self.waiting_of_type, types, -1)
-        self._drops_all = not may.any()
         if not may.all():
             self._count_drops(positions[~may], types[~may], bins[~may])
         if may.any():

@@ -216,6 +216,9 @@ class LiveSearch(Search):
         before = list(zip(server.processed_of_type, server.seconds_of_type, strict=True))
         stop, now = start + seconds, start
         while server.n_waiting:
+            server.drop_late()
+            if not server.n_waiting:
+                break
             server.serve_many(self._n_together(stop - now))
             if self._warm_up is not None:
                 self._follow_warm_up(self._warm_up)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 N_STEPS = 20  # of the utilities of a type; each step has as many events of the warm-up
 _PRICES = np.geomspace(0.02, 20.0, 31)  # of a second of work, in the matches of a mean second
-_AGAIN = 0.1  # share of the bound: after late events, stretches begin again when less work waits
+_AGAIN = 0.1  # share of the bound: after late events, a stretch begins with one that has waited less
 _FEW = 0.01  # share of matches and work that is added to each step, since some have few
 _OF_CHOICE = ("utility", "lookup", "sort")  # what each of the partial matches costs that are compared
 
@@ -244,7 +244,7 @@ class _KeepStretches(Shedder):
     def adapt(self, seconds_of_type: Sequence[float], delay: float) -> Sequence[int]:
         rates = np.maximum(self._training.rates, 1e-12)
         self._service = float(np.average(seconds_of_type, weights=rates))
-        self._bound = max(0.0, self._training.latency_bound - delay)
+        self._bound = self.patience = max(0.0, self._training.latency_bound - delay)
         return ()
 
     def before(self, event: Event, load: Load, machine: TreeMachine) -> bool:
@@ -255,7 +255,8 @@ class _KeepStretches(Shedder):
         self.charged["update"] += 1
         self._oldest = machine.oldest_position
         left = self._bound - (load.clock - event.arrival)
-        if self._skips(left, load):
+        self._is_late = left < 0 or (self._is_late and left < (1.0 - _AGAIN) * self._bound)
+        if self._is_late:
             self._dropped[0] += 1
             return False
         step = int(self._steps[event.position - self._first])
@@ -272,16 +273,13 @@ class _KeepStretches(Shedder):
     def before_many(
         self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load, machine: TreeMachine
     ) -> np.ndarray:
-        """Decide for a block as `before` does for an event; the first one says how late the block is."""
+        """Decide for a block as `before` does for an event; the first one says how much time is left."""
         may = np.ones(len(types), bool)
         is_present = np.isin(types, list(self._present))
         if not is_present.any():
             return may
         self._oldest = machine.oldest_position
         left = self._bound - (load.clock - float(arrivals[0]))
-        if self._skips(left, load):
-            self._dropped[0] += int(is_present.sum())
-            return ~is_present
         steps = self._steps[positions - self._first]
         if (least := self._least_steps(load)) is not None:
             may = ~is_present | (steps >= least[types])
@@ -292,10 +290,11 @@ class _KeepStretches(Shedder):
                 self._prune(machine, number, left, self._pair_seconds[number, step])
         return may
 
-    def _skips(self, left: float, load: Load) -> bool:
-        """Return whether events leave because they are late, until little work waits."""
-        self._is_late = left < 0 or (self._is_late and load.waiting * self._service > _AGAIN * self._bound)
-        return self._is_late
+    def late(self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load) -> np.ndarray:
+        """Return the events that have waited for a small share of the bound: a new stretch begins."""
+        is_late = (load.clock - arrivals > _AGAIN * self._bound) & np.isin(types, list(self._present))
+        self._dropped[0] += int(is_late.sum())
+        return positions[is_late]
 
     def _least_steps(self, load: Load) -> np.ndarray | None:
         """Return the least step of each type that stays; None while the work that waits fits the bound."""

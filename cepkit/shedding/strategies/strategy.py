@@ -128,6 +128,9 @@ class Shedder:
     """
 
     charged: Counter[str] = field(default_factory=Counter)
+    patience: float = (
+        inf  # seconds that events of a live stream may wait before it asks which ones are `late`
+    )
     KEPT: ClassVar[tuple[str, ...]] = ()
 
     def admit(self, event: Event, load: Load) -> Sequence[int]:
@@ -152,6 +155,12 @@ class Shedder:
 
     def after(self, event: Event, load: Load, outcome: EventOutcome) -> None:
         """Learn from an event that the machine has processed."""
+
+    def late(
+        self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load
+    ) -> Sequence[int]:
+        """Return which of all waiting events to drop, since the oldest one has waited for too long."""
+        return ()
 
     def before_many(
         self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load, machine: TreeMachine
