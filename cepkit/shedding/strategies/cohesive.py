@@ -273,21 +273,20 @@ class _KeepStretches(Shedder):
     def before_many(
         self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load, machine: TreeMachine
     ) -> np.ndarray:
-        """Decide for a block as `before` does for an event; the first one says how much time is left."""
+        """Decide for a block as `before` does for an event. An event may take as long as the bound."""
         may = np.ones(len(types), bool)
         is_present = np.isin(types, list(self._present))
         if not is_present.any():
             return may
         self._oldest = machine.oldest_position
-        left = self._bound - (load.clock - float(arrivals[0]))
         steps = self._steps[positions - self._first]
         if (least := self._least_steps(load)) is not None:
             may = ~is_present | (steps >= least[types])
             self._dropped[1] += int(len(may) - may.sum())
         for number in np.unique(types[may & is_present]).tolist():
-            if machine.n_alive * self._pair_seconds[number].max() > left:
+            if machine.n_alive * self._pair_seconds[number].max() > self._bound:
                 step = steps[may & (types == number)].max()
-                self._prune(machine, number, left, self._pair_seconds[number, step])
+                self._prune(machine, number, self._bound, self._pair_seconds[number, step])
         return may
 
     def late(self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load) -> np.ndarray:
