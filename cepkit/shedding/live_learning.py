@@ -264,6 +264,10 @@ class LiveServer(Server):
         """Take in the events of a batch, and drop those that the shedder names."""
         if not len(positions):
             return
+        if self._last_arrival == self._last_arrival:  # not the first
+            share = 1.0 - (1.0 - SMOOTHING) ** len(positions)
+            self._gap += share * ((float(arrivals[-1]) - self._last_arrival) / len(positions) - self._gap)
+        self._last_arrival = float(arrivals[-1])
         dropped = self._leader.admit_many(types, positions, arrivals, self.load)
         self._pay(self._leader)
         if dropped is None:
@@ -278,10 +282,6 @@ class LiveServer(Server):
         self.most_waiting = max(self.most_waiting, self.n_waiting)
 
     def _add(self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, bins: np.ndarray) -> None:
-        if self._last_arrival == self._last_arrival:  # not the first
-            share = 1.0 - (1.0 - SMOOTHING) ** len(positions)
-            self._gap += share * ((float(arrivals[-1]) - self._last_arrival) / len(positions) - self._gap)
-        self._last_arrival = float(arrivals[-1])
         self.buffer.add(position=positions, type=types, arrival=arrivals, bin=bins)
         self._count(self.waiting_of_type, types, 1)
 

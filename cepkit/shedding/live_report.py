@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import nan
 from typing import Any
 
 import numpy as np
@@ -256,12 +255,6 @@ class RecallEstimate:
     def wanted(self) -> float:
         """The estimated number of matches without drops."""
         return self.found + self.lost + self._settled(len(self.bins))[2]
-
-    @property
-    def value(self) -> float:
-        """The estimate; NaN without matches."""
-        wanted = self.wanted
-        return self.found / wanted if wanted else nan
 
 
 # The rows of a live stream: batches as events with lasting codes, and the rows that are kept for matches.

@@ -459,7 +459,7 @@ class LiveSearch(Search):
             other_events=self._n_other,
             dropped_partial_matches=lane.n_partial_dropped,
             skipped_pairs=skipped,
-            recall=nan if skipped or lane.n_partial_dropped else self._recall_now,
+            recall=self._recall_now,
             matches=latencies.n,
             mean_latency=latencies.sum / n if latencies.n else nan,
             max_latency=latencies.most,
@@ -472,8 +472,19 @@ class LiveSearch(Search):
         )
 
     @property
+    def found_and_wanted(self) -> tuple[float, float]:
+        """The matches that were found, and the estimated number without drops; NaN when nobody knows."""
+        estimate, lost = self._recall, 0.0
+        if np.any(self.machine.skipped):
+            lost = nan
+        elif self._server.lanes[0].n_partial_dropped:
+            lost = self.shedder.lost_matches
+        return (0.0, 0.0) if estimate is None else (estimate.found, estimate.wanted + lost)
+
+    @property
     def _recall_now(self) -> float:
-        return nan if self._recall is None else self._recall.value
+        found, wanted = self.found_and_wanted
+        return found / wanted if wanted else nan
 
     @property
     def _service(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import inf, nan
+from math import inf, isnan, nan
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,13 @@ from cepkit.language.expressions.durations import seconds_text
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import engines
 from cepkit.results.views import Explanation
-from cepkit.shedding.buffers import BY_RATE
 from cepkit.shedding.live_learning import Latencies, WallClock
 from cepkit.shedding.live_report import SheddingReport
 from cepkit.shedding.live_search import OF_EARLIER_VERSION, LiveSearch, LiveSettings
 from cepkit.shedding.scene import WARM_UP, check_settings, check_types, seconds_of
 from cepkit.shedding.server import ServerClock
-from cepkit.shedding.strategies.darling import POSITION, Darling
+from cepkit.shedding.strategies.cohesive import Cohesive
+from cepkit.shedding.strategies.darling import Darling
 from cepkit.shedding.strategies.strategy import Strategy, as_strategy, class_of_strategy, strategy_names
 from cepkit.streaming.batches import Kind, StreamSchema
 from cepkit.streaming.search import Options, Ready, StreamStatus
@@ -150,7 +150,7 @@ def live_settings(query: Any, options: Options, given: Mapping[str, Any]) -> Liv
     weights = given["weights"]
     if weights is not None and not isinstance(weights, Mapping):
         raise CepError(f"weights={weights!r}: a stream has one query; give weights by event type")
-    shedding = Darling(split=BY_RATE, tie=POSITION) if given["shedding"] is None else given["shedding"]
+    shedding = Cohesive() if given["shedding"] is None else given["shedding"]
     checked = check_settings(
         [query], latency_bound=given["latency_bound"], shedding=shedding, weights=weights,
         warm_up=given["warm_up"], seed=given["seed"] or 0,
@@ -323,20 +323,19 @@ class BucketSearch(LiveSearch):
 
     def counts(self, before: Mapping[str, float]) -> dict[str, float]:
         """Return what happened since `begin_counts`, and the estimate of recall since the stream began."""
-        # Recall is ``recall_found / recall_wanted``; NaN when the strategy drops partial matches or skips
-        # pairs. ``learns`` is 1 while the strategy learns.
+        # Recall is ``recall_found / recall_wanted``; NaN when nobody knows what drops have lost. While the
+        # strategy learns, ``learns`` is 1.
         latencies = self._latencies
         self._earlier.add_all(latencies)
         self._latencies = self._earlier
-        estimate = self._recall
-        is_unknown = self._server.lanes[0].n_partial_dropped or self.machine.skipped.any()
+        found, wanted = self.found_and_wanted
         return {
             **{name: total - before[name] for name, total in self._totals().items()},
             "latencies": float(latencies.n),
             "latency_seconds": latencies.sum,
             MOST_LATENCY: latencies.most if latencies.n else 0.0,
-            "recall_found": nan if is_unknown else 0.0 if estimate is None else estimate.found,
-            "recall_wanted": 0.0 if estimate is None else estimate.wanted,
+            "recall_found": nan if isnan(wanted) else found,
+            "recall_wanted": 0.0 if isnan(wanted) else wanted,
             "learns": float(self._warm_up is not None),
         }
 

@@ -112,8 +112,7 @@ def stream(
         seconds. When waiting events threaten it, the stream drops some; ``stream.shedding`` says how many.
         Without it, nothing is ever dropped. Only for event sequences.
     shedding : str or strategy, optional
-        Chooses the events to drop, as for `cepkit.replay`. By default
-        ``cepkit.Darling(split="rate", tie="position")``.
+        Chooses the events to drop, as for `cepkit.replay`. By default `cepkit.Cohesive`.
     warm_up : int, optional
         Number of events from which the strategy learns, 5,000 by default. None of them is dropped. The
         warm-up waits for the first event of every type, but at most four times as long.

@@ -44,7 +44,9 @@ def test_the_best_filter_keeps_most_matches_in_the_time():
 
 
 def test_partial_matches_are_worth_what_their_events_are():
-    worth = Worth(np.array([[0.0, 1.0, 0.0], [0.0, -2.0, 0.0]]), np.zeros(2, np.int64))
+    worth = Worth(
+        np.array([[0.0, 1.0, 0.0], [0.0, -2.0, 0.0]]), np.zeros(2, np.int64), np.zeros(2), np.zeros((2, 3))
+    )
     assert worth.of(np.array([[1, 0], [1, 1], [2, 2]])).tolist() == [1.0, -1.0, 0.0]
 
 

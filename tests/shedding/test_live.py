@@ -384,7 +384,7 @@ def test_other_queries_are_refused():
 
 def test_the_clock_of_the_machine_measures_latencies():
     frame = frame_of(1500, 17)
-    stream = opened(frame, clock=None, warm_up=300, latency_bound="60 s")
+    stream = opened(frame, clock=None, warm_up=300, latency_bound="60 s", shedding=cep.Darling())
     for at in range(0, len(frame), 100):
         stream.push(frame.iloc[at : at + 100])
     stream.close()

@@ -122,20 +122,23 @@ class WarmUpWork:
         waits, member = np.flatnonzero(~lineage.is_match), members(lineage, n_leaves)
         matches = contributions(lineage)[waits].astype(np.float64)
         seconds = (self.seconds_of_row + sum_of_descendants(lineage, self.seconds_of_row))[waits]
-        of_step = np.zeros((n_leaves, N_STEPS + 1))
+        of_step, matches_of_step = np.zeros((2, n_leaves, N_STEPS + 1))
         for leaf in range(n_leaves):
             at = member[waits, leaf]
             rows, step = at >= 0, self.steps[at[at >= 0]]
-            found, spent = (
+            found, spent, n = (
                 np.bincount(step, values[rows], minlength=N_STEPS)[:N_STEPS] / max(values[rows].sum(), 1e-12)
-                for values in (matches, seconds)
+                for values in (matches, seconds, np.ones(len(matches)))
             )
             of_step[leaf, :N_STEPS] = np.log((found + _FEW) / (spent + _FEW))
+            matches_of_step[leaf, :N_STEPS] = np.log((found + _FEW) / (n + _FEW))
         partner = np.full(n_leaves + len(self.training.program.nodes), -1)
         for parent in (lineage.left, lineage.right):
             waited = (parent >= 0) & (lineage.position[parent] < lineage.position)
             partner[lineage.node[parent[waited]]] = lineage.type[waited]
-        return Worth(of_step, partner)
+        n_of_node = np.bincount(lineage.node[waits], minlength=len(partner))
+        n_matches = np.bincount(lineage.node[waits], matches, minlength=len(partner))
+        return Worth(of_step, partner, n_matches / np.maximum(1, n_of_node), matches_of_step)
 
 
 class Worth(NamedTuple):
@@ -145,10 +148,18 @@ class Worth(NamedTuple):
     # matches with an event of this step, over the mean; the last step is unknown
     of_step: np.ndarray
     partner: np.ndarray  # int64, (n_nodes,): type of the events that each node waits for; -1: not known
+    n_matches: np.ndarray  # float64, (n_nodes,): matches that come from a partial match of a node, on average
+    # like ``of_step``, but for a partial match and not for a second of work
+    matches_of_step: np.ndarray
 
     def of(self, steps: np.ndarray) -> np.ndarray:
         """Return the worth of partial matches, given the steps of their events by leaf."""
         return self.of_step[np.arange(steps.shape[1]), steps].sum(axis=1)
+
+    def matches(self, nodes: np.ndarray, steps: np.ndarray) -> float:
+        """Return how many matches partial matches of these nodes would become, with these steps by leaf."""
+        share = np.exp(self.matches_of_step[np.arange(steps.shape[1]), steps].sum(axis=1))
+        return float(self.n_matches[nodes] @ share)
 
 
 # The strategy.
@@ -201,7 +212,7 @@ class Cohesive(SafeSettings):
 class _KeepStretches(Shedder):
     KEPT = (
         "bound", "service", "is_full", "is_late", "steps", "first", "oldest", "dropped", "edges", "filters",
-        "worth", "pair_seconds",
+        "worth", "pair_seconds", "lost_matches",
     )  # fmt: skip
 
     def __init__(self, strategy: Cohesive, training: Training):
@@ -223,6 +234,7 @@ class _KeepStretches(Shedder):
         self._pair_seconds = warm_up.pair_seconds()
         self._is_full = self._is_late = False
         self._oldest = 0
+        self._lost_matches = 0.0
         self._dropped = [0, 0, 0]  # late events, events of low utility, partial matches
 
     def _steps_of(self, events: Events) -> np.ndarray:
@@ -244,8 +256,16 @@ class _KeepStretches(Shedder):
     def adapt(self, seconds_of_type: Sequence[float], delay: float) -> Sequence[int]:
         rates = np.maximum(self._training.rates, 1e-12)
         self._service = float(np.average(seconds_of_type, weights=rates))
-        self._bound = self.patience = max(0.0, self._training.latency_bound - delay)
+        self._bound = max(0.0, self._training.latency_bound - delay)
         return ()
+
+    @property
+    def patience(self) -> float:
+        return self._bound
+
+    @property
+    def lost_matches(self) -> float:
+        return self._lost_matches
 
     def before(self, event: Event, load: Load, machine: TreeMachine) -> bool:
         """Return whether an event is in time and worth its work, and drop partial matches that it meets."""
@@ -255,7 +275,7 @@ class _KeepStretches(Shedder):
         self.charged["update"] += 1
         self._oldest = machine.oldest_position
         left = self._bound - (load.clock - event.arrival)
-        self._is_late = left < 0 or (self._is_late and left < (1.0 - _AGAIN) * self._bound)
+        self._is_late = bool(left < 0 or (self._is_late and left < (1.0 - _AGAIN) * self._bound))
         if self._is_late:
             self._dropped[0] += 1
             return False
@@ -320,7 +340,9 @@ class _KeepStretches(Shedder):
         place = partial.members[rows] - self._first
         steps = np.where(place >= 0, self._steps[np.maximum(place, 0)], N_STEPS)
         order = np.argsort(self._worth.of(steps), kind="stable")
-        n_dropped = machine.drop(partial.id[rows[order[: n - n_kept]]])
+        gone = order[: n - n_kept]
+        n_dropped = machine.drop(partial.id[rows[gone]])
+        self._lost_matches += self._worth.matches(partial.node[rows[gone]], steps[gone])
         self.charged["drop"] += n_dropped
         self._dropped[2] += n_dropped
 

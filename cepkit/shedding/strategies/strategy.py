@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from math import floor, inf
+from math import floor, inf, nan
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -128,9 +128,6 @@ class Shedder:
     """
 
     charged: Counter[str] = field(default_factory=Counter)
-    patience: float = (
-        inf  # seconds that events of a live stream may wait before it asks which ones are `late`
-    )
     KEPT: ClassVar[tuple[str, ...]] = ()
 
     def admit(self, event: Event, load: Load) -> Sequence[int]:
@@ -155,6 +152,16 @@ class Shedder:
 
     def after(self, event: Event, load: Load, outcome: EventOutcome) -> None:
         """Learn from an event that the machine has processed."""
+
+    @property
+    def patience(self) -> float:
+        """How many seconds events may wait in a live stream before it asks `late`."""
+        return inf
+
+    @property
+    def lost_matches(self) -> float:
+        """The matches of the partial matches that it dropped, as far as it knows."""
+        return nan
 
     def late(
         self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load
@@ -455,7 +462,8 @@ class _RandomEvents(Shedder):
     def admit_many(
         self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load
     ) -> Sequence[int]:
-        share = 1.0 - 1.0 / (load.arrival_rate * self._service)
+        seconds = min(len(arrivals) / load.arrival_rate, float(arrivals[-1] - arrivals[0]))
+        share = 1.0 - seconds / (len(arrivals) * self._service)
         is_drawn, waiting, dropped = self._generator.random(len(positions)) < share, load.waiting, []
         for position, draw in zip(positions.tolist(), is_drawn.tolist(), strict=True):
             if waiting > self._room and (draw or waiting > self._most):
