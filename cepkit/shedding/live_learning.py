@@ -312,7 +312,7 @@ class LiveServer(Server):
         self._count(self.dropped_of_type, types, 1)
         self.lanes[0].machine.leave_out(positions)
         if self.recall is not None:
-            self.recall.drop(bins, types, self._leader.worth_of_drops(positions))
+            self.recall.drop(bins, types, self._leader.worth_of_drops(types, positions))
 
     @staticmethod
     def _count(of_type: list[int], types: np.ndarray, sign: int) -> None:
@@ -397,7 +397,7 @@ class LiveServer(Server):
         if self.n_processed == n_processed:
             self.lanes[0].machine.leave_out(positions)
             if self.recall is not None:
-                self.recall.drop(bins, types, self._leader.worth_of_drops(positions))
+                self.recall.drop(bins, types, self._leader.worth_of_drops(types, positions))
         elif self.recall is not None:
             n_found = len(lane.matches[-1]) if len(lane.matches) > n_blocks else 0
             self.recall.process(bins, types, np.array([n_found]))

@@ -116,6 +116,19 @@ class WarmUpWork:
             made[number] = total / n / max(1.0, pairs[number] / max(1, own.sum()))
         return made
 
+    def matches_of_event(self) -> np.ndarray:
+        """Return of how many matches an event is part on average, by type and step."""
+        events = members(self.lineage, self.training.program.n_leaves)[self.lineage.is_match].ravel()
+        of_event = np.bincount(events[events >= 0], minlength=self.training.n_events)
+        of_step = np.zeros((self.n_types, N_STEPS))
+        positions = np.flatnonzero(self.training.machine.types_of_events()[: self.training.n_events] >= 0)
+        for number in range(self.n_types):
+            here = self.types == number
+            step, matches = self.step_of_event[here], of_event[positions[here]]
+            n, mean = np.bincount(step, minlength=N_STEPS), float(matches.mean()) if len(matches) else 0.0
+            of_step[number] = (np.bincount(step, matches, minlength=N_STEPS) + 2.0 * mean) / (n + 2.0)
+        return of_step
+
     def worth(self) -> Worth:
         """Return what the warm-up says of the partial matches that wait for an event."""
         lineage, n_leaves = self.lineage, self.training.program.n_leaves
@@ -212,7 +225,7 @@ class Cohesive(SafeSettings):
 class _KeepStretches(Shedder):
     KEPT = (
         "bound", "service", "is_full", "is_late", "steps", "first", "oldest", "dropped", "edges", "filters",
-        "worth", "pair_seconds", "lost_matches",
+        "worth", "pair_seconds", "matches", "lost_matches",
     )  # fmt: skip
 
     def __init__(self, strategy: Cohesive, training: Training):
@@ -231,7 +244,7 @@ class _KeepStretches(Shedder):
         self._first, self._steps = 0, self._steps_of(training.events)  # steps of events from `_first` on
         warm_up = WarmUpWork(training, self._steps)
         self._filters, self._worth = warm_up.filters(), warm_up.worth()
-        self._pair_seconds = warm_up.pair_seconds()
+        self._pair_seconds, self._matches = warm_up.pair_seconds(), warm_up.matches_of_event()
         self._is_full = self._is_late = False
         self._oldest = 0
         self._lost_matches = 0.0
@@ -347,7 +360,12 @@ class _KeepStretches(Shedder):
         self._dropped[2] += n_dropped
 
     def worth_of(self, number: int, positions: np.ndarray) -> np.ndarray:
-        return 1.0 + self._steps[positions - self._first]
+        return self._matches[number, self._steps[positions - self._first]]
+
+    def worth_of_drops(self, types: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        mean = np.maximum(self._matches.mean(axis=1), 1e-12)
+        steps = np.minimum(self._steps[positions - self._first], N_STEPS - 1)
+        return self._matches[types, steps] / mean[types]
 
     def size_bytes(self) -> int:
         return self._worth.of_step.nbytes + self._pair_seconds.nbytes

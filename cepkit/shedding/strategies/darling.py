@@ -490,7 +490,7 @@ class DarlingShedder(Shedder):
             axis=0,
         )
 
-    def worth_of_drops(self, positions: np.ndarray) -> np.ndarray:
+    def worth_of_drops(self, types: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Return the utilities of the events that were dropped last, over the mean utility of their type."""
         dropped, worth = self._worths
         return worth if np.array_equal(dropped, positions) else np.ones(len(positions))

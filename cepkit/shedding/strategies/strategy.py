@@ -198,7 +198,7 @@ class Shedder:
         """Return how likely events of a type are part of matches, float64, (n,), in any unit."""
         return np.ones(len(positions))
 
-    def worth_of_drops(self, positions: np.ndarray) -> np.ndarray:
+    def worth_of_drops(self, types: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Return what events that were just dropped are worth, as shares of a mean one of their type."""
         return np.ones(len(positions))
 
