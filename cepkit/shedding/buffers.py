@@ -514,7 +514,7 @@ class WorkBuffers:
         return self._take(np.concatenate(least))
 
     def _least(self, rows: np.ndarray, number: int, n: int, steps: StepsOf) -> np.ndarray:
-        """Return the rows of events of least utility, of those of a type."""
+        """Return the rows of the events of least utility among those of a type."""
         events, step = self.waiting["position"][rows], self.waiting["step"]
         unknown = step[rows] == UNKNOWN
         if unknown.any():

@@ -374,7 +374,8 @@ class LiveServer(Server):
         lane.found_at.append(np.full(len(work.event_of_match), now))
         lane.most_alive = max(lane.most_alive, int(work.alive.max()))
         seconds = now - start
-        self._leader.after_many(types, positions, work, seconds)
+        if isinstance(self._leader, LiveWarmUp):
+            self._leader.after_many(types, positions, work, seconds)
         of_type = np.bincount(types, work.seconds, minlength=len(self.seconds_of_type))
         of_type *= seconds / max(of_type.sum(), 1e-300)
         self.seconds_of_type = (of_type + self.seconds_of_type).tolist()

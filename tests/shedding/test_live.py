@@ -27,6 +27,7 @@ from tests.support.live_cases import (
     opened,
     overloaded,
 )
+from tests.support.sizes import seeds
 
 
 @pytest.mark.parametrize("rows", ["one", "all"])
@@ -392,3 +393,64 @@ def test_the_clock_of_the_machine_measures_latencies():
     assert report.n_dropped == 0
     assert 0 < report.mean_latency <= report.max_latency < 60
     assert report.drift is not None
+
+
+# --- blocks of events by the clock of the machine
+
+
+class DropsSome(Shedder):
+    """Drops a third of the events when they arrive, and a fifth of the others when they leave the buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.gone: list[int] = []
+
+    def admit_many(self, types, positions, arrivals, load):
+        gone = positions[positions % 3 == 0]
+        self.gone += gone.tolist()
+        return gone
+
+    def before_many(self, types, positions, arrivals, load, machine):
+        self.gone += positions[positions % 5 == 1].tolist()
+        return positions % 5 != 1
+
+
+@dataclass(frozen=True)
+class DropSome:
+    """A strategy that decides for blocks of events."""
+
+    name: ClassVar[str] = "drop_some"
+
+    def begin(self, training: Training) -> Shedder:
+        """Return a shedder."""
+        return DropsSome()
+
+
+BLOCK_QUERIES = (
+    QUERY,
+    "PATTERN SEQ(a x, b+ y[], c z) WHERE y[i].v > y[i-1].v + 0.3 WITHIN 25",
+    "PATTERN SEQ(a x, c z) WHERE x.v < z.v WITHIN 20 events",
+    "PATTERN AND(a x, b y) WHERE x.v < y.v WITHIN 10",
+)
+
+
+@pytest.mark.parametrize("query", BLOCK_QUERIES)
+@pytest.mark.parametrize("seed", seeds(2, 40))
+def test_blocks_of_events_find_the_matches_of_the_kept_events(seed, query):
+    frame = frame_of(2500, 100 + seed)
+    stream = opened(frame, query, clock=None, warm_up=300, latency_bound=3600.0, shedding=DropSome())
+    generator, results, at = np.random.default_rng(seed), [], 0
+    while at < len(frame):
+        n = int(generator.integers(1, 700))
+        results.append(stream.push(frame.iloc[at : at + n]))
+        at += n
+    results.append(stream.close())
+    kinds = frame["kind"].to_numpy(object)
+    kinds[stream._search.shedder.gone] = "d"
+    expected = cep.match(frame.assign(kind=kinds), query, **SETTINGS).to_frame()
+    order, found = list(expected.columns), joined(results)
+    assert len(expected) and stream.shedding.n_dropped > 100
+    pd.testing.assert_frame_equal(
+        found.sort_values(order, ignore_index=True), expected.sort_values(order, ignore_index=True),
+        check_dtype=False,
+    )  # fmt: skip

@@ -16,7 +16,6 @@ from cepkit.values import asdict, dataclass, field, is_dataclass
 
 if TYPE_CHECKING:
     from cepkit.events import Events
-    from cepkit.shedding.server import WorkOfEvents
     from cepkit.shedding.tree_machine import EventOutcome, TreeMachine
     from cepkit.shedding.tree_program import TreeProgram
 
@@ -178,11 +177,6 @@ class Shedder:
         """
         asks = type(self).before is not Shedder.before or type(self).after is not Shedder.after
         return None if asks else np.ones(len(positions), bool)
-
-    def after_many(
-        self, types: np.ndarray, positions: np.ndarray, work: WorkOfEvents, seconds: float
-    ) -> None:
-        """Learn from events that the machine has processed together."""
 
     def rest(self, seconds: float) -> None:
         """Use some seconds in which no event waits."""
