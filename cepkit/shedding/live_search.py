@@ -536,7 +536,7 @@ class LiveSearch(Search):
     def unpack(self, saved: Saved) -> None:
         """Restore what `pack` returned; the search was opened with the same query and settings."""
         state, settings = unpack_values(saved.part("state")), self.settings
-        if "costs" not in state or any(len(call) < _N_CALL for call in state["costs"]["calls"]):
+        if "matches_per_second" not in state.get("costs", {}):
             raise CepError(OF_EARLIER_VERSION)
         # No time passes for the stream while it is closed.
         (getattr(self.clock, "continue_from", None) or self.clock.wait_until)(state["now"])
@@ -578,7 +578,6 @@ class LiveSearch(Search):
         self._kept = KeptRows(tables, starts, [np.array(offers[first:stop]) for first, stop in parts])
 
 
-_N_CALL = 5  # numbers that `CallCosts` keeps of a call
 _PLAIN = ("n_other", "has_bins", "machine_of_training", "in_matches")
 _MEASURED = ("n_events", "rates", "service", "passed", "evaluated", "prices", "service_of_event",
              "type_of_event", "alive_before", "match_seconds")  # fmt: skip
