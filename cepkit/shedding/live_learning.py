@@ -299,8 +299,10 @@ class LiveServer(Server):
         if not len(positions):
             return
         rows = self.buffer.rows_of(positions)
-        if (rows < 0).any():
-            super().drop(positions[rows < 0].tolist())  # raises the error, as none of them waits
+        first_of = np.unique(rows, return_index=True)[1]
+        if (rows < 0).any() or len(first_of) < len(rows):  # each waits, and is named once
+            wrong = np.where(rows < 0, True, ~np.isin(np.arange(len(rows)), first_of))
+            super().drop(positions[wrong].tolist())  # raises the error
         types, bins = self.buffer["type"][rows], self.buffer["bin"][rows]
         self.buffer.remove(rows)
         self._count(self.waiting_of_type, types, -1)

@@ -454,3 +454,23 @@ def test_blocks_of_events_find_the_matches_of_the_kept_events(seed, query):
         found.sort_values(order, ignore_index=True), expected.sort_values(order, ignore_index=True),
         check_dtype=False,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", [lambda positions: positions[[0, 0]], lambda positions: positions[-1:] + 1])
+def test_a_live_strategy_drops_each_event_that_waits_once(wrong):
+    class Odd(Shedder):
+        def admit_many(self, types, positions, arrivals, load):
+            return wrong(positions)
+
+    @dataclass(frozen=True)
+    class Named:
+        name: ClassVar[str] = "odd"
+
+        def begin(self, training):
+            return Odd()
+
+    frame = frame_of(1500, 40)
+    stream = opened(frame, clock=None, warm_up=300, shedding=Named())
+    with pytest.raises(CepError, match=r"Odd\.admit dropped event \d+, which does not wait"):
+        stream.push(frame)
+        stream.push(frame.iloc[-1:])
