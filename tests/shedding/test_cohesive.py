@@ -41,6 +41,9 @@ def test_the_best_filter_keeps_most_matches_in_the_time():
     assert filters.best(0.9).tolist() == [0, 0]  # 0.9 of all matches, and 0.8 with the filter
     assert filters.best(0.5).tolist() == [0, 5]
     assert filters.best(0.01).tolist() == [0, 5]  # 0.8 of the matches for half of the work
+    assert filters.best(0.01, gain=1.6).tolist() == [0, 5]
+    assert filters.best(0.01, gain=1.61).tolist() == [0, 0]
+    assert filters.best(0.6, gain=1.6).tolist() == [0, 5]
 
 
 def test_partial_matches_are_worth_what_their_events_are():

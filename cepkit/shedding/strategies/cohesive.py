@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 N_STEPS = 20  # of the utilities of a type; each step has as many events of the warm-up
 _PRICES = np.geomspace(0.02, 20.0, 31)  # of a second of work, in the matches of a mean second
 _AGAIN = 0.1  # share of the bound: after late events, a stretch begins with one that has waited less
+_CLEAR = 1.5  # times as many matches for their work: what a filter of a live stream must promise
 _FEW = 0.01  # share of matches and work that is added to each step, since some have few
 _OF_CHOICE = ("utility", "lookup", "sort")  # what each of the partial matches costs that are compared
 
@@ -40,9 +41,15 @@ class Filters(NamedTuple):
     work: np.ndarray
     matches: np.ndarray
 
-    def best(self, share: float) -> np.ndarray:
-        """Return the least steps of the filter that keeps most matches within a share of all work."""
-        return self.least[np.argmax(self.matches * np.minimum(1.0, share / self.work))]
+    def best(self, share: float, gain: float = 1.0) -> np.ndarray:
+        """Return the least steps of the filter that keeps most matches within a share of all work.
+
+        It must keep ``gain`` times as many matches for its work as no filter does.
+        """
+        matches = self.matches * np.minimum(1.0, share / self.work)
+        allowed = self.matches >= gain * self.work
+        allowed[0] = True
+        return self.least[np.argmax(np.where(allowed, matches, -1.0))]
 
 
 class WarmUpWork:
@@ -192,7 +199,9 @@ class Cohesive(SafeSettings):
        for a second of work. The others are dropped.
 
     A live `stream` processes events in blocks. There, once the oldest event is late, all events that have
-    waited for more than a tenth of the bound go together, and a new stretch begins.
+    waited for more than a tenth of the bound go together, and a new stretch begins. Events of low utility go
+    only if the others bring 1.5 times as many matches for their work, since the warm-up does not know all
+    costs.
 
     Events of types that must be absent are never dropped, so there are no false matches. Nothing is dropped
     while all work that waits fits into the bound.
@@ -311,7 +320,7 @@ class _KeepStretches(Shedder):
             return may
         self._oldest = machine.oldest_position
         steps = self._steps[positions - self._first]
-        if (least := self._least_steps(load)) is not None:
+        if (least := self._least_steps(load, _CLEAR)) is not None:
             may = ~is_present | (steps >= least[types])
             self._dropped[1] += int(len(may) - may.sum())
         for number in np.unique(types[may & is_present]).tolist():
@@ -326,14 +335,14 @@ class _KeepStretches(Shedder):
         self._dropped[0] += int(is_late.sum())
         return positions[is_late]
 
-    def _least_steps(self, load: Load) -> np.ndarray | None:
+    def _least_steps(self, load: Load, gain: float = 1.0) -> np.ndarray | None:
         """Return the least step of each type that stays; None while the work that waits fits the bound."""
         most = (self._safety if self._is_full else 1.0) * self._bound
         self._is_full = load.waiting * self._service > most
         if not self._is_full:
             return None
         share = self._safety * self._bound / (load.waiting * self._service)
-        return self._filters.best(min(share, 1.0 / (load.arrival_rate * self._service)))
+        return self._filters.best(min(share, 1.0 / (load.arrival_rate * self._service)), gain)
 
     def _prune(self, machine: TreeMachine, number: int, left: float, pair_seconds: float) -> None:
         """Drop partial matches that an event would meet if it takes too long: those of least worth."""
