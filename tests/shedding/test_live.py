@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -474,3 +474,17 @@ def test_a_live_strategy_drops_each_event_that_waits_once(wrong):
     with pytest.raises(CepError, match=r"Odd\.admit dropped event \d+, which does not wait"):
         stream.push(frame)
         stream.push(frame.iloc[-1:])
+
+
+def test_events_that_are_late_after_a_pause_stay_when_they_are_soon_served():
+    frame = frame_of(2500, 41)
+    stream = opened(frame, clock=None, warm_up=300, latency_bound=0.1)
+    stream.push(frame)
+    stream.flush()
+    shedder, positions = stream._search.shedder, np.arange(2500, 2600)
+    shedder.adapt([1e-4] * 3, 0.0)
+    for n_waiting, n_late in ((700, 0), (900, 80)):
+        load = replace(stream._search._server.load, clock=10.0, waiting=n_waiting)
+        waited = np.where(np.arange(100) < 80, 0.2, 0.001)
+        late = shedder.late(np.zeros(100, np.int64), positions, 10.0 - waited, load)
+        assert late.tolist() == positions[:n_late].tolist()

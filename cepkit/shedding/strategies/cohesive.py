@@ -198,10 +198,10 @@ class Cohesive(SafeSettings):
     3. An event that would meet more partial matches than fit into the bound meets those with most matches
        for a second of work. The others are dropped.
 
-    A live `stream` processes events in blocks. There, once the oldest event is late, all events that have
-    waited for more than a tenth of the bound go together, and a new stretch begins. Events of low utility go
-    only if the others bring 1.5 times as many matches for their work, since the warm-up does not know all
-    costs.
+    A live `stream` processes events in blocks. There, once the oldest event is late and too much work waits,
+    all events that have waited for more than a tenth of the bound go together, and a new stretch begins.
+    Events of low utility go only if the others bring 1.5 times as many matches for their work, since the
+    warm-up does not know all costs.
 
     Events of types that must be absent are never dropped, so there are no false matches. Nothing is dropped
     while all work that waits fits into the bound.
@@ -331,6 +331,8 @@ class _KeepStretches(Shedder):
 
     def late(self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load) -> np.ndarray:
         """Return the events that have waited for a small share of the bound: a new stretch begins."""
+        if load.waiting * self._service <= self._safety * self._bound:
+            return positions[:0]  # the stream paused, and is not overloaded: it soon has served them all
         is_late = (load.clock - arrivals > _AGAIN * self._bound) & np.isin(types, list(self._present))
         self._dropped[0] += int(is_late.sum())
         return positions[is_late]
