@@ -394,6 +394,16 @@ class WaitingEvents:
                 stop = min(self._end, self._first + 2 * (stop - self._first))
         return np.flatnonzero(self._waits[self._first : min(stop, self._end)])[:n] + self._first
 
+    def oldest(self, name: str) -> Any:
+        """Return the value of the oldest event in a column; None without events."""
+        return self._columns[name][self._first].item() if self._n else None
+
+    def pop(self) -> tuple[Any, ...]:
+        """Let the oldest event leave, and return its position and its values of the other columns."""
+        values = tuple(column[self._first].item() for column in self._columns.values())
+        self.remove(np.array([self._first]))
+        return values
+
     def rows_of(self, positions: np.ndarray) -> np.ndarray:
         """Return the rows of some events; -1 for those that do not wait."""
         if self._first == self._end:

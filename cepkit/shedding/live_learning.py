@@ -254,7 +254,7 @@ class LiveServer(Server):
 
     @property
     def _oldest_arrival(self) -> float | None:
-        return float(self.columns(1)["arrival"][0]) if self.n_waiting else None
+        return self.buffer.oldest("arrival")
 
     # --- events in
 
@@ -391,20 +391,22 @@ class LiveServer(Server):
 
     def serve(self) -> int:
         """Process the oldest waiting event and return its position."""
-        (lane,), rows = self.lanes, self.buffer.rows(1)
-        positions, types, arrivals, bins = self.columns(1).values()
-        self.buffer.remove(rows)
-        self._count(self.waiting_of_type, types, -1)
+        (lane,) = self.lanes
+        position, number, arrival, own_bin = self.buffer.pop()
+        self.waiting_of_type[number] -= 1
         n_processed, n_blocks = self.n_processed, len(lane.matches)
-        self._serve(int(positions[0]), int(types[0]), float(arrivals[0]))
-        if self.n_processed == n_processed:
-            self.lanes[0].machine.leave_out(positions)
-            if self.recall is not None:
-                self.recall.drop(bins, types, self._leader.worth_of_drops(types, positions))
+        self._serve(position, number, arrival)
+        is_dropped = self.n_processed == n_processed
+        if is_dropped:
+            lane.machine.leave_out(np.array([position]))
+        if self.recall is not None and is_dropped:
+            types = np.array([number])
+            worth = self._leader.worth_of_drops(types, np.array([position]))
+            self.recall.drop(np.array([own_bin]), types, worth)
         elif self.recall is not None:
             n_found = len(lane.matches[-1]) if len(lane.matches) > n_blocks else 0
-            self.recall.process(bins, types, np.array([n_found]))
-        return int(positions[0])
+            self.recall.process_one(own_bin, number, n_found)
+        return position
 
     def save(self) -> dict[str, Any]:
         return {

@@ -138,6 +138,8 @@ class RecallEstimate:
     events: np.ndarray = field(default_factory=lambda: np.empty((0, 2, 0)))
     found_in: np.ndarray = field(default_factory=lambda: np.empty(0))
     counted: int | None = None  # the last bin that is counted
+    # Bin and type of single events that were processed, and how many matches each completed, until `_take`
+    single: list[list[int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.trust = self.trust or [1.0] * (max(self.types) + 1)
@@ -163,6 +165,17 @@ class RecallEstimate:
         np.add.at(self.found_in, rows, n_found)
         self.found += float(n_found.sum())
 
+    def process_one(self, own_bin: int, number: int, n_found: int) -> None:
+        """Take in an event as `process` does, which then counts many such events together."""
+        self.single.append([own_bin, number, n_found])
+        if len(self.single) >= _TOGETHER:
+            self._take()
+
+    def _take(self) -> None:
+        if self.single:
+            columns, self.single = np.array(self.single, np.int64).T, []
+            self.process(*columns)
+
     def find(self, n_found: int) -> None:
         """Take in matches that waited until now."""
         self.found += n_found
@@ -186,6 +199,7 @@ class RecallEstimate:
 
     def settle(self, open_bin: int | None) -> None:
         """Count the bins before the one of the oldest event that waits, when there are enough."""
+        self._take()
         if len(self.bins) < _TOGETHER:
             return
         n_done = int(np.searchsorted(self.bins, self.bins[-1] if open_bin is None else open_bin))
@@ -254,6 +268,7 @@ class RecallEstimate:
     @property
     def wanted(self) -> float:
         """The estimated number of matches without drops."""
+        self._take()
         return self.found + self.lost + self._settled(len(self.bins))[2]
 
 

@@ -128,6 +128,7 @@ class LiveSearch(Search):
         self._n_admitted = self._n_returned = 0  # events and matches of this call
         self._serving, self._began = 0.0, inf  # seconds of its serving, and when that began
         self._server = self._open_server(1e-9, 1.0)
+        self._serves_together = False  # whether the strategy decides for several events that leave together
         self.empty = self._results(nothing, none, EMPTY)[0]
 
     def _open_server(self, service: float, arrival_rate: float) -> LiveServer:
@@ -238,6 +239,8 @@ class LiveSearch(Search):
             return 1  # another clock may stop after any event
         if self._warm_up is not None:
             return TOGETHER
+        if not self._serves_together:
+            return 1
         return self._server.n_within(max(seconds / 3.0, _SHORTEST), self._costs.seconds_of_type)
 
     # --- the strategy
@@ -313,17 +316,13 @@ class LiveSearch(Search):
         types = [leaves[leaf].type for leaf in of_tree if not leaves[leaf].is_absent]
         return RecallEstimate(types, len(code.branch_of_order) == len(self.program.branches), window / BINS)
 
-    @property
-    def _serves_together(self) -> bool:
-        """Whether the strategy decides for several events that leave the buffers together."""
-        nothing, server = np.empty(0, np.int64), self._server
-        is_asked = self.shedder.before_many(nothing, nothing, np.empty(0), server.load, self.machine)
-        return is_asked is not None
-
     def _begin(self, training: Training) -> None:
         self._training = replace(training, program=self._tree_of_strategy)
         self._warm_up = None
         self.shedder = self.settings.strategy.begin(self._training)
+        nothing = np.empty(0, np.int64)
+        is_asked = self.shedder.before_many(nothing, nothing, np.empty(0), self._server.load, self.machine)
+        self._serves_together = is_asked is not None
 
     @contextmanager
     def measured(self) -> Iterator[None]:
@@ -479,7 +478,10 @@ class LiveSearch(Search):
             lost = nan
         elif self._server.lanes[0].n_partial_dropped:
             lost = self.shedder.lost_matches
-        return (0.0, 0.0) if estimate is None else (estimate.found, estimate.wanted + lost)
+        if estimate is None:
+            return 0.0, 0.0
+        wanted = estimate.wanted + lost
+        return estimate.found, wanted
 
     @property
     def _recall_now(self) -> float:
