@@ -466,7 +466,7 @@ def type_of_series(series: pd.Series, is_rising: bool | None = None) -> ColumnTy
 
 
 def _type_of_objects(series: pd.Series) -> ColumnType:
-    inferred = pd.api.types.infer_dtype(series, skipna=True)
+    inferred = _inferred_name(series)
     if inferred == "empty":
         return ColumnType(TEXT, nullable=True)
     kind = _INFERRED.get(inferred)
@@ -518,9 +518,17 @@ def _has_only_missing(objects: pd.Series) -> bool:
     return pd.api.types.infer_dtype(objects, skipna=True) == "empty"
 
 
+def _inferred_name(objects: pd.Series) -> str:
+    """Return what pandas calls the type of objects, the missing ones aside."""
+    name = pd.api.types.infer_dtype(objects, skipna=True)
+    if _PANDAS < 3 and name in ("mixed", "date"):  # for pandas 2, pd.NA among times is a type of its own
+        return pd.api.types.infer_dtype(objects.dropna())
+    return name
+
+
 def _arrow_of_objects(series: pd.Series) -> pa.Array | None:
     """Return a column of objects as an Arrow array; None if Arrow refuses them."""
-    inferred = pd.api.types.infer_dtype(series, skipna=True)
+    inferred = _inferred_name(series)
     if inferred.startswith("timedelta"):
         durations = _durations_of_objects(series)  # Arrow reads only objects of nanoseconds correctly
         if durations is None:

@@ -274,13 +274,14 @@ def test_parameters_may_be_times():
 
 
 @pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("kind", ["numpy", "arrow", "objects"])
+@pytest.mark.parametrize("kind", ["numpy", "arrow", "objects", "objects with NA"])
 def test_durations(kind, unit):
     values = pd.Series(pd.to_timedelta([90, 30, None, 60], unit="s")).dt.as_unit(unit)
     if kind == "arrow":
         values = values.astype(pd.ArrowDtype(pa.duration(unit)))
-    elif kind == "objects":
+    elif kind.startswith("objects"):
         values = values.astype(object)
+        values[2] = None if kind == "objects" else pd.NA
     frame = pd.DataFrame({"d": values})
     assert holding(frame, "d >= '1 min'") == [0, 3]
     assert holding(frame, "d is null") == [2]
@@ -889,6 +890,14 @@ def test_only_truth_values_with_nulls_become_nullable(values, dtype):
 
 
 GREATEST_DURATION = pd.Timedelta(np.timedelta64(2**63 - 1, "us"))
+
+
+@pytest.mark.parametrize("missing", [None, pd.NA, pd.NaT], ids=["None", "NA", "NaT"])
+def test_objects_that_are_times_of_nanoseconds(missing):
+    times = pd.Series([pd.Timestamp(1, unit="ns"), missing, pd.Timestamp(2, unit="ns")], dtype=object)
+    frame = pd.DataFrame({"t": times})
+    assert holding(frame, "t > '1970-01-01 00:00:00.000000001'") == [2]
+    assert holding(frame, "t is null") == [1]
 
 
 def test_objects_that_are_durations_beyond_nanoseconds():
