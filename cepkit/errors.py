@@ -294,9 +294,15 @@ def nearest(name: object, known: Iterable[str]) -> str:
     """Return `` Did you mean 'x'?`` for the most similar known name, or an empty text."""
     if not isinstance(name, str):
         return ""
-    spelled = {of.lower(): of for of in known}
-    found = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
-    return f" Did you mean {spelled[found[0]]!r}?" if found else ""
+    spelling_of = {spelling.lower(): spelling for spelling in known}
+    similar = difflib.get_close_matches(name.lower(), spelling_of, n=1, cutoff=0.6)
+    return f" Did you mean {spelling_of[similar[0]]!r}?" if similar else ""
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return `nearest` as the last sentence of a message: ``. Did you mean 'x'?``, or an empty text."""
+    hint = nearest(name, known)
+    return f".{hint}" if hint else ""
 
 
 def whole_number(what: str, value: object, least: int = 0, most: int | None = None) -> int:

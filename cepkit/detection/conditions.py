@@ -13,7 +13,7 @@ import pandas as pd
 
 from cepkit.compile.shared.terms import pattern_of_pieces
 from cepkit.detection.columns import EventColumns, Values, step_into
-from cepkit.errors import CepError, PredicateError, nearest, underline
+from cepkit.errors import CepError, PredicateError, did_you_mean, underline
 from cepkit.events import FLOAT, INTEGER, nulls
 from cepkit.language.eql import ANY, EqlEvent, EqlField, EqlLookup, EqlRelation, fault
 from cepkit.language.expressions import trees as ex
@@ -453,8 +453,8 @@ class EqlConditions:
         function = FUNCTIONS.get(name)
         if function is None:
             known = [*(entry.name for entry in FUNCTIONS.values()), *SPECIAL.values()]
-            hint = nearest(node.function.rstrip("~"), known)
-            raise self._wrong(node, f"EQL has no function {node.function!r}{hint and '.' + hint}")
+            hint = did_you_mean(node.function.rstrip("~"), known)
+            raise self._wrong(node, f"EQL has no function {node.function!r}{hint}")
         if not function.arity.accepts(len(node.arguments)):
             raise self._wrong(node, f"{function.name} takes {function.arity}, {len(node.arguments)} given")
         values = [self.value(argument, row) for argument in node.arguments]

@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cepkit.errors import PatternSyntaxError, WrongTypeError, nearest
+from cepkit.errors import PatternSyntaxError, WrongTypeError, did_you_mean
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import parse_duration
 from cepkit.language.expressions.mistakes import Vocabulary, located
@@ -223,10 +223,8 @@ class EqlBuilder(ExpressionBuilder):
         name, *arguments = children
         span = (name.start_pos, arguments[-1].span[1] if arguments else name.end_pos)
         if name not in PIPES:
-            hint = nearest(name, PIPES)
-            raise Refusal(
-                f"no pipe {str(name)!r}; pipes are {', '.join(PIPES)}{hint and '.' + hint}", span_of([name])
-            )
+            hint = did_you_mean(name, PIPES)
+            raise Refusal(f"no pipe {str(name)!r}; pipes are {', '.join(PIPES)}{hint}", span_of([name]))
         if name in ("head", "tail"):
             count = arguments[0].value if arguments and isinstance(arguments[0], ex.Literal) else None
             if len(arguments) != 1 or type(count) is not int:

@@ -321,14 +321,12 @@ def _refuse_aggregate_at_first(query: RegexQuery) -> None:
         for node in define[name].walk(literals=False) if name in define else ():
             if isinstance(node, ex.Aggregate):
                 role, cure = f"predicate {name!r}", str(seq(AnyEvent(), query.pattern))
-                other = (
-                    f", or use {ex.Previous(node.operand)}"
-                    if node.function == "last" and node.operand is not None
-                    else ""
-                )
+                advice = ""
+                if node.function == "last" and node.operand is not None:
+                    advice = f", or use {ex.Previous(node.operand)}"
                 raise PredicateError(
                     f"{role}: {node} ranges over the events matched before the current one, and {name!r} "
-                    f"can be the first of a match; put '.' first: {cure!r}{other}\n"
+                    f"can be the first of a match; put '.' first: {cure!r}{advice}\n"
                     f"{query.underlined(role, node)}"
                 )
 

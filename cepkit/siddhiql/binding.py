@@ -13,7 +13,15 @@ import pyarrow as pa
 
 from cepkit.compile.shared.operations import in_zone
 from cepkit.engines.reducing import arrow_type
-from cepkit.errors import CepError, ColumnNotFoundError, OrderError, is_text, nearest, short_text
+from cepkit.errors import (
+    CepError,
+    ColumnNotFoundError,
+    OrderError,
+    did_you_mean,
+    is_text,
+    nearest,
+    short_text,
+)
 from cepkit.events import DURATION, FLOAT, INTEGER, TIME, ColumnType, Source, nulls, plain_values
 from cepkit.frames.arrow import NOT_FOR_ARROW
 from cepkit.language.expressions.durations import NANOSECONDS
@@ -198,9 +206,9 @@ def written_stream(stream: str | None, streams: Sequence[str]) -> str:
     if stream is None:
         return streams[-1]
     if not isinstance(stream, str) or stream not in streams:
-        hint = nearest(stream, streams)
+        hint = did_you_mean(stream, streams)
         names = ", ".join(streams)
-        raise CepError(f"no query writes {short_text(repr(stream))}; streams: {names}{hint and '.' + hint}")
+        raise CepError(f"no query writes {short_text(repr(stream))}; streams: {names}{hint}")
     return stream
 
 

@@ -433,12 +433,11 @@ def _unknown(tree: ex.Call, scope: Scope) -> CepError:
             f"{name} reads the clock or the time zone of the machine, and does not run; compute its values "
             f"before the query, or {advice}",
         )
-    hint = _near(name)
-    return scope.error(tree, f"no function {name!r}; {advice}{hint and '.' + hint}")
+    return scope.error(tree, f"no function {name!r}; {advice}{_near(name)}")
 
 
 def _near(name: str) -> str:
-    """Return a hint at a function with nearly this name, also in another namespace."""
+    """Return a last sentence that names a function with nearly this name, also in another namespace."""
     space, _, plain = name.lower().rpartition(":")
     spellings: dict[str, str] = {}
     for function_name in (*_SPELLED.values(), *_OTHERS):
@@ -446,4 +445,4 @@ def _near(name: str) -> str:
         if namespace == space or local == plain:
             spellings.setdefault(local, function_name)
     near = difflib.get_close_matches(plain, spellings, 1, 0.75)
-    return f" Did you mean {spellings[near[0]]!r}?" if near else ""
+    return f". Did you mean {spellings[near[0]]!r}?" if near else ""

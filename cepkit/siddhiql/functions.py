@@ -52,14 +52,14 @@ def _translated(text: str) -> str:
         place += 1
         if sign == "\\":
             place += 1
-            if two[1:] == "z" and not in_class:
+            escaped = two[1:]
+            is_word = escaped.isalnum() and escaped.isascii() and not escaped.isdecimal()
+            if escaped == "z" and not in_class:
                 pieces.append(r"\Z")
-                continue
-            if two[1:].isalnum() and two[1:].isascii() and two[1:] not in _SAME and not two[1:].isdecimal():
+            elif (is_word and escaped not in _SAME) or escaped == "0" or text[place - 1 : place + 1] == "x{":
                 raise _refusal(text, two)
-            if two[1:] == "0" or (two[1:] == "x" and text[place : place + 1] == "{"):
-                raise _refusal(text, two)
-            pieces.append(two)
+            else:
+                pieces.append(two)
         elif in_class:
             if sign == "[" or two == "&&":
                 raise _refusal(text, two)

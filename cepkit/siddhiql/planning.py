@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from cepkit.errors import CepError, UnsupportedQueryError, nearest, underline, warn
+from cepkit.errors import CepError, UnsupportedQueryError, did_you_mean, underline, warn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi import query as sp
 from cepkit.limits import QUERIES_IN_A_ROW, refuse_beyond
@@ -26,7 +26,7 @@ from cepkit.siddhiql.patterns import (
 )
 from cepkit.siddhiql.selecting import attributes_of, compile_selection
 from cepkit.siddhiql.values import all_hold, compile_condition, compile_siddhi
-from cepkit.siddhiql.windows import plan_window
+from cepkit.siddhiql.windows import WindowPlan, plan_window
 from cepkit.values import dataclass, field, replace
 
 # The filters of the states of a pattern: their tests, and the equalities that they need.
@@ -205,10 +205,9 @@ class _Planner:
         unused = [name for name in self._frames if name not in read | targets | defined]
         if unused:
             stream_names = sorted(name for name in read if not name.startswith("#"))
-            hint = nearest(unused[0], stream_names)
+            hint = did_you_mean(unused[0], stream_names)
             raise CepError(
-                f"no query reads the stream {unused[0]!r}; the queries read {', '.join(stream_names)}"
-                f"{hint and '.' + hint}"
+                f"no query reads the stream {unused[0]!r}; the queries read {', '.join(stream_names)}{hint}"
             )
         for query in self._app.queries():
             for source in query.sources():
@@ -221,10 +220,8 @@ class _Planner:
         name = source.stream
         if name.startswith("#"):
             return self._error(source.span, f"no query of the partition writes the inner stream {name!r}")
-        hint = nearest(name, [*self._frames, *self._made.outputs])
-        return self._error(
-            source.span, f"stream {name!r} has no frame; pass it as {name}=frame{hint and '.' + hint}"
-        )
+        hint = did_you_mean(name, [*self._frames, *self._made.outputs])
+        return self._error(source.span, f"stream {name!r} has no frame; pass it as {name}=frame{hint}")
 
     def _refuse_cycles(self) -> None:
         """Raise if a stream feeds itself."""
@@ -315,8 +312,8 @@ class _Planner:
     def _key(self, key: sp.PartitionKey) -> KeyOfStream:
         """Return how the key of a partition is computed for the events of a stream."""
         if key.stream not in self._made.schemas:
-            hint = nearest(key.stream, self._made.schemas)
-            raise CepError(f"partition with: no stream {key.stream!r}{hint and '.' + hint}")
+            hint = did_you_mean(key.stream, self._made.schemas)
+            raise CepError(f"partition with: no stream {key.stream!r}{hint}")
         slot = self._slot((key.stream,), self._made.schemas[key.stream])
         scope = Scope([slot], self._app.source, "partition with", 0, None, self._per_ms)
         if key.value is not None:
@@ -377,17 +374,20 @@ class _Planner:
         before: list[Value] = []
         after: list[Value] = []
         window_scope = Scope([slot], self._app.source, "", 0, None, self._per_ms)  # the window says where
-        of_window = slot, query.events != "current", searched, self._per_ms, window_scope
-        window = plan_window(None, *of_window)
+
+        def planned(handler: sp.WindowHandler | None) -> WindowPlan | None:
+            return plan_window(handler, slot, query.events != "current", searched, self._per_ms, window_scope)
+
+        window = planned(None)
         for handler in source.handlers:
             if isinstance(handler, sp.WindowHandler):
-                window = plan_window(handler, *of_window)
+                window = planned(handler)
                 if window is not None and window.name in ("time", "timeBatch", "timeLength"):
                     self._needs_clock(f"#window.{window.name}", handler.span)
-                continue
-            (before if window is None or window.name == "" else after).append(
-                compile_condition(handler.condition, scope)
-            )
+            elif window is None or window.name == "":
+                before.append(compile_condition(handler.condition, scope))
+            else:
+                after.append(compile_condition(handler.condition, scope))
         return SidePlan(source.stream, tuple(before), window, tuple(after)), slot
 
     def _stream_plan(self, query: sp.SiddhiQuery, source: sp.StreamSource) -> StreamPlan:

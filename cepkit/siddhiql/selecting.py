@@ -252,35 +252,38 @@ def compile_selection(
 
         return Scope(slots, source, where, None, other, ticks_per_ms)
 
-    columns = query.select or _all_columns(query, slots, source)
-    names: list[str] = []
-    types: list[Type] = []
-    for column in columns:
-        inside = scope("select")
-        name = column.name
-        if name is None:
-            if not isinstance(column.value, ex.Attribute | ex.Reference) or column.value.name is None:
-                text = print_condition(column.value)
-                raise inside.error(column.value, f"a computed column needs a name; write {text} as name")
-            name = column.value.name
-        if name in names:
-            raise inside.error(column.value, f"two columns are named {name!r}; write … as another name")
-        part = compile_siddhi(column.value, inside)
-        names.append(name)
-        types.append(OBJECT if part.is_list else part.type)
+    types: dict[str, Type] = {}
+    in_select = scope("select")
+    for column in query.select or _all_columns(query, slots, source):
+        name = _column_name(column, in_select)
+        if name in types:
+            raise in_select.error(column.value, f"two columns are named {name!r}; write … as another name")
+        part = compile_siddhi(column.value, in_select)
+        types[name] = OBJECT if part.is_list else part.type
         if part.is_list:
             selection.item_types[name] = part.type
         selection.columns.append(part.call)
-    inside = scope("group by", aggregates=False)
-    selection.group_by = [single_value(tree, compile_siddhi(tree, inside), inside) for tree in query.group_by]
-    selection.names, selection.types = tuple(names), tuple(types)
+    in_group_by = scope("group by", aggregates=False)
+    for tree in query.group_by:
+        selection.group_by.append(single_value(tree, compile_siddhi(tree, in_group_by), in_group_by))
+    # ``having`` and ``order by`` see the columns: `other` reads their names.
+    selection.names, selection.types = tuple(types), tuple(types.values())
     if query.having is not None:
         selection.having = compile_condition(query.having, scope("having", after=True))
-    selection.order_by = [
-        (compile_siddhi(key.value, scope("order by", after=True)).call, key.descending)
-        for key in query.order_by
-    ]
+    for key in query.order_by:
+        part = compile_siddhi(key.value, scope("order by", after=True))
+        selection.order_by.append((part.call, key.descending))
     return selection
+
+
+def _column_name(column: OutputColumn, scope: Scope) -> str:
+    """Return the name of a column of ``select``. Raise if it is computed and has none."""
+    if column.name is not None:
+        return column.name
+    if not isinstance(column.value, ex.Attribute | ex.Reference) or column.value.name is None:
+        text = print_condition(column.value)
+        raise scope.error(column.value, f"a computed column needs a name; write {text} as name")
+    return column.value.name
 
 
 def _kinds(query: SiddhiQuery) -> frozenset[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cmp_to_key
 from typing import Any
 
-from cepkit.errors import nearest
+from cepkit.errors import did_you_mean
 from cepkit.events import ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi.building import Milliseconds
@@ -382,10 +382,10 @@ def plan_window(
     name = _SAME_NAME.get(handler.name.lower())
     place = ex.Attribute(handler.name, span=handler.span)
     if name is None:
-        hint = nearest(handler.name, KNOWN_WINDOWS)
+        hint = did_you_mean(handler.name, KNOWN_WINDOWS)
         raise scope.error(
             place,
-            f"#window.{handler.name} does not run; windows: {', '.join(KNOWN_WINDOWS)}{hint and '.' + hint}",
+            f"#window.{handler.name} does not run; windows: {', '.join(KNOWN_WINDOWS)}{hint}",
         )
     reader = _Parameters(name, handler.arguments, slot, scope, place)
     common: dict[str, Any] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from cepkit.engines.regex_measures import measure_expressions
@@ -30,8 +30,8 @@ from cepkit.translation.chains import (
 )
 from cepkit.translation.to_chains import (
     check_clauses,
+    conditions_of_events,
     match_value,
-    own_conditions,
     single_events,
     steps_of,
     without_open_end,
@@ -60,11 +60,11 @@ def _contradict(one: ex.Expression, other: ex.Expression) -> bool:
         isinstance(other, ex.Not) and other.operand == one
     ):
         return True
-    for value, outcomes, constant in _comparisons(one):
-        for value_2, outcomes_2, constant_2 in _comparisons(other):
-            if value == value_2 and not _can_both(outcomes, constant, outcomes_2, constant_2):
-                return True
-    return False
+    return any(
+        value == other_value and not _can_both(outcomes, constant, other_outcomes, other_constant)
+        for value, outcomes, constant in _comparisons(one)
+        for other_value, other_outcomes, other_constant in _comparisons(other)
+    )
 
 
 def _comparisons(tree: ex.Expression) -> Iterator[tuple[ex.Expression, str, object]]:
@@ -76,14 +76,14 @@ def _comparisons(tree: ex.Expression) -> Iterator[tuple[ex.Expression, str, obje
         yield tree.operand, "e", tuple(tree.options)
 
 
-def _can_both(outcomes: str, constant: object, outcomes_2: str, constant_2: object) -> bool:
+def _can_both(outcomes: str, constant: object, other_outcomes: str, other_constant: object) -> bool:
     """Return whether a value can compare in both ways with the right sides; True without a proof."""
-    if constant == constant_2 and not isinstance(constant, tuple):
-        return bool(set(outcomes) & set(outcomes_2))
-    firsts, seconds = _values(constant), _values(constant_2)
-    if firsts is None or seconds is None:
+    if constant == other_constant and not isinstance(constant, tuple):
+        return bool(set(outcomes) & set(other_outcomes))
+    limits, other_limits = _values(constant), _values(other_constant)
+    if limits is None or other_limits is None:
         return True
-    return any(_overlap(outcomes, first, outcomes_2, second) for first in firsts for second in seconds)
+    return any(_overlap(outcomes, limit, other_outcomes, other) for limit in limits for other in other_limits)
 
 
 def _values(constant: object) -> list | None:
@@ -99,18 +99,22 @@ def _values(constant: object) -> list | None:
     return values
 
 
-def _overlap(outcomes: str, one: object, outcomes_2: str, two: object) -> bool:
-    """Return whether some value compares with ``one`` and with ``two`` as the outcomes say."""
-    if isinstance(one, bool) or isinstance(two, bool) or isinstance(one, str) != isinstance(two, str):
+def _overlap(outcomes: str, limit: object, other_outcomes: str, other: object) -> bool:
+    """Return whether some value compares with ``limit`` and with ``other`` as the outcomes of each say."""
+    if isinstance(limit, bool) or isinstance(other, bool):
         return True
-    if isinstance(one, str) or isinstance(two, str):
+    if isinstance(limit, str) and isinstance(other, str):
         # The order of texts may be that of categories, so only equality is a proof; times may have
         # several spellings of one value, so their texts prove nothing.
-        is_word = all(isinstance(text, str) and not any(c.isdigit() for c in text) for text in (one, two))
-        return not (outcomes == "e" and outcomes_2 == "e" and one != two and is_word)
-    points = sorted({float(one), float(two)})  # type: ignore[arg-type]  # both are numbers here
-    tried = [-math.inf, *points, (points[0] + points[-1]) / 2, math.inf]
-    return any(_compare(x, one) in outcomes and _compare(x, two) in outcomes_2 for x in tried)
+        are_words = not any(sign.isdigit() for sign in limit + other)
+        return not (outcomes == other_outcomes == "e" and limit != other and are_words)
+    if isinstance(limit, str) or isinstance(other, str):
+        return True
+    low, high = sorted((float(limit), float(other)))  # type: ignore[arg-type]  # both are numbers here
+    for x in (-math.inf, low, (low + high) / 2, high, math.inf):
+        if _compare(x, limit) in outcomes and _compare(x, other) in other_outcomes:
+            return True
+    return False
 
 
 def _compare(x: float, constant: object) -> str:
@@ -370,38 +374,25 @@ def rows_of_skipping(query: SequenceQuery) -> RowPatternQuery:
     # AFTER MATCH SKIP TO NEXT ROW finds those of all starts.
     events = single_events(TARGET, query)
     steps = steps_of(query)
-    for step in steps[1:]:
-        if step not in ("next", "partition") and not (step == "strict" and not query.partition_by):
-            what = "skip_till_any_match" if step == "any" else "strict_contiguity with a key"
-            refuse(TARGET, what, "SQL reports one match for each start, and its rows are neighbours")
-    for name, value in (("GAP", query.gap_within), ("strict_time", query.strict_time)):
-        if value:
-            refuse(TARGET, name, "it has no limit between two rows")
-    if query.within_events is not None:
-        refuse(TARGET, f"WITHIN {query.within_events} EVENTS", "it does not count skipped rows")
-    if query.after_match[0] not in ("none", "to_next"):
-        refuse(
-            TARGET, f"after_match={query.after_match[0]}",
-            "sequences that skip rows end in another order than they begin",
-        )  # fmt: skip
+    _check_skipping(query, steps)
     variables = tuple(event.variable for event in events)
     name_of = dict(zip(variables, sql_names(variables), strict=True))
     params, pattern, define = dict(query.params), [], []
-    for place, conditions in enumerate(own_conditions(TARGET, query, events)):
-        variable = name_of[variables[place]]
-        conditions = [with_values(tree, params) for tree in conditions]
+    for place, trees in enumerate(conditions_of_events(TARGET, query, events)):
+        variable, sql_name = variables[place], name_of[variables[place]]
+        conditions = [with_values(tree, params) for tree in trees]
         if isinstance(query.within, int) and place:
-            conditions.append(_in_window(query, variables[0], variables[place]))
+            conditions.append(_in_window(query, variables[0], variable))
         condition = joined_with_and(conditions)
         if condition is not None:
-            check_portable(TARGET, f"WHERE of {variables[place]}", condition)
-            define.append((variable, _named(condition, name_of)))
-            if steps[place] == "next" and place:
+            check_portable(TARGET, f"WHERE of {variable}", condition)
+            define.append((sql_name, _named(condition, name_of)))
+            if steps[place] == "next" and place:  # rows that do not fit may come before the event
                 skipped = _free(f"SKIPPED_{place}", name_of)
-                test = _named(condition, {**name_of, variables[place]: skipped})
+                test = _named(condition, {**name_of, variable: skipped})
                 define.append((skipped, rp.CaseWhen((test, ex.Literal(False)), ex.Literal(True))))
                 pattern.append(pt.Repeat(pt.Variable(skipped), 0, None))
-        pattern.append(pt.Variable(variable))
+        pattern.append(pt.Variable(sql_name))
     measures = query.measures if query.measures is not None else default_measures(query)
     for name, tree in measures:
         check_portable(TARGET, f"measure {name!r}", tree)
@@ -415,6 +406,22 @@ def rows_of_skipping(query: SequenceQuery) -> RowPatternQuery:
         partition_by=query.partition_by, order_by=order_of(query.order_by), after_match="to_next_row",
         within=None if isinstance(query.within, int) else within_of(query.within, query.within_closed),
     )  # fmt: skip
+
+
+def _check_skipping(query: SequenceQuery, steps: Sequence[str]) -> None:
+    """Raise for the clauses of a sequence that skips events which SQL cannot say."""
+    for step in steps[1:]:
+        if step == "any" or (step == "strict" and query.partition_by):
+            what = "skip_till_any_match" if step == "any" else "strict_contiguity with a key"
+            refuse(TARGET, what, "SQL reports one match for each start, and its rows are neighbours")
+    for name, value in (("GAP", query.gap_within), ("strict_time", query.strict_time)):
+        if value:
+            refuse(TARGET, name, "it has no limit between two rows")
+    if query.within_events is not None:
+        refuse(TARGET, f"WITHIN {query.within_events} EVENTS", "it does not count skipped rows")
+    if query.after_match[0] not in ("none", "to_next"):
+        reason = "sequences that skip rows end in another order than they begin"
+        refuse(TARGET, f"after_match={query.after_match[0]}", reason)
 
 
 def _in_window(query: SequenceQuery, first: str, last: str) -> ex.Expression:

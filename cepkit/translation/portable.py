@@ -13,6 +13,7 @@ from cepkit.language.expressions.printing import ITEM, UNARY, ExpressionPrinter
 from cepkit.language.expressions.trees import rebuilt
 from cepkit.language.query_parts import Duration
 from cepkit.language.sequences import patterns as sq
+from cepkit.language.sequences.branches import referenced_variables
 from cepkit.language.sequences.checks import ONCE
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.language.siddhi.printing import SiddhiPrinter, siddhi_name
@@ -26,7 +27,7 @@ from cepkit.translation.chains import (
     with_all_values,
     with_values,
 )
-from cepkit.translation.to_chains import own_conditions, single_events, steps_of, with_counts
+from cepkit.translation.to_chains import conditions_of_events, single_events, steps_of, with_counts
 
 
 class PortablePrinter(ExpressionPrinter):
@@ -123,7 +124,9 @@ def _text(query: SequenceQuery, sign: str) -> str:
     if len({event.event_type is None for event in events}) > 1:
         refuse(SIDDHI, "events with and without a type", "an event there comes from one stream")
     parts = []
-    for event, conditions in zip(events, own_conditions(SIDDHI, query, _without_types(events)), strict=True):
+    for event, conditions in zip(
+        events, conditions_of_events(SIDDHI, query, _without_types(events)), strict=True
+    ):
         test = joined_with_and(conditions)
         filters = "" if test is None else f"[{SiddhiText(event.variable).text(test)}]"
         parts.append(f"{name_text(event.variable, 'variable')}={stream_of(event)}{filters}")
@@ -328,14 +331,14 @@ def _conditions(
     """Return the Java conditions of each event."""
     place = {event.variable: i for i, event in enumerate(events)}
     query = with_all_values(query, dict(query.params))
-    trees_of_event = own_conditions(FLINK, query, tuple(events))
-    for last, tree in ((last, tree) for last, trees in enumerate(trees_of_event) for tree in trees):
-        for node in tree.walk(literals=False):
-            if isinstance(node, ex.Reference) and place[node.variable] != last:
-                earlier = parts[place[node.variable]]
-                if isinstance(earlier, sq.AbsentPattern):
+    trees_of_event = conditions_of_events(FLINK, query, tuple(events))
+    for event, trees in zip(events, trees_of_event, strict=True):
+        for tree in trees:
+            for name in referenced_variables(tree):
+                earlier = parts[place[name]]
+                if name != event.variable and isinstance(earlier, sq.AbsentPattern):
                     refuse(FLINK, f"WHERE {tree}", "an absent event does not know later events")
-                if isinstance(earlier, sq.Loop):
+                if name != event.variable and isinstance(earlier, sq.Loop):
                     refuse(FLINK, f"WHERE {tree}", "conditions on several events of one variable")
     return [
         [_condition(event.variable, tree) for tree in trees]
@@ -372,7 +375,9 @@ def _quantifier(query: SequenceQuery, loop: sq.Loop, steps: list[str | None]) ->
     """Return the Java calls that make a pattern of FlinkCEP a loop."""
     inner = loop.inner or query.strategy
     is_single = loop.high == 1
-    used = [step or query.strategy for step in steps] + ([] if is_single else [inner])
+    used = [step or query.strategy for step in steps]
+    if not is_single:
+        used.append(inner)
     if query.scope == "run" and "next" in used:
         refuse(
             FLINK, f"{loop} under scope='run'",
@@ -400,21 +405,22 @@ def _quantifier(query: SequenceQuery, loop: sq.Loop, steps: list[str | None]) ->
             text += f"\n    .times({max(1, low)}, {high})"
     if loop.preference == "greedy":
         text += ".greedy()"
-    text += {"strict": ".consecutive()", "partition": ".consecutive()", "any": ".allowCombinations()"}.get(
-        inner, ""
-    )
+    if inner in ("strict", "partition"):
+        text += ".consecutive()"
+    if inner == "any":
+        text += ".allowCombinations()"
     if loop.until is not None:
         if loop.high is not None:
             refuse(FLINK, f"{loop}", "until() belongs to loops without a limit")
         event = _event_of(loop).variable
         if any(isinstance(node, ex.Reference) for node in loop.until.walk(literals=False)):
             refuse(FLINK, f"UNTIL ({loop.until})", "it reads the tested event only")
-        tree = _as_own(with_values(loop.until, dict(query.params)), event)
+        tree = _with_variable(with_values(loop.until, dict(query.params)), event)
         text += f"\n    .until({_condition(event, tree)})"
     return text + (".optional()" if loop.low == 0 else "")
 
 
-def _as_own(tree: ex.Expression, variable: str) -> ex.Expression:
+def _with_variable(tree: ex.Expression, variable: str) -> ex.Expression:
     def put(node: ex.Expression) -> ex.Expression:
         return ex.Reference(variable, node.name) if isinstance(node, ex.Attribute) else node
 

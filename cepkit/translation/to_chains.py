@@ -377,7 +377,7 @@ def steps_of(query: SequenceQuery) -> tuple[str, ...]:
     return tuple(step or query.strategy for step in steps)
 
 
-def own_conditions(
+def conditions_of_events(
     target: str, query: SequenceQuery, events: tuple[sq.EventPattern, ...]
 ) -> tuple[list[ex.Expression], ...]:
     """Return for each event the conditions that are decided with it: those that name no later event."""
@@ -424,7 +424,7 @@ def chain_of_sequence(target: str, query: SequenceQuery) -> RowChain:
     elif variable is not None:
         advance = max(1, place[variable])
     conditions = []
-    for i, trees in enumerate(own_conditions(target, query, events)):
+    for i, trees in enumerate(conditions_of_events(target, query, events)):
         conditions.append(joined_with_and([_as_row(tree, i, place) for tree in trees]))
     measures = query.measures
     if measures is None and query.order_by:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from cepkit.errors import PredicateError, nearest
+from cepkit.errors import PredicateError, did_you_mean
 from cepkit.limits import TEXT as LONGEST
 from cepkit.limits import refuse_beyond
 from cepkit.values import dataclass
@@ -450,10 +450,10 @@ _SHORT_UNITS = {
 
 def unit_fault(name: str, call: str, word: object) -> str:
     """Return what is wrong with the first argument of a function, which must be a unit of time."""
-    hint = nearest(word, UNITS_OF_TIME) if isinstance(word, str) else ""
+    hint = did_you_mean(word, UNITS_OF_TIME) if isinstance(word, str) else ""
     form = f"{call}('hour', {', '.join(WITH_UNIT[name])})"
     units = ", ".join(UNITS_OF_TIME)
-    return f"{call}() takes a unit of time first, as in {form}: {units}{hint and '.' + hint}"
+    return f"{call}() takes a unit of time first, as in {form}: {units}{hint}"
 
 
 # Aggregates of all values of the rows at once: what they mean, in every language and place.

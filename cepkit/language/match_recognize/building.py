@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cepkit.errors import nearest
+from cepkit.errors import did_you_mean
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import (
     UNITS,
@@ -114,10 +114,12 @@ def _duration(amount: str, first: str, last: str, span: tuple[int, int]) -> str:
     fields = _FIELDS[_FIELDS.index(first) : _FIELDS.index(last) + 1] if first in _FIELDS else ()
     if len(fields) < 2 or last not in _FIELDS:
         raise Refusal("an interval goes from a longer unit to a shorter one, as in DAY TO SECOND", span)
-    day_and_time = re.split(r"\s+|:", amount, maxsplit=1) if first == "d" else [amount]
-    numbers = [day_and_time[0], *day_and_time[1].split(":")] if len(day_and_time) == 2 else amount.split(":")
-    fits = len(numbers) == len(fields) and all(number.isdecimal() for number in numbers[:-1])
-    if not fits or not (_SECONDS.fullmatch(numbers[-1]) if last == "s" else numbers[-1].isdecimal()):
+    numbers = amount.split(":")
+    if first == "d":  # a blank or a colon follows the days
+        days, *times = re.split(r"\s+|:", amount, maxsplit=1)
+        numbers = [days, *times[0].split(":")] if times else [days]
+    end_fits = _SECONDS.fullmatch(numbers[-1]) if last == "s" else numbers[-1].isdecimal()
+    if len(numbers) != len(fields) or not end_fits or not all(number.isdecimal() for number in numbers[:-1]):
         shown = {"d": "1 ", "h": "02:", "min": "30:", "s": "00:"}
         example = "".join(shown[field] for field in fields).strip().rstrip(":")
         words = f"{_WORDS[first]} TO {_WORDS[last]}"
@@ -243,8 +245,8 @@ class _SqlExpressionBuilder(ExpressionBuilder):
             field = item.name.lower() if isinstance(item, ex.Attribute) else ""
             if field not in FIELDS:
                 field_names = ", ".join(word.upper() for word in FIELDS if not word.startswith("day_"))
-                hint = nearest(field, FIELDS)
-                raise Refusal(f"EXTRACT takes one of {field_names}{hint and '.' + hint}", item.span)
+                hint = did_you_mean(field, FIELDS)
+                raise Refusal(f"EXTRACT takes one of {field_names}{hint}", item.span)
             return ex.Call(FIELDS[field], (start,), span=span)
         raise Refusal(f"{name.upper()}() takes no FROM; write commas between its arguments", span)
 
@@ -262,16 +264,18 @@ class _SqlExpressionBuilder(ExpressionBuilder):
 
     def cast(self, children):
         """Return the node of CAST(x AS type), where a type has one or two words and may have a length."""
-        _, _, operand, kind, second, *length, _ = children
-        lower, present = kind.lower(), [item for item in length if item is not None]
-        if second is not None:
-            lower = f"{lower} {second.lower()}"
-            if lower not in _TYPES_OF_TWO_WORDS:
-                raise Refusal(f"CAST: no type {lower.upper()}", span_of([kind, second]))
-        numbers = [str(item) for item in present if item.isdecimal()]
+        _, _, operand, word, second_word, *length, _ = children
+        kind = word.lower()
+        if second_word is not None:
+            kind = f"{kind} {second_word.lower()}"
+            if kind not in _TYPES_OF_TWO_WORDS:
+                raise Refusal(f"CAST: no type {kind.upper()}", span_of([word, second_word]))
+        tokens = [token for token in length if token is not None]
+        numbers = [str(token) for token in tokens if token.isdecimal()]
         if any(len(number) > 18 for number in numbers):
-            raise Refusal("the length of the type has too many digits; it has 18 at most", span_of(present))
-        kind = f"{lower}({','.join(numbers)})" if numbers else lower
+            raise Refusal("the length of the type has too many digits; it has 18 at most", span_of(tokens))
+        if numbers:
+            kind = f"{kind}({','.join(numbers)})"
         return rp.Cast(operand, kind, span=span_of([children[0], children[-1]]))
 
     def joined(self, children):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from cepkit.errors import PatternSyntaxError, nearest
+from cepkit.errors import PatternSyntaxError, did_you_mean
 from cepkit.language.expressions.mistakes import Vocabulary, bracket_fault
 from cepkit.language.expressions.parsing import end_of_constants
 from cepkit.language.match_recognize.building import column_name, variable_name
@@ -364,19 +364,17 @@ def _check_after_name(entry: TextPart, clause: str, after: list[re.Match[str]]) 
         raise at.error(f"{clause}: {form}")
     if len(after) > 1:
         more = entry.between(after[1].start(), entry.stop)
-        hint = nearest(more.without_comments(), _CLAUSES) or nearest(after[1][0], _CLAUSES)
+        hint = did_you_mean(more.without_comments(), _CLAUSES) or did_you_mean(after[1][0], _CLAUSES)
         message = f"expected a comma or the next clause after the name {after[0][0]}"
-        raise more.error(f"{clause}: {message}{hint and '.' + hint}")
+        raise more.error(f"{clause}: {message}{hint}")
 
 
 def _nameless(entry: TextPart, clause: str, form: str, clauses: Mapping[str, TextPart]) -> PatternSyntaxError:
     """Return the error for an entry of a list that has no name; `form` shows how one is written."""
     unused_names = [keyword.name for keyword in OF_MATCH_RECOGNIZE if keyword.name not in clauses]
     words = [token[0].upper() for token in entry.outer() if token.lastgroup == "word"]
-    hint = next((text for word in words if (text := nearest(word, unused_names))), "")
-    return entry.error(
-        f"{clause}: an entry of the list has no name; write it as in {form}{hint and '.' + hint}"
-    )
+    hint = next((text for word in words if (text := did_you_mean(word, unused_names))), "")
+    return entry.error(f"{clause}: an entry of the list has no name; write it as in {form}{hint}")
 
 
 # The words for syntax errors in the texts of MATCH_RECOGNIZE.
@@ -480,8 +478,8 @@ def refuse_larger(part: TextPart, words: Sequence[re.Match[str]]) -> None:
 
 def check_qualifier(entry: TextPart, clause: str, name: str, qualifiers: Collection[str]) -> None:
     if variable_name(name) not in qualifiers:
-        hint = nearest(variable_name(name), qualifiers)
-        raise entry.error(f"{clause}: no table {name!r} here{hint and '.' + hint}")
+        hint = did_you_mean(variable_name(name), qualifiers)
+        raise entry.error(f"{clause}: no table {name!r} here{hint}")
 
 
 # Find MATCH_RECOGNIZE in a larger query: its table, its text, and the entries of WITH that it sees.

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from itertools import pairwise
 
-from cepkit.errors import PatternSyntaxError, WrongTypeError, nearest
+from cepkit.errors import PatternSyntaxError, WrongTypeError, did_you_mean, nearest
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import RegisteredFunction, registered_functions
 from cepkit.language.expressions.parsing import check_text
@@ -48,14 +48,14 @@ def check_query(query: RowPatternQuery) -> None:
     _check_subsets(query, primary)
     for name, _ in query.define:
         if name not in primary:
-            hint = nearest(name, primary)
-            message = f"DEFINE: the pattern has no variable {name!r}{hint and '.' + hint}"
+            hint = did_you_mean(name, primary)
+            message = f"DEFINE: the pattern has no variable {name!r}{hint}"
             raise _error(query, message, _place(query, name, after=r"\s+AS\b"))
     target = query.after_match_variable
     if target is not None and target not in variable_names:
-        hint = nearest(target, variable_names)
+        hint = did_you_mean(target, variable_names)
         place = _place(query, target, before=r"\bSKIP\s+TO\s+(?:FIRST\s+|LAST\s+)?")
-        raise _error(query, f"AFTER MATCH: no variable {target!r}{hint and '.' + hint}", place)
+        raise _error(query, f"AFTER MATCH: no variable {target!r}{hint}", place)
     if query.rows_per_match == "all_with_unmatched":
         for node in query.pattern.walk():
             if isinstance(node, Exclusion):
@@ -86,8 +86,8 @@ def _check_subsets(query: RowPatternQuery, primary: list[str]) -> None:
         seen.append(name)
         for member in members:
             if member not in primary:
-                hint = nearest(member, primary)
-                message = f"SUBSET: the pattern has no variable {member!r}{hint and '.' + hint}"
+                hint = did_you_mean(member, primary)
+                message = f"SUBSET: the pattern has no variable {member!r}{hint}"
                 raise _error(query, message, _place(query, member, before=r"\bSUBSET\b[^)]*?"))
 
 
@@ -98,8 +98,8 @@ def _check_expression(
     for node in tree.walk(literals=False):
         variable = _variable_of(node)
         if variable is not None and variable not in known:
-            hint = nearest(variable, known)
-            raise _error(query, f"{role}: no variable {variable!r}{hint and '.' + hint}", node.span)
+            hint = did_you_mean(variable, known)
+            raise _error(query, f"{role}: no variable {variable!r}{hint}", node.span)
         if isinstance(node, rp.MatchRowtime | rp.TimedOut):
             _check_of_the_match(query, role, node, in_define)
         if isinstance(node, rp.OverWindow):
@@ -218,8 +218,8 @@ def _window(part: TextPart) -> tuple[str, TextPart]:
             raise more.error(f"one query has one WINDOW{TOO_LARGE}")
         refuse_larger(part, words[4:])
         clause_names = ["ORDER BY", "LIMIT"]
-        hint = nearest(words[4][0], clause_names)
-        raise more.error(f"expected ORDER BY or LIMIT after the WINDOW{hint and '.' + hint}{TOO_LARGE}")
+        hint = did_you_mean(words[4][0], clause_names)
+        raise more.error(f"expected ORDER BY or LIMIT after the WINDOW{hint}{TOO_LARGE}")
     return variable_name(words[0][0]), part.between(words[2].end(), words[3].start())
 
 
@@ -263,8 +263,8 @@ def _check_measures(
             if isinstance(node, rp.OverWindow) and isinstance(node.operand, ex.Attribute):
                 name = node.operand.name
                 if not any(name.lower() == measure_name.lower() for measure_name in names):
-                    hint = nearest(name, names)
-                    message = f"SELECT: the window has no measure {name!r}{hint and '.' + hint}"
+                    hint = did_you_mean(name, names)
+                    message = f"SELECT: the window has no measure {name!r}{hint}"
                     raise _error(query, message, node.span)
 
 

@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cepkit.errors import PatternSyntaxError, nearest
+from cepkit.errors import PatternSyntaxError, did_you_mean, nearest
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import counted, parse_duration
 from cepkit.language.expressions.mistakes import Vocabulary
@@ -79,8 +79,8 @@ def split_and_check(
     _check_rows_per_match(inside)
     if not head.is_blank():
         words = head.without_comments().split()
-        hint = nearest(" ".join(words[:2]), names) or nearest(words[0], names)
-        raise head.error(f"expected a clause of {where}, such as PATTERN or DEFINE{hint and '.' + hint}")
+        hint = did_you_mean(" ".join(words[:2]), names) or did_you_mean(words[0], names)
+        raise head.error(f"expected a clause of {where}, such as PATTERN or DEFINE{hint}")
     for name in ("PATTERN", "DEFINE"):
         if name not in clauses:
             raise _missing(name, inside, clauses)
@@ -113,8 +113,8 @@ def _check_rows_per_match(inside: TextPart) -> None:
         is_near = len(words) == 4 and words[1] in ("ROW", "ROWS")
         if is_near and (words[2] == "PER" or words[3] == "MATCH") and " ".join(words) not in _ROWS:
             place = inside.between(token.start(), tokens[i + 3].end())
-            hint = nearest(" ".join(words), _ROWS)
-            raise place.error(f"expected ONE ROW PER MATCH or ALL ROWS PER MATCH{hint and '.' + hint}")
+            hint = did_you_mean(" ".join(words), _ROWS)
+            raise place.error(f"expected ONE ROW PER MATCH or ALL ROWS PER MATCH{hint}")
 
 
 def _missing(name: str, inside: TextPart, clauses: dict[str, TextPart]) -> PatternSyntaxError:
@@ -153,8 +153,8 @@ def _pattern(part: TextPart) -> Pattern:
     if len(tokens) > 2:
         more = part.between(tokens[2].start(), part.stop)
         clause_names = [keyword.name for keyword in OF_MATCH_RECOGNIZE[5:]]
-        hint = nearest(tokens[2][0], clause_names)
-        raise more.error(f"expected WITHIN, SUBSET or DEFINE after the pattern{hint and '.' + hint}")
+        hint = did_you_mean(tokens[2][0], clause_names)
+        raise more.error(f"expected WITHIN, SUBSET or DEFINE after the pattern{hint}")
     inside = part.between(tokens[0].end(), tokens[1].start())
     tree = _parsed(inside, _row_pattern_parser, ROW_PATTERN_WORDS, "PATTERN")
     check_tree(tree, Pattern.children, part.whole, "PATTERN")
@@ -247,8 +247,8 @@ def _rows_per_match(part: TextPart | None) -> tuple[str, bool]:
     if text.upper() == WITH_TIMED_OUT:
         return "one", True
     if text.upper() not in _ROWS:
-        hint = nearest(text, [*_ROWS, WITH_TIMED_OUT])
-        raise part.error(f"expected ONE ROW PER MATCH or ALL ROWS PER MATCH{hint and '.' + hint}")
+        hint = did_you_mean(text, [*_ROWS, WITH_TIMED_OUT])
+        raise part.error(f"expected ONE ROW PER MATCH or ALL ROWS PER MATCH{hint}")
     return _ROWS[text.upper()], False
 
 
@@ -261,10 +261,10 @@ def _after_match(part: TextPart | None) -> tuple[str, str | None]:
         return _SKIPS[text.upper()], None
     match = _SKIP_TO.fullmatch(text)
     if match is None or match["variable"].upper() in ("NEXT", "PAST"):
-        hint = nearest(text, _SKIPS)
+        hint = did_you_mean(text, _SKIPS)
         raise part.error(
             "AFTER MATCH: expected SKIP PAST LAST ROW, SKIP TO NEXT ROW, SKIP TO FIRST A or SKIP TO LAST A"
-            f"{hint and '.' + hint}"
+            f"{hint}"
         )
     is_first = (match["end"] or "").strip().upper() == "FIRST"
     return "to_first" if is_first else "to_last", variable_name(match["variable"])
@@ -388,8 +388,8 @@ def _alias(head: TextPart | None) -> str | None:
         refuse_larger(head, words)
         at = words[1] if len(words) > 1 else head.outer()[0]
         clause_names = [keyword.name for keyword in OF_SELECT]
-        hint = nearest(at[0], clause_names)
-        raise head.at(at).error(f"expected WHERE, ORDER BY or LIMIT{hint and '.' + hint}{TOO_LARGE}")
+        hint = did_you_mean(at[0], clause_names)
+        raise head.at(at).error(f"expected WHERE, ORDER BY or LIMIT{hint}{TOO_LARGE}")
     return variable_name(words[0][0])
 
 
@@ -454,8 +454,8 @@ def outer_expression(
         if not isinstance(node, ex.Reference) or node.name is None:
             return node
         if node.variable not in qualifiers:
-            hint = nearest(node.variable, qualifiers)
-            raise _node_part(part, node).error(f"{role}: no table {node.variable!r}{hint and '.' + hint}")
+            hint = did_you_mean(node.variable, qualifiers)
+            raise _node_part(part, node).error(f"{role}: no table {node.variable!r}{hint}")
         return ex.Attribute(node.name, span=node.span)
 
     has_qualified = any(isinstance(node, ex.Reference) for node in tree.walk(literals=False))
@@ -473,8 +473,8 @@ def _check_over(part: TextPart, role: str, node: rp.OverWindow, window: str | No
     if window is None:
         raise place.error(f"{role}: a window function does not run here{TOO_LARGE}")
     if node.window != window:
-        hint = nearest(node.window, [window])
-        raise place.error(f"{role}: no window {node.window!r}{hint and '.' + hint}")
+        hint = did_you_mean(node.window, [window])
+        raise place.error(f"{role}: no window {node.window!r}{hint}")
     if isinstance(node.operand, ex.Call) and node.operand.function not in WINDOW_FUNCTIONS:
         function_names = ", ".join(name.upper() for name in WINDOW_FUNCTIONS)
         raise place.error(

@@ -224,8 +224,8 @@ def _interleave(lines: tuple[Line, ...]) -> Iterator[Line]:
             for place, component in zip(line_places, line.components, strict=True):
                 components[place] = component
             # An absence at the edge of its line is at the edge of the whole.
-            place_of = [*line_places, n, -1]
-            absences += [_renumber(absence, place_of.__getitem__) for absence in line.absences]
+            new_place = {-1: -1, **dict(enumerate(line_places)), len(line_places): n}
+            absences += [_renumber(absence, new_place.__getitem__) for absence in line.absences]
         yield Line(
             tuple(components), tuple(absences), tuple(option for line in lines for option in line.options),
             frozenset().union(*(line.not_taken for line in lines)),
@@ -304,13 +304,13 @@ def _branch(query: SequenceQuery, line: Line) -> Branch:
 def _conditions(
     conjunct: ex.Expression, number: int, line: Line, order: list[str], absent: frozenset[str]
 ) -> Iterator[Condition]:
+    """Yield a conjunct as conditions on a line: one for each choice of components and absence it names."""
     components = line.components
     names = referenced_variables(conjunct)
     negated = [name for name in names if name in absent]
-    # One condition on the match if nothing is absent, else one condition for each place of the absence.
-    absences: list[int | None] = [i for i, a in enumerate(line.absences) if a.variable in negated]
-    if not negated:
-        absences = [None]
+    absences: list[int | None] = [None]
+    if negated:
+        absences = [i for i, absence in enumerate(line.absences) if absence.variable in negated]
     places = {
         name: [i for i, component in enumerate(components) if component.variable == name]
         for name in names
@@ -318,10 +318,8 @@ def _conditions(
     }
     unbound = [name for name, positions in places.items() if not positions]
     if unbound:
-        if set(unbound) & line.not_taken:
-            return
         last = max(names, key=order.index)
-        if last in unbound and not _closes(conjunct, last):
+        if set(unbound) & line.not_taken or (last in unbound and not _closes(conjunct, last)):
             return
         conjunct = _without(conjunct, frozenset(unbound))
         places = {name: positions for name, positions in places.items() if positions}
@@ -332,10 +330,10 @@ def _conditions(
                 "only values of single rounds can be compared"
             )
     for absence, *chosen in itertools.product(absences, *places.values()):
-        chosen_components = [components[i] for i in chosen]
-        if not _same_rounds(
-            chosen_components if absence is None else [*chosen_components, line.absences[absence]]
-        ):
+        parts: list[Component | Absence] = [components[i] for i in chosen]
+        if absence is not None:
+            parts.append(line.absences[absence])
+        if not _same_rounds(parts):
             continue
         place_of_name = dict(zip(places, chosen, strict=True))
         at = max(place_of_name.values(), default=0)

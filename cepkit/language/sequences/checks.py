@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from cepkit.errors import CepError, PredicateError, nearest
+from cepkit.errors import CepError, PredicateError, did_you_mean, nearest
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.mistakes import compared_with, forgotten_brackets
 from cepkit.language.expressions.printing import RESERVED, quoted_name
@@ -379,14 +379,14 @@ def _check_column(place: _Place, column: ex.Attribute, aggregate: ex.Aggregate |
     if column.name in place.known:
         raise place.error(f"{column.name!r} is an event; write which of its columns: {column.name}.x", column)
     if not place.is_measure:
-        hint = nearest(column.name, place.known)
+        hint = did_you_mean(column.name, place.known)
         what = f"{place.present[0]}.{name}"
         if aggregate is not None:
             what = f"{aggregate.function}({place.some}.{name})"
         others = compared_with(column, (tree for _, tree in place.query.trees()))
         is_compared = any(isinstance(side, ex.Reference) for side in others)
         text = f", or {column.name!r} with quotes if it is a text" if is_compared else ""
-        raise place.error(f"{name} does not name its event; write {what}{text}{hint and '.' + hint}", column)
+        raise place.error(f"{name} does not name its event; write {what}{text}{hint}", column)
     if aggregate is None and column.name not in place.query.partition_by:
         cure = f"write {place.present[0]}.{name}, or first({name}) or last({name}) over the whole match"
         cure = forgotten_brackets(column) or cure

@@ -53,27 +53,37 @@ def make_query(
     pattern = rebuilt(pattern, SequencePattern, lambda node: _with_variables(node, names))
     where = [_resolve_names(condition, names, owner) for owner, condition in lifted]
     where += [_resolve_names(condition, names) for condition in query.where]
-    added = [
-        _resolve_names(part, names) for tree in read_conditions(more, "where") for part in ex.conjuncts(tree)
-    ]
-    if added and not where and len(more) == 1 and isinstance(more[0], str):
-        sources["where"] = more[0]
-    elif (where or added) and (added or "where" not in sources):
-        # Trees from several sources are printed and parsed again as one text.
-        sources["where"] = " and ".join(_spell(at_least_not, tree, "where") for tree in (*where, *added))
-        again = parse_expression(sources["where"], role="where", references=True)
-        where, added = [_resolve_names(part, names) for part in ex.conjuncts(again)], []
-    read = query.measures if measures is None else _measures(measures, names, sources)
+    where = _all_conditions(where, more, names, sources)
+    measure_trees = query.measures if measures is None else _measures(measures, names, sources)
     full_query = replace(
-        query, pattern=pattern, where=(*where, *added), measures=read, sources=tuple(sources.items())
+        query, pattern=pattern, where=tuple(where), measures=measure_trees, sources=tuple(sources.items())
     )
     for check in (check_words, *CONDITION_CHECKS):
         check(full_query)
-    called = (
-        node.function for _, tree in full_query.trees() for node in tree.walk() if isinstance(node, ex.Call)
-    )
-    called_functions = {name: fn.registered_function(name) for name in called if fn.is_registered(name)}
-    return replace(full_query, functions=tuple({**called_functions, **dict(query.functions)}.items()))
+    functions = {}
+    for _, tree in full_query.trees():
+        for node in tree.walk():
+            if isinstance(node, ex.Call) and fn.is_registered(node.function):
+                functions[node.function] = fn.registered_function(node.function)
+    functions.update(query.functions)
+    return replace(full_query, functions=tuple(functions.items()))
+
+
+def _all_conditions(
+    where: list[ex.Expression], more: tuple, names: set[str], sources: dict[str, str]
+) -> list[ex.Expression]:
+    """Return the conditions with ``more``, and set their text in ``sources``."""
+    trees = read_conditions(more, "where")
+    added = [_resolve_names(part, names) for tree in trees for part in ex.conjuncts(tree)]
+    if not added and (not where or "where" in sources):
+        return where
+    if not where and len(more) == 1 and isinstance(more[0], str):
+        sources["where"] = more[0]
+        return added
+    # Trees from several sources are printed and parsed again as one text.
+    sources["where"] = " and ".join(_spell(at_least_not, tree, "where") for tree in (*where, *added))
+    again = parse_expression(sources["where"], role="where", references=True)
+    return [_resolve_names(part, names) for part in ex.conjuncts(again)]
 
 
 def read_conditions(given: Iterable[Any], role: str) -> tuple[ex.Expression, ...]:
@@ -349,7 +359,7 @@ def sequence_query(
         "after_match": after_match, "evaluation_order": evaluation_order, "complete_until": complete_until,
         "measures": measures,
     }  # fmt: skip
-    keywords = {name: value for name, value in keywords.items() if value is not None}
+    keywords = {name: value for name, value in keywords.items() if value is not None}  # None: left out
     twice = [name for name in keywords if name in setting_names]
     if twice:
         raise CepError(f"{', '.join(twice)}: given both in the query and as a keyword; give it once")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cepkit.errors import nearest
+from cepkit.errors import did_you_mean
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import (
     LONGEST_NUMBER,
@@ -71,10 +71,9 @@ class SiddhiExpressionBuilder(ExpressionBuilder):
         total, start = 0, children[0].start_pos
         for number, unit in zip(children[::2], children[1::2], strict=True):
             if unit.lower() not in _UNITS:
-                hint = nearest(unit, _UNITS)
+                hint = did_you_mean(unit, _UNITS)
                 raise Refusal(
-                    f"no unit of time {str(unit)!r}; write milliseconds, sec, min, hours or days"
-                    f"{hint and '.' + hint}",
+                    f"no unit of time {str(unit)!r}; write milliseconds, sec, min, hours or days{hint}",
                     (unit.start_pos, unit.end_pos),
                 )
             total += whole_number(number) * _UNITS[unit.lower()]
@@ -229,9 +228,9 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
         name, kind = children
         lower = kind.lower()
         if lower not in sp.TYPES:
-            hint, types = nearest(kind, sp.TYPES), ", ".join(sp.TYPES)
+            hint, types = did_you_mean(kind, sp.TYPES), ", ".join(sp.TYPES)
             raise Refusal(
-                f"{name.text!r} has the type {str(kind)!r}; types: {types}{hint and '.' + hint}",
+                f"{name.text!r} has the type {str(kind)!r}; types: {types}{hint}",
                 (kind.start_pos, kind.end_pos),
             )
         return name.text, lower, name.span
