@@ -140,6 +140,7 @@ class Evaluator:
     def __init__(self, query: RegexQuery, matches: MatchSet, source: Rows, labels: Labels | None = None):
         self.query, self.matches, self.source, self._labels = query, matches, source, labels
         self.role = "measure"
+        self._events_of: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
     def measure(self, role: str, expression: ex.Expression) -> Measured:
         """Return the values of a measure, one per match; ``role`` names it in errors."""
@@ -158,10 +159,14 @@ class Evaluator:
         """Return the error for a part of a measure."""
         return PredicateError(f"{self.role}: {problem}\n{self.query.underlined(self.role, e)}")
 
-    def _check(self, e: ex.Attribute) -> None:
+    def name_of(self, e: ex.Attribute | ex.Reference) -> str:
+        """Return the name of a column; a variable before it only says which rows count."""
+        return e.name or ""
+
+    def _check(self, e: ex.Attribute | ex.Reference) -> None:
         """Raise if a column does not exist."""
-        if e.name not in self.source.schema:
-            error = column_not_found(self.role, e.name, self.source.schema)
+        if self.name_of(e) not in self.source.schema:
+            error = column_not_found(self.role, self.name_of(e), self.source.schema)
             raise type(error)(f"{error}\n{self.query.underlined(self.role, e)}")
 
     def _rows_of(self, end: str) -> np.ndarray:
@@ -202,21 +207,22 @@ class Evaluator:
 
     def _row_value(self, e: ex.Expression, rows: np.ndarray) -> pa.Array | pa.Scalar:
         """Return the values of an expression at rows of the frame, or a constant."""
-        if isinstance(e, ex.Attribute):
+        if _is_column(e):
             self._check(e)
-            return plain_values(self.source.arrow(e.name, rows))
+            return plain_values(self.source.arrow(self.name_of(e), rows))
         if isinstance(e, ex.Subscript):
             return self._item(e, rows)
         return self._combine(e, lambda part: self._row_value(part, rows))
 
     def _item(self, e: ex.Subscript, rows: np.ndarray) -> pa.Array:
         """Return an item of the list of each row, or null; a negative index counts from the end."""
-        if not isinstance(e.operand, ex.Attribute):
+        if not _is_column(e.operand):
             raise self.wrong(e, "only a column can be subscripted, as in prices[0]")
         self._check(e.operand)
-        lists, index = self.source.arrow(e.operand.name, rows), e.index
+        name, index = self.name_of(e.operand), e.index
+        lists = self.source.arrow(name, rows)
         if not is_list(lists.type):
-            column_words = f"column {e.operand.name!r} is of type {self.source.schema[e.operand.name]}"
+            column_words = f"column {name!r} is of type {self.source.schema[name]}"
             raise self.wrong(e, f"{column_words}, not a list: it has no item [{index}]")
         least = index + 1 if index >= 0 else -index
         items = [None if x is None or len(x) < least else x[index] for x in lists.to_pylist()]
@@ -225,8 +231,9 @@ class Evaluator:
     def _aggregate(self, e: ex.Aggregate) -> pa.Array:
         """Return an aggregate over the rows of each match."""
         function, operand = e.function, e.operand
-        if operand is not None and any(isinstance(node, ex.Reference) for node in operand.walk()):
-            return self._aggregate_of_name(e, operand)
+        for node in e.walk():
+            if isinstance(node, ex.Reference):
+                return self._aggregate_of_variable(e, node.variable)
         if operand is None:
             return pa.array(np.diff(self.matches.first_item_of_match))
         if function in ("first", "last"):
@@ -251,30 +258,56 @@ class Evaluator:
         except TypeError as error:
             raise self.wrong(e, str(error)) from None
 
-    def _aggregate_of_name(self, e: ex.Aggregate, operand: ex.Expression) -> pa.Array:
-        """Return an aggregate over the rows of a name of the pattern, null for matches without such a row."""
-        first_item = self.matches.first_item_of_match
-        name = next(node.variable for node in operand.walk() if isinstance(node, ex.Reference))
-        is_of_name = self._label_of_item == name
-        items = np.flatnonzero(is_of_name)
-        counts = np.diff(np.searchsorted(items, first_item))
-        if isinstance(operand, ex.Reference) and operand.name is None:
-            return pa.array(counts)
-        rows, has_rows = self.rows_at(self.event_of_item()[items]), counts > 0
-        bounds = sums_before(counts[has_rows])
-        e = ex.rebuilt(e, ex.Expression, _without_variable)
+    def _aggregate_of_variable(self, e: ex.Aggregate, variable: str) -> pa.Array:
+        """Return an aggregate over the events of a variable, null for matches without such an event."""
+        events, first_item, having = self.bound(variable)
+        if isinstance(e.operand, ex.Reference) and e.operand.name is None:
+            n_of_match = np.zeros(len(self.matches), np.int64)
+            n_of_match[having] = np.diff(first_item)
+            return pa.array(n_of_match)
         if e.function in ("first", "last", "delta"):
-            values = repeat_scalar(self._row_value(e.operand, rows), len(rows))
-            first, last = (values.take(pa.array(ends)) for ends in (bounds[:-1], bounds[1:] - 1))
-            if e.function == "delta":
-                value_of_match = self._difference(e, last, first)
-            else:
-                value_of_match = first if e.function == "first" else last
+            ends = {"first": [1], "last": [ex.LAST], "delta": [ex.LAST, 1]}[e.function]
+            values = []
+            for index in ends:
+                rows = self.rows_at(self.event_of(variable, index)[0])
+                values.append(repeat_scalar(self._row_value(e.operand, rows), len(rows)))
+            of_variable = values[0] if len(values) == 1 else self._difference(e, *values)
         else:
-            value_of_match = self._reduced(e, rows, bounds)
-        place = pa.array(np.cumsum(has_rows) - 1, mask=~has_rows)
-        value_of_match = value_of_match.take(place)
-        return pc.fill_null(value_of_match, 0) if e.function in COUNTING else value_of_match
+            of_variable = self._reduced(e, self.rows_at(events), first_item)
+        spread = self.spread(of_variable, having)
+        return pc.fill_null(spread, 0) if e.function in COUNTING else spread
+
+    def bound(self, variable: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the events of a variable, their offsets per match that has some, and these matches."""
+        # A cache of a method would keep the matches until garbage is collected.
+        if variable not in self._events_of:
+            self._events_of[variable] = self._find(variable)
+        return self._events_of[variable]
+
+    def _find(self, variable: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        items = np.flatnonzero(self._label_of_item == variable)
+        counts = np.diff(np.searchsorted(items, self.matches.first_item_of_match))
+        having = np.flatnonzero(counts)
+        return self.event_of_item()[items], sums_before(counts[having]), having
+
+    def event_of(self, variable: str, index: int | str | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the events that ``variable[index]`` stands for, and the matches that have one."""
+        events, first_item, having = self.bound(variable)
+        if len(first_item) == len(events) + 1 and index in (None, 1, ex.LAST):
+            return events, having
+        if index == ex.LAST:
+            return events[first_item[1:] - 1], having
+        place = first_item[:-1] + ((index if isinstance(index, int) else 1) - 1)
+        there = place < first_item[1:]
+        return events[place[there]], having[there]
+
+    def spread(self, values: pa.Array, having: np.ndarray) -> pa.Array:
+        """Return a value per match from values of the matches in ``having``; null for the others."""
+        if len(having) == len(self.matches):
+            return values
+        place = np.full(len(self.matches), -1, np.int64)
+        place[having] = np.arange(len(having))
+        return values.take(pa.array(place, mask=place < 0))
 
     @cached_property
     def _label_of_item(self) -> np.ndarray:
@@ -439,7 +472,7 @@ class Evaluator:
 
     def _order(self, e: ex.Expression) -> tuple[str, ...] | None:
         """Return the order of the categories of a column, or None."""
-        return self.source.schema[e.name].ordered if isinstance(e, ex.Attribute) else None
+        return self.source.schema[self.name_of(e)].ordered if _is_column(e) else None
 
     def _arithmetic(self, e: ex.Expression, operator: str, left, right):
         """Return a sum, difference, product, quotient or remainder."""
@@ -570,9 +603,8 @@ def _plain_argument(side: Any) -> Any:
     return side.cast(pa.float64()) if decimals.is_decimal(side.type) else _as_plain_time(side)
 
 
-def _without_variable(e: ex.Expression) -> ex.Expression:
-    """Return ``A.x`` as the column ``x``."""
-    return ex.Attribute(e.name, span=e.span) if isinstance(e, ex.Reference) and e.name else e
+def _is_column(e: ex.Expression) -> bool:
+    return isinstance(e, ex.Attribute) or (isinstance(e, ex.Reference) and e.name is not None)
 
 
 def _column_of(e: ex.Expression) -> str:

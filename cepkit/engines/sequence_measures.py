@@ -15,7 +15,6 @@ from cepkit.engines.shared.sequence_set import LineBlock, MatchBlock
 from cepkit.events import Events, sums_before
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.trees import rebuilt
-from cepkit.language.expressions.vocabulary import COUNTING
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.progress import checkpoint
 
@@ -91,7 +90,6 @@ class _SequenceEvaluator(Evaluator):
     def __init__(self, program: SequenceProgram, events: Events, block: MatchBlock, source: Rows):
         super().__init__(program.query, block, source)
         self.program, self.events = program, events
-        self._bound: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
     def rows_at(self, positions: np.ndarray) -> np.ndarray:
         return self.events.rows(positions)
@@ -121,14 +119,6 @@ class _SequenceEvaluator(Evaluator):
         """The numbers of the matches, and how many there are."""
         return np.arange(len(self.matches) + 1)
 
-    def bound(self, variable: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the events of a variable, their offsets per match that has some, and these matches."""
-        if (
-            variable not in self._bound
-        ):  # a cache of a method would keep the matches until garbage is collected
-            self._bound[variable] = self._find(variable)
-        return self._bound[variable]
-
     def _find(self, variable: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         block, item_of_variable = self.matches, self._item_of_variable
         if variable in item_of_variable:
@@ -144,21 +134,10 @@ class _SequenceEvaluator(Evaluator):
         first_item = sums_before(n_of_match[having])
         return block.event_of_item[variable_items], first_item, having
 
-    def _event_of(self, variable: str, index: int | str | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the events that ``variable[index]`` stands for, and the matches that have one."""
-        events, first_item, having = self.bound(variable)
-        if len(first_item) == len(events) + 1 and index in (None, 1, ex.LAST):
-            return events, having
-        if index == ex.LAST:
-            return events[first_item[1:] - 1], having
-        place = first_item[:-1] + ((index if isinstance(index, int) else 1) - 1)
-        there = place < first_item[1:]
-        return events[place[there]], having[there]
-
     def positions(self, variable: str, index: int | str) -> pa.Array:
         """Return the stream positions of the events that ``variable[index]`` stands for."""
-        events, having = self._event_of(variable, index)
-        return self._spread(pa.array(events), having)
+        events, having = self.event_of(variable, index)
+        return self.spread(pa.array(events), having)
 
     def measure(self, role: str, expression: ex.Expression) -> Measured:
         """Return a measure; the value of one event keeps the type of its column."""
@@ -168,7 +147,7 @@ class _SequenceEvaluator(Evaluator):
             item = self._item_of_variable.get(expression.variable)
             if isinstance(self.matches, LineBlock) and item is not None and not expression.index:
                 return Picked(expression.name, self.rows_at(self.matches.events[item]))
-            events, having = self._event_of(expression.variable, expression.index)
+            events, having = self.event_of(expression.variable, expression.index)
             if len(having) == len(self.matches):
                 return Picked(expression.name, self.rows_at(events))
         return super().measure(role, expression)
@@ -177,50 +156,9 @@ class _SequenceEvaluator(Evaluator):
         reference = e.operand if isinstance(e, ex.Subscript) else e
         if isinstance(reference, ex.Reference):
             self._check(reference)
-            events, having = self._event_of(reference.variable, reference.index)
-            return self._spread(self._row_value(e, self.rows_at(events)), having)
+            events, having = self.event_of(reference.variable, reference.index)
+            return self.spread(self._row_value(e, self.rows_at(events)), having)
         return super().value(e)
-
-    def _row_value(self, e: ex.Expression, rows: np.ndarray) -> pa.Array | pa.Scalar:
-        match e:
-            case ex.Reference():
-                return super()._row_value(ex.Attribute(e.name, span=e.span), rows)
-            case ex.Subscript(operand=ex.Reference() as reference):
-                item = ex.Subscript(ex.Attribute(reference.name, span=reference.span), e.index, span=e.span)
-                return super()._row_value(item, rows)
-        return super()._row_value(e, rows)
-
-    def _aggregate(self, e: ex.Aggregate) -> pa.Array:
-        variables = {node.variable for node in e.walk() if isinstance(node, ex.Reference)}
-        if not variables:
-            return super()._aggregate(e)
-        (variable,) = variables
-        events, first_item, having = self.bound(variable)
-        if e.function == "count" and isinstance(e.operand, ex.Reference) and e.operand.name is None:
-            n_of_match = np.zeros(len(self.matches), np.int64)
-            n_of_match[having] = np.diff(first_item)
-            return pa.array(n_of_match)
-        if e.function in ("first", "last", "delta"):
-            ends = {"first": [1], "last": [ex.LAST], "delta": [ex.LAST, 1]}[e.function]
-            values = []
-            for index in ends:
-                rows = self.rows_at(self._event_of(variable, index)[0])
-                values.append(self._spread(self._row_value(e.operand, rows), having))
-            return values[0] if len(values) == 1 else self._arithmetic(e, "-", *values)
-        spread = self._spread(self._reduced(e, self.rows_at(events), first_item), having)
-        return spread.fill_null(0) if e.function in COUNTING else spread
-
-    def _order(self, e: ex.Expression) -> tuple[str, ...] | None:
-        name = e.name if isinstance(e, ex.Reference) else None
-        return self.source.schema[name].ordered if name is not None else super()._order(e)
-
-    def _spread(self, values: pa.Array, having: np.ndarray) -> pa.Array:
-        """Return a value per match from values of the matches in ``having``; null for the others."""
-        if len(having) == len(self.matches):
-            return values
-        place = np.full(len(self.matches), -1, np.int64)
-        place[having] = np.arange(len(having))
-        return values.take(pa.array(place, mask=place < 0))
 
 
 def value_on_path(

@@ -251,29 +251,16 @@ class PairEvaluator(RowEvaluator):
             return self._row_value(e, self.rows)
         return self._combine(e, self.value)
 
-    def _row_value(self, e: ex.Expression, rows: np.ndarray) -> pa.Array | pa.Scalar:
-        """Return the values of an expression of one side at some rows."""
-        match e:
-            case ex.Reference():
-                return super()._row_value(ex.Attribute(f"{e.variable}.{e.name}", span=e.span), rows)
-            case ex.Subscript(operand=ex.Reference() as side):
-                item = ex.Attribute(f"{side.variable}.{side.name}", span=side.span)
-                return super()._row_value(ex.Subscript(item, e.index, span=e.span), rows)
-        return super()._row_value(e, rows)
+    def name_of(self, e: ex.Attribute | ex.Reference) -> str:
+        """Return the name of a column, with its side if it is given."""
+        return f"{e.variable}.{e.name}" if isinstance(e, ex.Reference) else e.name
 
-    def _check(self, e: ex.Attribute) -> None:
+    def _check(self, e: ex.Attribute | ex.Reference) -> None:
         """Raise if a column does not exist, or exists on both sides."""
-        qualified_names = [f"{side}.{e.name}" for side in SIDES]
-        if e.name not in self.source.schema and all(name in self.source.schema for name in qualified_names):
-            raise self.wrong(
-                e, f"both sides have a column {e.name!r}; write {qualified_names[0]} or {qualified_names[1]}"
-            )
+        schema, (left, right) = self.source.schema, (f"{side}.{e.name}" for side in SIDES)
+        if isinstance(e, ex.Attribute) and e.name not in schema and left in schema and right in schema:
+            raise self.wrong(e, f"both sides have a column {e.name!r}; write {left} or {right}")
         super()._check(e)
-
-    def _order(self, e: ex.Expression) -> tuple[str, ...] | None:
-        if isinstance(e, ex.Reference):
-            return self.source.schema[f"{e.variable}.{e.name}"].ordered  # type: ignore[attr-defined]
-        return super()._order(e)
 
     def _running(self, name: str, e: ex.Expression) -> pa.Array:
         """Return an aggregate over the pairs that are alive after the arrival of every output row."""
