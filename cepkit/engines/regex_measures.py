@@ -155,6 +155,13 @@ class Evaluator:
             return Picked(name, self._rows_of(expression.function))
         return decimals.narrow(repeat_scalar(self.value(expression), len(self.matches)))
 
+    def done(self, e: ex.Expression, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a function returns; what it refuses is an error at a part of the measure."""
+        try:
+            return function(*arguments)
+        except (TypeError, CepError) as error:
+            raise self.wrong(e, str(error)) from None
+
     def wrong(self, e: ex.Expression, problem: str) -> PredicateError:
         """Return the error for a part of a measure."""
         return PredicateError(f"{self.role}: {problem}\n{self.query.underlined(self.role, e)}")
@@ -251,12 +258,8 @@ class Evaluator:
         by = None if e.by is None else self._row_value(e.by, rows)
         if by is not None and not isinstance(e.by, ex.Literal):
             by = repeat_scalar(by, len(rows))
-        try:
-            return reduce_items(
-                e.function, values, first_item, self._order(e.operand if e.by is None else e.by), by
-            )
-        except TypeError as error:
-            raise self.wrong(e, str(error)) from None
+        order = self._order(e.operand if e.by is None else e.by)
+        return self.done(e, reduce_items, e.function, values, first_item, order, by)
 
     def _aggregate_of_variable(self, e: ex.Aggregate, variable: str) -> pa.Array:
         """Return an aggregate over the events of a variable, null for matches without such an event."""
@@ -507,10 +510,8 @@ class Evaluator:
         if name == "next":
             raise self.wrong(e, "next() belongs to conditions; a match has its rows: first(x), last(x)")
         if self._is_of_vocabulary(e, arguments):
-            try:
-                return call_function(name, list(map(_plain_argument, arguments)), partial(self._read, e))
-            except PredicateError as error:
-                raise self.wrong(e, str(error)) from None
+            plain = list(map(_plain_argument, arguments))
+            return self.done(e, call_function, name, plain, partial(self._read, e))
         if name in _TEXT:
             return _TEXT[name](arguments[0], arguments[1].as_py())
         if name in _MATH:
@@ -550,14 +551,13 @@ class Evaluator:
             side_type = side.type
             if not is_list(side_type) or not is_number(side_type.value_type):
                 raise self.wrong(e, f"{e.function}() needs arrays of numbers, {name} is of type {side_type}")
-        try:
-            if len(self.matches):
-                sides = [vectors_of_arrow(side, name) for name, side in zip(names, arguments, strict=True)]
-            else:  # a check before matching: look at all rows
-                sides = [self.source.vectors(_column_of(argument))[:0] for argument in e.arguments]
-            similarities = compare_rows(e.function, *sides, names)
-        except CepError as error:
-            raise self.wrong(e, str(error)) from None
+        if len(self.matches):
+            pairs = zip(arguments, names, strict=True)
+            sides = [self.done(e, vectors_of_arrow, side, name) for side, name in pairs]
+        else:  # a check before matching: look at all rows
+            columns = map(_column_of, e.arguments)
+            sides = [self.done(e, self.source.vectors, column)[:0] for column in columns]
+        similarities = self.done(e, compare_rows, e.function, *sides, names)
         return pa.array(similarities, mask=np.isnan(similarities))
 
     def _user_function(self, e: ex.Call, arguments):

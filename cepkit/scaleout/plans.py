@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError, UnsupportedQueryError, column_not_found, nearest, whole_number
+from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import counted
 from cepkit.values import dataclass
-from cepkit.windows.values import Window, aggregate_name
+from cepkit.windows.values import Window
 
 if TYPE_CHECKING:
     from cepkit.plots.graphs import Graph
@@ -403,11 +404,10 @@ def check_window_aggregates(window: Window) -> None:
     """Raise UnsupportedQueryError for aggregates that partial results of nodes do not determine."""
     for role, tree in window.trees():
         for node in tree.walk(literals=False):
-            name = aggregate_name(node)
-            if name is None or name in ("first", "last", "delta"):
+            if not isinstance(node, ex.Aggregate) or node.function in ("first", "last", "delta"):
                 continue  # the gather knows the first and the last event of each window
             try:
-                check_mergeable([name])
+                check_mergeable([node.function])
             except UnsupportedQueryError as error:
                 raise UnsupportedQueryError(f"{role}: {node}: {error}") from None
 

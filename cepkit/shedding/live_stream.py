@@ -237,7 +237,8 @@ class BucketShedding:
     def open_search(self, query: SequenceQuery, schema: StreamSchema) -> BucketSearch:
         """Return the search of a bucket that has seen no event."""
         clock = check_clock(self.open_clock())
-        return BucketSearch(query, schema, Options(), self.settings, clock)
+        settings = replace(self.settings, time_slice=inf)
+        return BucketSearch(query, schema, Options(), settings, clock)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -260,16 +261,6 @@ class BucketSearch(LiveSearch):
     The rows that the watermark has passed arrive together, when the bucket begins to work on them. The bucket
     processes all of them before it returns, so none waits for the next micro-batch.
     """
-
-    def __init__(
-        self,
-        query: SequenceQuery,
-        schema: StreamSchema,
-        options: Options,
-        settings: LiveSettings,
-        clock: ServerClock,
-    ):
-        super().__init__(query, schema, options, replace(settings, time_slice=inf), clock)
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
         with self.measured():

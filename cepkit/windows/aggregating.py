@@ -29,7 +29,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.vocabulary import SUMMARIES
 from cepkit.values import dataclass
 from cepkit.windows.ranges import KERNELS, Emitted
-from cepkit.windows.values import Operator, aggregate_name, aggregate_operand
+from cepkit.windows.values import Operator
 
 # ScaledNumbers as mantissas and places, so that sums of any rows are exact; sums of parts add up.
 
@@ -166,7 +166,16 @@ class RowEvaluator(Evaluator):
         self.rows = rows
 
     def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
-        return self._row_value(e, self.rows)
+        """Return the values of an expression, one per row of the result."""
+        if isinstance(e, ex.Aggregate):
+            return self._aggregate(e)
+        if isinstance(e, ex.Attribute | ex.Subscript | ex.Reference):
+            return self._row_value(e, self.rows)
+        return self._combine(e, self.value)
+
+    def _aggregate(self, e: ex.Aggregate) -> pa.Array:
+        """Raise: a condition of single rows has no aggregates."""
+        return self._combine(e, self.value)
 
     def values(self, role: str, expression: ex.Expression) -> pa.Array:
         self.role = role
@@ -192,18 +201,9 @@ class WindowEvaluator(RowEvaluator):
         n = emitted.n_arrivals
         self._families = [slice(0, n), slice(n, len(emitted.start))]
 
-    def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
-        """Return the values of an expression, one per row of the result."""
-        name = aggregate_name(e)
-        if name is not None:
-            return self._window_aggregate(name, e)
-        if isinstance(e, ex.Attribute | ex.Subscript):
-            return self._row_value(e, self.rows)
-        return self._combine(e, self.value)
-
-    def _window_aggregate(self, name: str, e: ex.Expression) -> pa.Array:
+    def _aggregate(self, e: ex.Aggregate) -> pa.Array:
         """Return an aggregate over the window of each row of the result."""
-        operand = aggregate_operand(e)
+        name, operand = e.function, e.operand
         start, stop = self.emitted.start, self.emitted.stop
         if operand is None:
             return pa.array(stop - start)
@@ -221,11 +221,8 @@ class WindowEvaluator(RowEvaluator):
         """Return an aggregate that needs a kernel."""
         operand_values, by = values, self._second(e)
         if name != "distinct":
-            try:
-                _check_types(name, values.type, by.type if isinstance(by, pa.Array) else by)
-                name, values = as_numbers(name, values)
-            except TypeError as error:
-                raise self.wrong(e, str(error)) from None
+            self.done(e, _check_types, name, values.type, by.type if isinstance(by, pa.Array) else by)
+            name, values = self.done(e, as_numbers, name, values)
         present = present_values(values)
         if name == "count":
             return pa.array(self._count(present))
@@ -251,14 +248,10 @@ class WindowEvaluator(RowEvaluator):
         if decimals.is_decimal(values.type):
             return self._reduce_decimals(name, e, operand, values)
         numbers = plain_numbers(values)
-        try:
-            if name in ("std", "var"):
-                spread = self._deviations(numbers, present, count) ** (2 if name == "var" else 1)
-                return pa.array(spread, mask=none | np.isnan(spread))
-            total = self._sums(numbers, present, name)
-        except CepError as error:
-            raise self.wrong(e, str(error)) from None
-        return total_or_mean(name, total, count, values.type)
+        if name in ("std", "var"):
+            spread = self._deviations(numbers, present, count) ** (2 if name == "var" else 1)
+            return pa.array(spread, mask=none | np.isnan(spread))
+        return total_or_mean(name, self.done(e, self._sums, numbers, present, name), count, values.type)
 
     def _reduce_decimals(
         self, name: str, e: ex.Aggregate, operand: ex.Expression, values: pa.Array

@@ -30,7 +30,7 @@ from cepkit.windows import aggregating as exact
 from cepkit.windows.aggregating import RowEvaluator
 from cepkit.windows.ranges import Meeting, Pairs, Size, ends_of, meet, pairs_of
 from cepkit.windows.running import check_names, kept_rows
-from cepkit.windows.values import EMITTED, SIDES, Join, Window, aggregate_name, aggregate_operand
+from cepkit.windows.values import EMITTED, SIDES, Join, Window
 
 Sources = tuple[Source, ...]  # the left and the right one
 
@@ -242,15 +242,6 @@ class PairEvaluator(RowEvaluator):
         super().__init__(join, source, np.arange(len(source.rows[0])))  # type: ignore[arg-type]
         self.moments, self.alive = moments, alive
 
-    def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
-        """Return the values of an expression, one per pair of rows."""
-        name = aggregate_name(e)
-        if name is not None:
-            return self._running(name, e)
-        if isinstance(e, ex.Attribute | ex.Subscript | ex.Reference):
-            return self._row_value(e, self.rows)
-        return self._combine(e, self.value)
-
     def name_of(self, e: ex.Attribute | ex.Reference) -> str:
         """Return the name of a column, with its side if it is given."""
         return f"{e.variable}.{e.name}" if isinstance(e, ex.Reference) else e.name
@@ -262,11 +253,11 @@ class PairEvaluator(RowEvaluator):
             raise self.wrong(e, f"both sides have a column {e.name!r}; write {left} or {right}")
         super()._check(e)
 
-    def _running(self, name: str, e: ex.Expression) -> pa.Array:
+    def _aggregate(self, e: ex.Aggregate) -> pa.Array:
         """Return an aggregate over the pairs that are alive after the arrival of every output row."""
         pairs, births, ends = self.alive
         assert self.moments is not None
-        operand = aggregate_operand(e)
+        name, operand = e.function, e.operand
         entry = np.concatenate((births, ends))  # a pair adds its value when it is born, and takes it back
         order = np.argsort(entry, kind="stable")
         stop = np.searchsorted(entry[order], self.moments, side="right").astype(np.int64)
@@ -277,18 +268,12 @@ class PairEvaluator(RowEvaluator):
         inner = PairEvaluator(self.query, pairs)  # type: ignore[arg-type]
         inner.role = self.role
         values = one_chunk(repeat_scalar(inner._row_value(operand, inner.rows), n))
-        try:
-            name, values = as_numbers(name, values)
-        except TypeError as error:
-            raise self.wrong(e, str(error)) from None
+        name, values = self.done(e, as_numbers, name, values)
         present = present_values(values)
         count = _totals(sign * np.concatenate((present, present))[order], stop)
         if name == "count":
             return pa.array(count)
-        try:
-            reduce_items(name, values[:0], np.zeros(1, np.int64), None)
-        except TypeError as error:
-            raise self.wrong(e, str(error)) from None
+        self.done(e, reduce_items, name, values[:0], np.zeros(1, np.int64), None)
         if (scale := getattr(values.type, "scale", None)) is not None:
             numbers = decimals.whole_numbers(values, scale)
             if numbers is None:

@@ -15,7 +15,7 @@ from cepkit.engines.shared.places import PLACES
 from cepkit.events import by_code, sums_before
 from cepkit.language.expressions import trees as ex
 from cepkit.limits import check_memory
-from cepkit.windows.values import ALL, Window, aggregate_name, aggregate_operand
+from cepkit.windows.values import ALL, Window
 
 # The rows that a window holds when a row arrives and when it leaves, as ranges; arrays in, arrays out.
 
@@ -459,10 +459,12 @@ def _maker(
     tree: ex.Expression, names: Sequence[str], types: Sequence[pa.DataType]
 ) -> tuple[int | None, Callable, bool] | None:
     """Return the place of an aggregate's column, its class, and whether it adds integers; None for others."""
-    name, operand = aggregate_name(tree), aggregate_operand(tree)
+    if not isinstance(tree, ex.Aggregate):
+        return None
+    name, operand = tree.function, tree.operand
     if name == "count" and operand is None:
         return None, RunningCount, False
-    if not isinstance(operand, ex.Attribute) or operand.name not in names or getattr(tree, "by", None):
+    if not isinstance(operand, ex.Attribute) or operand.name not in names or tree.by:
         return None
     place = names.index(operand.name)
     is_whole = pa.types.is_integer(types[place])

@@ -90,9 +90,9 @@ class _Operator(Query):
                 if isinstance(node, ex.Previous):
                     message = "prev() belongs to patterns; a window has first(x) and last(x)"
                     raise self._fault(role, node, message)
-                name = aggregate_name(node)
-                if name is None:
+                if not isinstance(node, ex.Aggregate):
                     continue
+                name = node.function
                 if role == "where":
                     raise self._fault(
                         role, node,
@@ -331,12 +331,16 @@ class Join(_Operator):
                 if isinstance(node, ex.Reference) and (node.index is not None or node.name is None):
                     message = f"a side of a join has one row; write {node.variable}.column"
                     raise self._fault(role, node, message)
-                name = aggregate_name(node)
-                if name is not None and name not in ("sum", "count", "avg", *OF_TRUTHS):
+                if isinstance(node, ex.Aggregate) and node.function not in (
+                    "sum",
+                    "count",
+                    "avg",
+                    *OF_TRUTHS,
+                ):
                     raise self._fault(
                         role, node,
                         "pairs leave in any order, so their running aggregates are sum, count, avg, "
-                        f"{' and '.join(OF_TRUTHS)}, not {name}; a window after the join has all",
+                        f"{' and '.join(OF_TRUTHS)}, not {node.function}; a window after the join has all",
                     )  # fmt: skip
 
     def trees(self) -> Iterator[tuple[str, ex.Expression]]:
@@ -368,15 +372,6 @@ class Join(_Operator):
 
 
 Operator = Window | Join
-
-
-def aggregate_name(node: ex.Expression) -> str | None:
-    return node.function if isinstance(node, ex.Aggregate) else None
-
-
-def aggregate_operand(node: ex.Expression) -> ex.Expression | None:
-    """Return the expression that an aggregate ranges over; None for ``count()``."""
-    return getattr(node, "operand", None)
 
 
 def _no_aggregate(name: str) -> str:
