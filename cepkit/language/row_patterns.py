@@ -9,28 +9,16 @@ from cepkit.errors import CepError
 from cepkit.errors import whole_number as check_whole_number
 from cepkit.language.expressions.parsing import Refusal, span_of, whole_number
 from cepkit.language.expressions.printing import join_words, say_times, times_text
-from cepkit.language.expressions.trees import parts_of, text_of
+from cepkit.language.expressions.trees import Node, text_of
 from cepkit.limits import REPEATED_PARTS, REPEATS, refuse_beyond
-from cepkit.values import dataclass, field, replace
+from cepkit.values import dataclass, replace
 
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Node):
     """Base of all pattern nodes. ``|`` builds an alternative, methods build repetitions."""
-
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
-
-    def children(self) -> Iterator[Pattern]:
-        """Yield the direct parts, in reading order."""
-        return parts_of(self, Pattern)
-
-    def walk(self) -> Iterator[Pattern]:
-        """Yield this node and all nodes below it, in reading order."""
-        yield self
-        for part in self.children():
-            yield from part.walk()
 
     def __or__(self, other: Pattern | str) -> Alternative:
         return any_of_patterns(self, other)
@@ -57,9 +45,6 @@ class Pattern:
     def at_least(self, low: int) -> Repeat:
         """Return the pattern repeated ``low`` or more times."""
         return Repeat(self, low, None)
-
-    def __str__(self) -> str:
-        return text_of(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ class ExpressionPrinter:
     and_, or_, not_ = " and ", " or ", "not "
     after_not = _NOT  # how tightly an operand of `not` must bind to need no parentheses
     constants: ClassVar[dict[bool | None, str]] = {None: "null", True: "true", False: "false"}
+    word = staticmethod(str)  # how a word of the language is written
     signs: ClassVar[dict[str, str]] = {}  # of comparisons, where they differ
     tests: ClassVar[tuple[type, ...]] = (ex.In, ex.IsNull, ex.Like, ex.IsDistinct)  # they take `not` inside
 
@@ -117,16 +118,17 @@ class ExpressionPrinter:
 
     def test(self, expression: Any, negation: str) -> str:
         """Return a test of ``tests``; ``negation`` is an empty text or ``not_``."""
+        is_ = self.word("is")
         if isinstance(expression, ex.IsDistinct):
             left, right = self.at_least(SUM, expression.left), self.at_least(SUM, expression.right)
-            return f"{left} is {negation}distinct from {right}"
+            return f"{left} {is_} {negation}{self.word('distinct from')} {right}"
         operand = self.at_least(SUM, expression.operand)
         match expression:
             case ex.In(options=options):
-                return f"{operand} {negation}in ({self.listed(options)})"
+                return f"{operand} {negation}{self.word('in')} ({self.listed(options)})"
             case ex.IsNull():
-                return f"{operand} is {negation}null"
-        return f"{operand} {negation}like {self.quoted(expression.pattern)}"
+                return f"{operand} {is_} {negation}{self.constants[None]}"
+        return f"{operand} {negation}{self.word('like')} {self.quoted(expression.pattern)}"
 
     def other(self, expression: ex.Expression) -> tuple[str, int]:
         """Return a node that only this language has, and its binding strength."""

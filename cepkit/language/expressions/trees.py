@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from functools import cache, singledispatch
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from cepkit.values import dataclass, field, fields, replace
 
@@ -48,6 +48,46 @@ def rebuilt(tree: Tree, kind: type[Tree], change: Callable[[Tree], Tree]) -> Tre
     return change(with_parts(tree, kind, lambda part: rebuilt(part, kind, change)))
 
 
+Span = tuple[int, int]
+
+
+class Printed:
+    """Base of what `text_of` prints."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return text_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Spanned(Printed):
+    """A part of a text; ``span`` is its place there, for error messages. Comparison ignores it."""
+
+    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Node(Spanned):
+    """Base of the nodes of trees. A class that extends it directly is the base of one family of nodes."""
+
+    family: ClassVar[type]
+
+    def __init_subclass__(cls) -> None:
+        if Node in cls.__bases__:
+            cls.family = cls
+
+    def children(self) -> Iterator[Any]:
+        """Yield the direct parts, in reading order."""
+        return parts_of(self, self.family)
+
+    def walk(self) -> Iterator[Any]:
+        """Yield this node and all nodes below it, parents first, in reading order."""
+        yield self
+        for part in self.children():
+            yield from part.walk()
+
+
 # The text of trees. The modules named ``printing`` register the spelling of each type.
 
 
@@ -59,8 +99,7 @@ def text_of(tree: object) -> str:
 
 # Predicate and measure expressions as trees of small frozen values, independent of frames and engines.
 #
-# A node's ``span`` is its position in the source text, for error messages. Comparison ignores it. Passes over
-# the tree (printing, binding, code) are defined in the modules of their stages.
+# Passes over the tree (printing, binding, code) are defined in the modules of their stages.
 
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
@@ -70,14 +109,10 @@ MIRRORED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="} 
 NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 AGGREGATES = ("first", "last", "count", "max", "min", "sum", "avg", "delta", "collect")
 
-Span = tuple[int, int]
-
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(Node):
     """Base of all expression nodes."""
-
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     def children(self) -> Iterator[Expression]:
         """Yield the direct sub-expressions, in reading order."""
@@ -96,9 +131,6 @@ class Expression:
 
     def __bool__(self) -> bool:
         raise TypeError("a predicate has no truth value without an event; combine with & | ~, not and/or/not")
-
-    def __str__(self) -> str:
-        return text_of(self)
 
 
 @dataclass(frozen=True, slots=True)

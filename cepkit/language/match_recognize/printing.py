@@ -73,6 +73,7 @@ def print_row_pattern(pattern: Pattern) -> str:
 
 class SqlPrinter(ExpressionPrinter):
     and_, or_, not_ = " AND ", " OR ", "NOT "
+    word = staticmethod(str.upper)
     constants: ClassVar[dict[bool | None, str]] = {None: "NULL", True: "TRUE", False: "FALSE"}
     signs: ClassVar[dict[str, str]] = {"==": "=", "!=": "<>"}
     tests: ClassVar[tuple[type, ...]] = (*ExpressionPrinter.tests, rp.IsTruth, rp.LikeWithEscape)
@@ -94,20 +95,13 @@ class SqlPrinter(ExpressionPrinter):
 
     def test(self, expression: Any, negation: str) -> str:
         """Return a test; ``negation`` is NOT with a blank, or nothing."""
-        is_distinct = isinstance(expression, ex.IsDistinct)
-        operand = self.at_least(SUM, expression.left if is_distinct else expression.operand)
         match expression:
-            case rp.IsTruth(truth=truth):
-                return f"{operand} IS {negation}{'TRUE' if truth else 'FALSE'}"
-            case ex.IsDistinct(right=right):
-                return f"{operand} IS {negation}DISTINCT FROM {self.at_least(SUM, right)}"
-            case rp.LikeWithEscape(pattern=pattern, escape=escape):
-                return f"{operand} {negation}LIKE {quoted_text(pattern)} ESCAPE {quoted_text(escape)}"
-            case ex.In(options=options):
-                return f"{operand} {negation}IN ({self.listed(options)})"
-            case ex.IsNull():
-                return f"{operand} IS {negation}NULL"
-        return f"{operand} {negation}LIKE {quoted_text(expression.pattern)}"
+            case rp.IsTruth(operand=operand, truth=truth):
+                return f"{self.at_least(SUM, operand)} IS {negation}{self.constants[truth]}"
+            case rp.LikeWithEscape(operand=operand, pattern=pattern, escape=escape):
+                text = f"{self.at_least(SUM, operand)} {negation}LIKE"
+                return f"{text} {quoted_text(pattern)} ESCAPE {quoted_text(escape)}"
+        return super().test(expression, negation)
 
     def node(self, expression: ex.Expression) -> tuple[str, int]:
         """Return the text of a node and its binding strength; times are Literals with a word before them."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from cepkit.errors import UnsupportedQueryError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import RegisteredFunction
-from cepkit.language.expressions.trees import Attribute, Expression, Literal, text_of
+from cepkit.language.expressions.trees import Attribute, Expression, Literal, Printed, text_of
 from cepkit.language.expressions.vocabulary import OF_SQL
 from cepkit.language.row_patterns import Pattern
 from cepkit.values import dataclass, field
@@ -193,7 +193,7 @@ class SortKey:
 
 
 @dataclass(frozen=True, slots=True)
-class RowPatternQuery:
+class RowPatternQuery(Printed):
     """The clauses of one ``MATCH_RECOGNIZE ( … )``."""
 
     pattern: Pattern  # the row pattern
@@ -214,12 +214,9 @@ class RowPatternQuery:
     # The text that the spans of the trees belong to, for error messages.
     source: str = field(default="", compare=False, repr=False)
 
-    def __str__(self) -> str:
-        return text_of(self)
-
 
 @dataclass(frozen=True, slots=True)
-class _Select:
+class _Select(Printed):
     """``SELECT … FROM table … AS alias WHERE … ORDER BY … LIMIT … OFFSET …`` around row patterns."""
 
     table: str
@@ -231,9 +228,6 @@ class _Select:
     order_by: tuple[SortKey, ...] = ()
     limit: int | None = None
     offset: int = 0  # number of rows before the first one that LIMIT counts
-
-    def __str__(self) -> str:
-        return text_of(self)
 
 
 @dataclass(frozen=True, slots=True)

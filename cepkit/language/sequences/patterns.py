@@ -15,9 +15,9 @@ from cepkit.language.expressions.trees import (
     CURRENT,
     LAST,
     Expression,
+    Node,
     Reference,
     conjuncts,
-    parts_of,
     text_of,
 )
 from cepkit.language.query_parts import END, Duration, Query
@@ -90,20 +90,8 @@ class QueryMethods:
 
 
 @dataclass(frozen=True, slots=True)
-class SequencePattern(QueryMethods):
+class SequencePattern(QueryMethods, Node):
     """Base of all nodes of a sequence pattern."""
-
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
-
-    def children(self) -> Iterator[SequencePattern]:
-        """Yield the direct parts, in reading order."""
-        return parts_of(self, SequencePattern)
-
-    def walk(self) -> Iterator[SequencePattern]:
-        """Yield this node and all nodes below it, parents first, in reading order."""
-        yield self
-        for child in self.children():
-            yield from child.walk()
 
     def plus(self, **options: Any) -> Loop:
         """Return the pattern repeated one or more times; for the options see `times`."""
@@ -163,9 +151,6 @@ class SequencePattern(QueryMethods):
 
     def _follow_with(self, part: SequencePattern, step: str) -> SequenceOf:
         return SequenceOf((self, as_part(part)), (None, step))
-
-    def __str__(self) -> str:
-        return text_of(self)
 
     def __repr__(self) -> str:
         return f"<pattern {self}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cepkit.language.expressions.trees import Expression, parts_of, text_of
+from cepkit.language.expressions.trees import Expression, Node, Printed, Spanned
 from cepkit.values import dataclass, field
 
 # Patterns and sequences of SiddhiQL as trees of small frozen values.
@@ -20,21 +20,19 @@ class FilterHandler:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowHandler:
+class WindowHandler(Spanned):
     """``#window.name(…)`` after a stream. Durations are literals in milliseconds."""
 
     name: str
     arguments: tuple[Expression, ...] = ()
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class StreamSource:
+class StreamSource(Spanned):
     """A stream with its filters and its window; the name of an inner stream begins with ``#``."""
 
     stream: str
     handlers: tuple[FilterHandler | WindowHandler, ...] = ()
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     @property
     def conditions(self) -> tuple[Expression, ...]:
@@ -43,23 +41,8 @@ class StreamSource:
 
 
 @dataclass(frozen=True, slots=True)
-class StatePattern:
+class StatePattern(Node):
     """Base of all nodes of patterns and sequences."""
-
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
-
-    def children(self) -> Iterator[StatePattern]:
-        """Yield the direct parts, in reading order."""
-        return parts_of(self, StatePattern)
-
-    def walk(self) -> Iterator[StatePattern]:
-        """Yield this node and all nodes below it, parents first."""
-        yield self
-        for part in self.children():
-            yield from part.walk()
-
-    def __str__(self) -> str:
-        return text_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +100,11 @@ EVENTS = ("current", "expired", "all")
 
 
 @dataclass(frozen=True, slots=True)
-class DefinedStream:
+class DefinedStream(Spanned):
     """``define stream Name (attribute type, …)``."""
 
     name: str
     attributes: tuple[tuple[str, str], ...]
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
-
-    def __str__(self) -> str:
-        return text_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +159,7 @@ class SortColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class SiddhiQuery:
+class SiddhiQuery(Spanned):
     """``from … select … group by … having … insert into …``."""
 
     # ``select`` is empty for ``select *``. ``target`` is None for a query that ends in ``return``.
@@ -195,7 +174,6 @@ class SiddhiQuery:
     target: str | None = None
     events: str = "current"
     name: str | None = None
-    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     def sources(self) -> Iterator[StreamSource]:
         """Yield the streams that the query reads, in reading order."""
@@ -211,9 +189,6 @@ class SiddhiQuery:
                     if source is not None:
                         yield source
 
-    def __str__(self) -> str:
-        return text_of(self)
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionKey:
@@ -225,18 +200,15 @@ class PartitionKey:
 
 
 @dataclass(frozen=True, slots=True)
-class SiddhiPartition:
+class SiddhiPartition(Printed):
     """``partition with (key of Stream) begin … end``: each key has its own instance of the queries."""
 
     keys: tuple[PartitionKey, ...]
     queries: tuple[SiddhiQuery, ...]
 
-    def __str__(self) -> str:
-        return text_of(self)
-
 
 @dataclass(frozen=True, slots=True)
-class SiddhiApp:
+class SiddhiApp(Printed):
     """A whole text: definitions, and queries and partitions in their order."""
 
     streams: tuple[DefinedStream, ...]
@@ -250,6 +222,3 @@ class SiddhiApp:
                 yield from element.queries
             else:
                 yield element
-
-    def __str__(self) -> str:
-        return text_of(self)
