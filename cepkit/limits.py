@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -83,6 +82,14 @@ class MemoryBudget:
     limit: int | None
     cure: str  # what to do instead, as a sentence without its full stop
     _passes: int = _SMALL  # up to this many bytes, the free memory is not looked at again
+    _before: Token | None = None  # what the block around this one obeys
+
+    def __enter__(self) -> None:
+        self._before = _budget.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        assert self._before is not None
+        _budget.reset(self._before)
 
     def exceeded(self, n_bytes: int, *, is_held: bool) -> int | None:
         """Return the limit in bytes if ``n_bytes`` are more, otherwise None; see `check_memory`."""
@@ -115,14 +122,9 @@ class MemoryBudget:
 _budget: ContextVar[MemoryBudget | None] = ContextVar("cepkit memory", default=None)
 
 
-@contextmanager
-def bound_memory(limit: MemoryLimit, cure: str) -> Iterator[None]:
+def bound_memory(limit: MemoryLimit, cure: str) -> MemoryBudget:
     """Let every `check_memory` in this block obey a limit."""
-    before = _budget.set(MemoryBudget(memory_limit_of(limit), cure))
-    try:
-        yield
-    finally:
-        _budget.reset(before)
+    return MemoryBudget(memory_limit_of(limit), cure)
 
 
 def check_memory(n_bytes: int, what: str, *, is_held: bool = False) -> None:

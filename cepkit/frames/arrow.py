@@ -466,7 +466,7 @@ class ArrowSource:
         self.owner, self._carried = owner, carried
         self.table = table = _without_views(table)
         self.n_rows, fields = table.num_rows, table.schema
-        n_of_name = Counter(fields.names)
+        n_of_name = Counter(names) if len({*(names := fields.names)}) < len(names) else {}
         self.duplicates = frozenset(name for name, n in n_of_name.items() if n > 1)
         if schema is None:
             schema = {

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from cepkit.frames.arrow import ArrowSource, FieldTypes, arrow_of_series, type_o
 from cepkit.frames.building import stream_order
 from cepkit.frames.pandas import array_of_arrow, frame_of_arrays
 from cepkit.frames.sources import no_rows, schema_of_export, table_of_export
-from cepkit.streaming.values import TextCodes, array_of_series, array_of_values, fit
+from cepkit.streaming.values import TextCodes, array_of_pandas, array_of_values, fit
 from cepkit.values import dataclass, field, replace
 
 _SPELLINGS = {
@@ -238,17 +238,19 @@ def _arrays_of_columns(columns: Mapping[str, Any], schema: StreamSchema) -> list
         array = columns[wanted.name]
         if array is None:
             raise CepError(f"batch: column {wanted.name!r} occurs more than once; rename or drop one of them")
-        arrays.append(array_of_series(array, wanted) if isinstance(array, pd.Series) else fit(array, wanted))
+        is_arrow = isinstance(array, pa.Array | pa.ChunkedArray)
+        arrays.append(fit(array, wanted) if is_arrow else array_of_pandas(array, wanted))
     return arrays
 
 
 def _columns_of(batch: Any, wanted: Sequence[str]) -> dict[str, Any]:
     """Return the columns by name; None for a repeated name."""
     if isinstance(batch, pd.DataFrame):
-        if batch.columns.is_unique and all(name in batch.columns for name in wanted):
-            return {name: batch[name] for name in wanted}
-        doubled = set(batch.columns[batch.columns.duplicated()])
-        return {name: None if name in doubled else batch[name] for name in dict.fromkeys(batch.columns)}
+        labels, array = batch.columns, cast(Any, batch)._get_column_array  # a Series takes far longer
+        if labels.is_unique and all(name in labels for name in wanted):
+            return {name: array(labels.get_loc(name)) for name in wanted}
+        doubled = set(labels[labels.duplicated()])
+        return {name: None if name in doubled else array(i) for i, name in enumerate(labels)}
     if isinstance(batch, pa.RecordBatch):
         batch = pa.Table.from_batches([batch])
     elif isinstance(batch, pa.RecordBatchReader):

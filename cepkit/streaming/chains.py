@@ -18,7 +18,7 @@ from cepkit.errors import CepError
 from cepkit.events import BOOLEAN, INTEGER, LIST, TEXT, Column, Events
 from cepkit.frames.arrow import ArrowSource, column_of_arrow, path_of
 from cepkit.language.expressions.durations import duration_ticks
-from cepkit.language.expressions.trees import Attribute
+from cepkit.language.expressions.trees import Aggregate, Attribute
 from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
@@ -37,12 +37,13 @@ from cepkit.streaming.replicas import (
 )
 from cepkit.streaming.row_patterns import OpenPatternSearch
 from cepkit.streaming.saved import Saved
-from cepkit.streaming.search import KernelRow, Options, Ready, Search, first_value
+from cepkit.streaming.search import KernelRow, Options, PlainRow, Ready, Search, first_value
 from cepkit.streaming.sequence_stream import SequenceSearch
 from cepkit.streaming.windows import Sides, SidesSearch, WindowSearch
 from cepkit.windows.running import Chain
 from cepkit.windows.values import Window
 
+_ONE = np.ones(1, np.int64)
 _EVENTS_PER_SHARE = 1 << 16  # with threads, a batch is dealt out in pieces of at least this many events
 
 
@@ -98,6 +99,7 @@ class RegexSearch(Search):
         names = schema.arrow.names
         self._key_places = [names.index(name) for name in query.partition_by] if self._row else []
         self._shown_places = [names.index(name) for name in matcher.result_columns.names]
+        self._ends, self._nothing = _ends_of(query, matcher.result_columns.names), super().release()
         self._clock_place = names.index(query.order_by[0]) if self._row and query.order_by else 0
         self._nothing_idle_until = -math.inf  # no key is idle before this time
         self._columns = columns
@@ -146,7 +148,7 @@ class RegexSearch(Search):
         dtypes = {name: array.dtype for name, array in matcher.inputs.columns.items()}
         return KernelRow.of(self._coder.program, dtypes, self._coder.codes_of_column, self.schema.arrow)
 
-    def advance_row(self, values: list, n_before: int) -> Ready | None:
+    def advance_row(self, values: list, n_before: int) -> Ready | tuple[PlainRow, np.ndarray] | None:
         row, keys, given = self._row, self._keys, self._coder.inputs_so_far
         if row is None or given is None or self._coder.is_due or not row.write(values):
             return None  # such as an event with a new text
@@ -159,10 +161,14 @@ class RegexSearch(Search):
             if clock > self._nothing_idle_until:
                 return None
         shown = [values[place] for place in self._shown_places]
-        matches = self._replicas[0].work_on_row(code, n_before, shown, [*row.columns, *given], self._columns)
+        matches = self._replicas[0].work_on_row(
+            code, n_before, shown, [*row.columns, *given], self._columns, self._ends
+        )
         if keys.idle_ticks is not None:
             keys.newest_of_code[code] = clock
-        return self.release() if matches is None else (matches.table, np.diff(matches.first_row))
+        if isinstance(matches, list):
+            return PlainRow(matches, self.empty.schema), _ONE
+        return self._nothing if matches is None else (matches.table, np.diff(matches.first_row))
 
     def remember(self) -> Callable[[], None]:
         undo = [super().remember(), *(replica.remember() for replica in self._replicas)]
@@ -293,6 +299,21 @@ class RegexSearch(Search):
         first_row = np.concatenate([[0], np.cumsum(saved.arrays["ready/n_rows"])])
         ready = ReplicaMatches(saved.arrays["ready/last"], saved.tables["ready"], first_row)
         self._ready = [(ready, m) for m in range(len(ready.last))]
+
+
+def _ends_of(query: RegexQuery, names: list[str]) -> tuple[tuple[str, int], ...] | None:
+    """Return where a result has its values, see `Replica.work_on_row`; None if measures compute others."""
+    ends: list[tuple[str, Any]] = [("last", name) for name in query.partition_by]
+    for _, tree in measure_expressions(query):
+        if isinstance(tree, Aggregate) and tree.function in ("first", "last", "count"):
+            name = tree.operand.name if isinstance(tree.operand, Attribute) else tree.operand
+            ends.append((tree.function, name))
+        else:
+            return None
+    is_plain = all(end == "count" if name is None else end != "count" and name in names for end, name in ends)
+    if not is_plain or not (query.order_by or query.measures is not None):
+        return None
+    return tuple((end, names.index(name) if name else 0) for end, name in ends)
 
 
 def _check(options: Options, program: Program, schema: StreamSchema) -> None:

@@ -27,7 +27,7 @@ from cepkit.errors import CepError, OrderError
 from cepkit.events import Column, Events
 from cepkit.frames.arrow import ArrowSource
 from cepkit.streaming.saved import Saved
-from cepkit.streaming.search import table_of_rows
+from cepkit.streaming.search import plain_values, table_of_rows
 from cepkit.values import dataclass, field, replace
 
 # The state of a regex kernel: rows of single partitions, and the whole state as arrays for a file.
@@ -56,21 +56,24 @@ def _cells_of(state: State, partitions: np.ndarray, rooms: Mapping[str, np.ndarr
     """Return the cells of these partitions by kind of array, as many as their slabs had."""
     cells: dict[str, Any] = {}
     for per, room in rooms.items():
-        first = state.place(per)[partitions, 0]
-        one = len(partitions) == 1
-        cells[per] = slice(int(first[0]), int(first[0] + room[0])) if one else _cells(first, room)
+        if len(partitions) == 1:
+            first = state.place(per)[partitions[0], 0]
+            cells[per] = slice(first, first + room[0])
+        else:
+            cells[per] = _cells(state.place(per)[partitions, 0], room)
     return cells | {"slots": cells["list"]}
 
 
 def copy_partitions(state: State, partitions: np.ndarray) -> dict[str, Any]:
     """Return the state of these partitions, for `put_back`. O(cells of the partitions)."""
     groups = ("list", "queue") if "queue_place" in state.arrays else ("list",)
-    rooms = {per: state.place(per)[partitions, 1] for per in groups}
+    places = slice(partitions[0], partitions[0] + 1) if len(partitions) == 1 else partitions
+    rooms = {per: state.place(per)[places, 1].copy() for per in groups}
     copies: dict[str, Any] = {"": rooms}
     cells = _cells_of(state, partitions, rooms)
     for array in state.layout:
         if array.per in ("partition", "ring"):
-            copies[array.name] = state.arrays[array.name][partitions]
+            copies[array.name] = state.arrays[array.name][places].copy()
         elif array.per != "place":
             copies[array.name] = state.arrays[array.name][..., cells[array.per]].copy()
     return copies
@@ -341,24 +344,25 @@ class Replica:
         self.n_ended = 0  # partial matches that ended because their key was forgotten
         self._n_overflowed = 0  # partial matches of forgotten keys that were too many
         self._kept = matcher.nothing_kept()
-        self._new: list[tuple[int, int, list]] = []  # the newest rows: partition, position, values
+        # The newest rows, which came one by one: their partitions, positions and values
+        self._new: tuple[list[int], list[int], list[list]] = [], [], []
         self._out = np.empty(1, np.int64), np.empty(1, np.int64), np.zeros(5, np.int64)
         self._drop_at = 0
 
     @property
     def kept(self) -> Kept:
         """The rows that a later match may need, and some more."""
-        if self._new:
-            kept, new = self._kept, self._new
-            partition, position, rows = zip(*new, strict=True)
+        partition, position, rows = self._new
+        if rows:
+            kept = self._kept
             self._kept = Kept(
-                np.concatenate([kept.number, np.arange(self.n_events - len(new), self.n_events)]),
+                np.concatenate([kept.number, np.arange(self.n_events - len(rows), self.n_events)]),
                 np.concatenate([kept.position, np.array(position, np.int64)]),
                 np.concatenate([kept.partition, np.array(partition, np.int32)]),
                 pa.concat_tables([kept.table, table_of_rows(rows, kept.table.schema)]).combine_chunks(),
                 kept.columns,
             )
-            self._new = []
+            self._new = [], [], []
         return self._kept
 
     def _keep(self, rows: Kept) -> None:
@@ -371,7 +375,7 @@ class Replica:
     @property
     def n_kept(self) -> int:
         """Number of rows that are kept."""
-        if self._new:
+        if self._new[0]:
             self._keep(self.kept)
         return len(self._kept)
 
@@ -424,18 +428,25 @@ class Replica:
         return matches
 
     def work_on_row(
-        self, partition: int, position: int, values: list, arguments: list, columns: Mapping[str, Column]
-    ) -> ReplicaMatches | None:
+        self, partition: int, position: int, values: list, arguments: list, columns: Mapping[str, Column],
+        ends: tuple[tuple[str, int], ...] | None,
+    ) -> ReplicaMatches | list | None:  # fmt: skip
         """Advance over one event, as `work` does; ``values`` are those of the columns of results."""
+        # A match gives plain values if ``ends`` names each: the ``first`` or ``last`` row and a place in it,
+        # or the ``count`` of its rows.
         touched, state, (first, last, _) = np.array([partition], np.int32), self.state, self._out
-        if len(self._kept) + len(self._new) >= max(_FEWEST_ROWS, self._drop_at):
+        if len(self._kept) + len(self._new[0]) >= max(_FEWEST_ROWS, self._drop_at):
             self._keep(self.kept)
         undo, n_events = self._remember(touched), self.n_events
         try:
             n_found = advance_by_one(self.matcher.kernel, state, touched, arguments, n_events, self._out)
             self._check_live(touched)
-            self._new.append((partition, position, values))
+            self._new[0].append(partition)
+            self._new[1].append(position)
+            self._new[2].append(values)
             self.n_events += 1
+            if n_found and ends is not None:
+                return self._plain_result(partition, int(first[0]), ends)
             return self._results(self.kept, first.copy(), last.copy(), columns) if n_found else None
         except BaseException:
             undo()
@@ -444,6 +455,22 @@ class Replica:
                 self._kept = kept.where(kept.number < n_events)
                 self.n_events = n_events
             raise
+
+    def _plain_result(self, partition: int, number: int, ends: tuple[tuple[str, int], ...]) -> list:
+        """Return the values that ``ends`` names for a match from row ``number`` to the newest one."""
+        (partitions, _, rows), kept = self._new, self._kept
+        place = number - (self.n_events - len(rows))  # among the newest rows
+        at = len(kept) if place >= 0 else int(np.searchsorted(kept.number, number))
+        values = []
+        for end, column in ends:
+            if end == "count":
+                n_kept = int(np.count_nonzero(kept.partition[at:] == partition))
+                values.append(n_kept + partitions[max(place, 0) :].count(partition))
+            elif end == "last" or place >= 0:
+                values.append(rows[-1 if end == "last" else place][column])
+            else:
+                values += plain_values(kept.table.column(column).slice(at, 1))
+        return values
 
     def _remember(self, partitions: np.ndarray) -> Callable[[], None]:
         """Return what restores the state of these partitions."""

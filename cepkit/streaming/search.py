@@ -25,7 +25,7 @@ from cepkit.limits import size_text
 from cepkit.results.found import paragraphs
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.saved import Saved
-from cepkit.streaming.values import fitting_time
+from cepkit.streaming.values import PER_SECOND, fitting_time
 from cepkit.values import dataclass
 
 OVERFLOWS = ("error", "oldest", "shed")  # what a partial match beyond ``max_live`` does
@@ -223,6 +223,7 @@ def first_value(table: pa.Table, column: str) -> Any:
 
 UNUSUAL = object()  # stands for a value that only the checks of a batch can judge
 _EXACT_FLOAT = 1 << 53
+_LEAST_IN_NANOS, _MOST_IN_NANOS = 1677, 2262  # years that nanoseconds do not hold whole
 
 
 class RowValues:
@@ -348,9 +349,13 @@ def _reader_of(of: pa.DataType) -> Callable[[Any], Any]:
     if pa.types.is_timestamp(of):
         fits = fitting_time(of)
 
+        per_tick = 10**9 // PER_SECOND[of.unit]
+
         def read_time(value: Any) -> Any:
             if type(value) not in (dt.datetime, pd.Timestamp) or not fits(value):
                 return UNUSUAL
+            if type(value) is pd.Timestamp and _LEAST_IN_NANOS < value.year < _MOST_IN_NANOS:
+                return value.value // per_tick  # Arrow takes ten times as long
             return pa.scalar(value, of).value
 
         return read_time

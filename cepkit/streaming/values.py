@@ -144,7 +144,7 @@ _TICKS = frozenset((int, _NULL))
 _TIMES = frozenset((dt.datetime, pd.Timestamp, _NULL, type(pd.NaT)))
 _DURATIONS = frozenset((dt.timedelta, pd.Timedelta, _NULL, type(pd.NaT)))
 _PER_UNIT = {"s": (1_000_000, 0), "ms": (1_000, 0), "us": (1, 0), "ns": (1, 1)}
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _TEXT_OR_NONE = frozenset((str, _NULL))
 _GREATEST_FLOAT32 = float(np.finfo(np.float32).max)
 _MOST_SHOWN = 60
@@ -178,7 +178,7 @@ def array_of_values(values: list, wanted: pa.Field, before: pa.Scalar | None = N
 def _check_unit(ticks: Sequence[int], wanted: pa.Field, before: int | None) -> None:
     """Raise for integers that are dates in another unit than that of their column."""
     # Times near the time before, or near others of the batch, are right: a stream may begin in 1970.
-    unit, per_second = wanted.type.unit, _PER_SECOND[wanted.type.unit]
+    unit, per_second = wanted.type.unit, PER_SECOND[wanted.type.unit]
     if not ticks or _MEANT[0] <= min(ticks) / per_second <= max(ticks) / per_second < _MEANT[1]:
         return
     meant = {tick: other for tick in ticks if (other := _unit_meant(tick, unit)) is not None}
@@ -186,7 +186,7 @@ def _check_unit(ticks: Sequence[int], wanted: pa.Field, before: int | None) -> N
     for tick, other in meant.items():
         if any(abs(tick - near_one) <= _FAR * per_second for near_one in near):
             continue
-        moment = pd.Timestamp(tick * (10**9 // _PER_SECOND[other]))
+        moment = pd.Timestamp(tick * (10**9 // PER_SECOND[other]))
         raise CepError(
             f"batch: column {wanted.name!r} is {type_text(wanted)}, and {tick} is no time of our years in "
             f"{_UNIT_NAMES[unit]}; in {_UNIT_NAMES[other]} it is {moment}. Declare the column as "
@@ -197,18 +197,19 @@ def _check_unit(ticks: Sequence[int], wanted: pa.Field, before: int | None) -> N
 def _unit_meant(tick: int, unit: str) -> str | None:
     """Return the other unit in which an integer is a date of our years, if it is none in its own unit."""
     low, high = _MEANT
-    meant = [name for name, per_second in _PER_SECOND.items() if low <= tick / per_second < high]
+    meant = [name for name, per_second in PER_SECOND.items() if low <= tick / per_second < high]
     return meant[0] if meant and meant[0] != unit else None
 
 
-def array_of_series(series: pd.Series, wanted: pa.Field) -> pa.Array | pa.ChunkedArray:
-    if isinstance(series.dtype, pd.SparseDtype):
-        series = series.sparse.to_dense()
+def array_of_pandas(values: Any, wanted: pa.Field) -> pa.Array | pa.ChunkedArray:
+    """Return the array of a pandas column in the wanted type, see `fit`."""
+    if isinstance(values.dtype, pd.SparseDtype):
+        values = values.to_dense()
     # The rows that a stream keeps must not change with the frame. Texts never change.
-    if isinstance(series.dtype, np.dtype):
-        values = series.to_numpy(copy=True)  # Arrow takes twice as long to read a Series
-    else:
-        values = series if isinstance(series.dtype, pd.StringDtype | pd.ArrowDtype) else series.copy()
+    if isinstance(values.dtype, np.dtype):
+        values = np.array(values)  # also times, which Arrow reads faster so
+    elif not isinstance(values.dtype, pd.StringDtype | pd.ArrowDtype):
+        values = values.copy()
     try:
         array = pa.array(values, from_pandas=True)
     except NOT_FOR_ARROW as error:

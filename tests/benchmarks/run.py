@@ -23,17 +23,18 @@ TABLES = {  # and where they are; those of the first line are the default path
     "calls": "default_path.calls", "first": "default_path.first", "head": "default_path.heads",
     "next": "default_path.next_matches", "threads": "default_path.threads", "keys": "default_path.keys",
     "hard": "default_path.hard", "sequences": "sequences.table", "esper": "esper.table",
+    "push": "streams.push",
 }  # fmt: skip
 PROGRAMS = {  # with options of their own
     "spark": "spark_streaming", "reactions": "reactions", "shedding": "live_shedding",
-    "recorded": "recorded_shedding", "soak": "soak_shedding",
+    "recorded": "recorded_shedding", "soak": "soak_shedding", "endless": "streams",
 }  # fmt: skip
 EXAMPLES = """examples:
   run.py --list                              the tables
   run.py calls                               a table
   run.py calls --only W3 --rows 100000       some rows of it, at one size
   run.py --only "first window"               one row of any table
-  run.py spark --help                        a program: spark, reactions, shedding, recorded, soak
+  run.py spark --help                        a program: spark, reactions, shedding, recorded, soak, endless
 """
 
 

@@ -16,7 +16,12 @@ REGEX = {
     "truths": ("yes any{0,3} no", {"yes": "flag", "any": "x >= 0", "no": "not flag and kind == prev(kind)"}),
     "none": ("few . .", {"few": "x is null"}),
 }
-KEYWORDS = {"within": [None, 40], "partition_by": [None, "k", ["k", "flag"]], "order_by": ["t", ["t", "x2"]]}
+KEYWORDS = {
+    "within": [None, 40], "partition_by": [None, "k", ["k", "flag"]], "order_by": ["t", ["t", "x2"]],
+    "measures": [
+        None, {"n": "count()", "a": "first(y)", "z": "last(kind)"}, {"a": "first(t)", "m": "max(x)"}
+    ],
+}  # fmt: skip
 
 
 def frame_of(rng: np.random.Generator, n: int) -> pd.DataFrame:
@@ -144,7 +149,7 @@ def test_rows_that_nothing_needs_are_dropped_when_events_come_one_by_one():
                         partition_by="k")  # fmt: skip
     for i in range(3000):
         opened.push_row((i % 7, i))
-    assert opened._search.n_retained <= 20 and len(opened._search._replicas[0]._new) < 300
+    assert opened._search.n_retained <= 20 and len(opened._search._replicas[0]._new[0]) < 300
 
 
 def test_rows_that_nothing_needs_are_dropped_when_every_second_event_ends_a_match():
