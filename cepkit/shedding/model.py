@@ -407,13 +407,9 @@ def _sum(reader: _RoleReader, addends: tuple[_Addend, ...], n: int) -> np.ndarra
 
 
 def _ranked(
-    condition: LeafCondition,
-    compared: _Comparison,
-    own: Role,
-    drawn: Mapping[Role, Columns],
-    size: int,
+    condition: LeafCondition, compared: _Comparison, own: Role, drawn: Mapping[Role, Columns], size: int,
     known: Known,
-) -> Callable[[Columns], np.ndarray]:
+) -> Callable[[Columns], np.ndarray]:  # fmt: skip
     others = _RoleReader(condition, drawn, known)
     rest = _sum(others, compared.rest, size)
     rest = np.sort(rest[~np.isnan(rest)])
@@ -557,13 +553,7 @@ class PatternUtilities:
     """
 
     def __init__(
-        self,
-        program: TreeProgram,
-        seen: Samples,
-        known: Known,
-        *,
-        negation: str = AS_PRINTED,
-        size: int,
+        self, program: TreeProgram, seen: Samples, known: Known, *, negation: str = AS_PRINTED, size: int
     ):
         samples = {
             at: sampled_columns(seen[leaf.type], size, seed=at) for at, leaf in enumerate(program.leaves)

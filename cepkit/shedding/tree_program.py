@@ -125,11 +125,7 @@ class TreeProgram:
 
     @classmethod
     def of(
-        cls,
-        program: BoundQuery,
-        *,
-        negation: str = KILLS_IF,
-        order: Sequence[str] | None = None,
+        cls, program: BoundQuery, *, negation: str = KILLS_IF, order: Sequence[str] | None = None
     ) -> TreeProgram | str:
         """Return a bound query as trees, or the reason why it cannot run, to complete "it …"."""
         check_reading(negation)
@@ -228,15 +224,18 @@ def _shapes(program: SequenceProgram) -> list[_Shape]:
     """Return the trees of a program. Branches that differ only in their order share one if they can."""
     alike: dict[tuple, list[int]] = {}
     for number, bound in enumerate(program.branches):
-        branch = bound.branch
-        names = frozenset(component.variable for component in branch.components)
-        alike.setdefault((names, branch.options) if _may_share(program, bound) else (number,), []).append(
-            number
-        )
+        key: tuple = (number,)
+        if _may_share(program, bound):
+            names = frozenset(component.variable for component in bound.branch.components)
+            key = names, bound.branch.options
+        alike.setdefault(key, []).append(number)
     shapes = []
     for numbers in alike.values():
         shared = _shared(program, numbers) if len(numbers) > 1 else None
-        shapes += [shared] if shared else [_alone(program.branches[number], number) for number in numbers]
+        if shared is not None:
+            shapes.append(shared)
+        else:
+            shapes += [_alone(program.branches[number], number) for number in numbers]
     return shapes
 
 
@@ -542,13 +541,14 @@ class _TreeWriter(BranchWriter):
             at = condition.decided_at
             components = components or [at]
             if len(components) == 1:
-                [at] = components  # the end of the data is decided later than its event
+                [at] = components  # not ``decided_at``: a condition on the end of the data is decided later
                 leaf, is_taken = leaf_of[at], _is_of_each(condition) and self.of[at].is_group
                 number = self._number(condition, leaf, leaf_condition)
                 self.condition(current.term, of_variable, -1, taking=at if is_taken else None)
                 of_leaf = of_node.setdefault(leaf, _Own())
                 is_closing = self.of[at].is_group and not is_taken
-                (of_leaf.closing if is_closing else of_leaf.taken).append((len(self.conditions) - 1, number))
+                conditions = of_leaf.closing if is_closing else of_leaf.taken
+                conditions.append((len(self.conditions) - 1, number))
                 continue
             if condition.each and self.of[at].is_group and _reads_whole(current.term, of_variable, at):
                 raise NotInterpretedError(
