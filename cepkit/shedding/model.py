@@ -285,7 +285,7 @@ class _ItemReader(ColumnReader):
 
 
 def _values(columns: Columns, term: Term) -> np.ndarray:
-    values = columns[term.data[-1]]
+    values = columns[term.column]
     return values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
 
 
@@ -500,7 +500,7 @@ class StreamColumns:
     def read(self) -> frozenset[str]:
         """Names of the columns that conditions read, without that of the types."""
         parts = (part for test in self.program.conditions for part in test.bound.term.walk())
-        return frozenset(part.data[-1] for part in parts if part.op == "element")
+        return frozenset(part.column for part in parts if part.op == "element")
 
     def take(self, positions: np.ndarray | slice) -> dict[str, np.ndarray]:
         """Return the columns of some events that conditions read."""

@@ -18,7 +18,7 @@ from cepkit.compile.shared.terms import Term
 from cepkit.errors import CepError
 from cepkit.events import FLOAT
 from cepkit.kernels.wings import tree_layout as kernel
-from cepkit.language.sequences.branches import Absence, Component, Condition
+from cepkit.language.sequences.branches import Absence, Condition
 from cepkit.values import dataclass, field
 
 KILLS_IF, ALLOWED_IF = "kills_if", "allowed_if"
@@ -512,7 +512,7 @@ class _TreeWriter(BranchWriter):
             (True, bound.absent_accepts, bound.branch.absences),
         ):
             for i, (terms, part) in enumerate(zip(every, parts, strict=True)):
-                alone[is_absent, i] = iter(terms[_n_types(part) :])
+                alone[is_absent, i] = iter(terms[part.event_type is not None :])
         joint = iter(bound.conditions)
         following = next(joint, None)
         for condition in bound.branch.conditions:
@@ -576,10 +576,6 @@ def _is_of_each(condition: Condition) -> bool:
     """Return whether a condition is tested with each event of the last component that it names."""
     places = [place for _, place in condition.components]
     return condition.each and (not places or max(places) == condition.decided_at)
-
-
-def _n_types(part: Component | Absence) -> int:
-    return int(part.event_type is not None)
 
 
 def _reads_whole(term: Term, of_variable: dict[str, int], c: int) -> bool:
