@@ -123,17 +123,14 @@ class Explorer(traitlets.HasTraits):
         check_keywords("explore", call, (*NAMES, "value", "engine"))
         engine = call.pop("engine", "auto")
         check_engine(engine)
-        text = ""
-        if isinstance(query, SavedText):
-            text = query.text
-        elif query is not None:
+        if query is None or isinstance(query, SavedText):
+            text, call = "" if query is None else query.text, dict(call)
+        else:
             text, call = text_and_call(query, call)
-        name = name_of_frame(frame)
+        name, self._spark, self._sampled = name_of_frame(frame), None, ""
         self._file = file_of_frame(frame, name)
-        self._spark, self._sampled = None, ""
         if spark_module(frame):
-            self._spark = frame
-            frame, self._sampled = explored_part(frame, text, call)
+            self._spark, (frame, self._sampled) = frame, explored_part(frame, text, call)
         self._data = data = SearchedFrame(frame)
         check_call(data.source, call)
         if query is None:

@@ -467,13 +467,11 @@ class Taker:
         shown = self._present.shown
         if shown.matches is None:
             raise CepError("no matches are found yet; write a query first")
-        matches = shown.matches
-        kept = self._kept_numbers() if is_filtered else None
+        matches, kept = shown.matches, self._kept_numbers() if is_filtered else None
         if kept is not None:
-            part = kept[:MOST_ROWS]
-            note = "" if len(part) == len(kept) else f"The file has the first {MOST_ROWS:,} of {len(kept):,}"
-            listing = shown.result.pages.listing
+            listing, part = shown.result.pages.listing, kept[:MOST_ROWS]
             first = "" if listing.is_whole else "first-"
+            note = "" if len(part) == len(kept) else f"The file has the first {MOST_ROWS:,} of {len(kept):,}"
             name = f"{len(part)}-of-{first}{listing.n}-matches"
             return as_pandas(matches.take(part.tolist())), name, note
         n = matches.count()

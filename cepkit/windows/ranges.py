@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,6 +69,22 @@ class Emitted(NamedTuple):
             moment_of_item=None if moment is None else moment[is_item],
         )
 
+    def parts(self, size: int) -> Iterator[Emitted]:
+        """Yield runs of items with the places that they need; all at once if runs would share many places."""
+        n, cuts = len(self.row_of_item), range(0, len(self.row_of_item), size)
+        low = np.minimum.reduceat(np.minimum(self.start, self.stop), cuts) if n > size else [0]
+        high = np.maximum.reduceat(np.maximum(self.start, self.stop), cuts) if n > size else [n]
+        if n <= size or (high - low).sum() > 2 * n:
+            yield self
+            return
+        for begin, first, stop in zip(cuts, low.tolist(), high.tolist(), strict=True):
+            items = slice(begin, min(begin + size, n))
+            yield self._replace(
+                row_of_place=self.row_of_place[first:stop], row_of_item=self.row_of_item[items],
+                n_arrivals=min(max(self.n_arrivals - begin, 0), items.stop - begin),
+                start=self.start[items] - first, stop=self.stop[items] - first,
+            )  # fmt: skip
+
 
 def limits_of(
     size: Size, time: np.ndarray | None, n_rows: int, first_number: int = 0, *, with_leaving: bool = True
@@ -106,12 +122,14 @@ def batches_of(size: Size, time: np.ndarray | None, n_rows: int, first_number: i
 
 def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, with_leaving: bool) -> Emitted:
     """Return what a window emits."""
-    n, one_group = len(group), n_groups < 2
+    n = len(group)
+    one_group = n_groups < 2
     row_of_place = by_code(group, n_groups)
     first_place = sums_before(np.bincount(group, minlength=max(n_groups, 1)))
-    start, places = limits.first, np.arange(n, dtype=np.int64)
-    if not one_group:
-        start = np.empty(n, np.int64)
+    start, places = np.empty(0 if one_group else n, np.int64), np.arange(n, dtype=np.int64)
+    if one_group:
+        start = limits.first
+    else:
         load_kernels(KERNELS).group_limits(limits.first, row_of_place, first_place, start)
     if not with_leaving:
         order = None
@@ -127,14 +145,12 @@ def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, wit
     leaving_start, leaving_stop = leaving + 1, stop[leaving]
     if size.tumbling:
         leaving_start = leaving_stop  # the whole batch leaves
-    leaving_row = row_of_place[leaving]
-    row_of_item = np.concatenate((row_of_place, leaving_row))
-    # Before row r arrives, r rows arrive and first[r] leave; before it leaves, gone[r] arrive and r leave.
-    arrival_number = limits.first[row_of_place] + row_of_place
-    leaving_number = limits.gone[leaving_row] + leaving_row
+    row_of_item = np.concatenate((row_of_place, row_of_place[leaving]))
+    arrived = limits.first[row_of_place] + row_of_place
+    left = limits.gone[row_of_place[leaving]] + row_of_place[leaving]
     order = np.empty(len(row_of_item), np.int64)
-    order[np.concatenate((arrival_number, leaving_number))] = np.arange(len(order))
-    moment = np.concatenate((row_of_place, limits.gone[leaving_row]))
+    order[np.concatenate((arrived, left))] = np.arange(len(order))
+    moment = np.concatenate((row_of_place, limits.gone[row_of_place[leaving]]))
     return Emitted(
         row_of_place, row_of_item, n, np.concatenate((start, leaving_start)),
         np.concatenate((places + 1, leaving_stop)), order, moment,
@@ -260,12 +276,12 @@ class SlidingRows:
 
     @classmethod
     def of(cls, window: Window, size: Size, schema: pa.Schema) -> SlidingRows | None:
-        """Return the rows of a window, none at first; None if its clock or a key is no column."""
+        """Return the rows of a window that holds none."""
         names, types = schema.names, schema.types
-        clock_name = window.order_by[0] if size.is_time else None
-        if not {clock_name, *window.group_by} - {None} <= set(names):  # fields of structs
+        clock_and_keys = (*window.order_by[: size.is_time], *window.group_by)
+        if not set(clock_and_keys) <= set(names):  # fields of structs
             return None
-        clock = None if clock_name is None else names.index(clock_name)
+        clock = names.index(window.order_by[0]) if size.is_time else None
         keys = [names.index(name) for name in window.group_by]
         makers = [_maker(tree, names, types) for _, tree in window.aggregates]
         is_plain = not window.tumbling and window.emit != ALL and window.where is None

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from cepkit.engines.reducing import one_chunk
 from cepkit.errors import CepError
 from cepkit.events import Frame, Source
 from cepkit.frames.arrow import check_free, taken
@@ -27,6 +28,7 @@ from cepkit.windows.values import ALL, EMITTED, SIDES, STATUS, Join, Operator, W
 
 # `Chain`: operators and queries. Each step reads the result of the step before.
 
+_PER_PART = 1 << 18  # items whose aggregates are computed together
 _OWN_SETTINGS = (
     "cep.Window and cep.Join contain their own settings; give order_by, where and measures there, not to "
     "the call"
@@ -255,12 +257,15 @@ def run_window(
 ) -> WindowRows:
     """Return what a checked window emits over a source; ``evaluator`` computes its aggregates."""
     rows = kept_rows(window, source, window.order_by)
-    size = size_of(window, source)
-    time = clock_values(source, window.order_by[0], rows) if size.is_time else None
-    limits = limits_of(size, time, len(rows), with_leaving=window.emit == ALL)
-    group, n_groups = partition_codes(source, window.group_by)
-    emission = emitted(size, limits, group[rows], n_groups, with_leaving=window.emit == ALL)
-    return emit_rows(window, source, rows, emission, size, evaluator=evaluator)
+    size, is_all = size_of(window, source), window.emit == ALL
+
+    def emission() -> Emitted:  # whose other arrays do not live on
+        time = clock_values(source, window.order_by[0], rows) if size.is_time else None
+        limits = limits_of(size, time, len(rows), with_leaving=is_all)
+        group, n_groups = partition_codes(source, window.group_by)
+        return emitted(size, limits, group[rows], n_groups, with_leaving=is_all)
+
+    return emit_rows(window, source, rows, emission(), size, evaluator=evaluator)
 
 
 def window_part(
@@ -289,8 +294,12 @@ def emit_rows(
     """Return emitted rows with their columns; ``wanted`` limits them to some, as indices into the result."""
     if wanted is not None:
         made = made.only(wanted)
-    computed = evaluator(window, source, rows, made)
-    columns = {name: computed.values(f"aggregate {name!r}", tree) for name, tree in window.aggregates}
+    chunks: dict[str, list[pa.Array]] = {name: [] for name, _ in window.aggregates}
+    for part in made.parts(_PER_PART) if evaluator is WindowEvaluator else [made]:
+        computed = evaluator(window, source, rows, part)
+        for name, tree in window.aggregates:
+            chunks[name].append(computed.values(f"aggregate {name!r}", tree))
+    columns = {name: one_chunk(pa.chunked_array(arrays)) for name, arrays in chunks.items()}
     row_of_item = rows[made.row_of_item]
     has_left = np.arange(len(row_of_item)) >= made.n_arrivals
     moment = _moments(source, window.order_by[0], row_of_item, has_left, size) if size.is_time else None

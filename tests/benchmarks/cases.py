@@ -216,7 +216,7 @@ WORKLOADS = {
 
 def _asked(kind: str) -> Callable[[pd.DataFrame], Works]:
     def works(frame: pd.DataFrame) -> Works:
-        return {"call": lambda: _KINDS[kind][1](frame)}
+        return {"call": lambda: CALLS[kind][1](frame)}
 
     return works
 
@@ -240,7 +240,7 @@ def _busy(n_rows: int) -> pd.DataFrame:
     return typed(n_rows, 0.75)
 
 
-_KINDS: dict[str, tuple[Callable[[int], pd.DataFrame], Callable[[pd.DataFrame], object]]] = {
+CALLS: dict[str, tuple[Callable[[int], pd.DataFrame], Callable[[pd.DataFrame], object]]] = {
     "regex": (paper_trades, lambda frame: _drops(frame).to_frame()),
     "sequence count": (_busy, lambda frame: _rising(frame).count()),
     "sequence list": (_busy, lambda frame: _rising(frame).to_frame()),
@@ -268,7 +268,7 @@ _KINDS: dict[str, tuple[Callable[[int], pd.DataFrame], Callable[[pd.DataFrame], 
         paper_trades, lambda frame: cep.siddhi(SIDDHI, Trades=frame.head(1000), order_by="ts").to_frame(),
     ),
 }  # fmt: skip
-FIRST = {f"first {kind}": Case(f"first {kind}", made, _asked(kind)) for kind, (made, _) in _KINDS.items()}
+FIRST = {f"first {kind}": Case(f"first {kind}", made, _asked(kind)) for kind, (made, _) in CALLS.items()}
 
 
 # --- pages, threads, keys -----------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ TABLES = {  # and where they are; those of the first line are the default path
     "calls": "default_path.calls", "first": "default_path.first", "head": "default_path.heads",
     "next": "default_path.next_matches", "threads": "default_path.threads", "keys": "default_path.keys",
     "hard": "default_path.hard", "sequences": "sequences.table", "esper": "esper.table",
-    "push": "streams.push",
+    "push": "streams.push", "memory": "memory.table",
 }  # fmt: skip
 PROGRAMS = {  # with options of their own
     "spark": "spark_streaming", "reactions": "reactions", "shedding": "live_shedding",

@@ -17,7 +17,7 @@ import pytest
 from cepkit.errors import OrderError
 from cepkit.pipelines.spark_session import setting
 from tests.support.spark_cases import rows_of
-from tests.support.stream_cases import REGEX, orders, run_stream, write_files
+from tests.support.stream_cases import REGEX, orders, run_stream, stream_of_files, write_files
 
 pytest.importorskip("pyspark")
 
@@ -70,6 +70,21 @@ def test_a_clock_without_a_zone(spark, tmp_path):
     frame["ts"] = frame["ts"].dt.tz_localize(zone)
     assert Counter(written) == Counter(rows_of(frame.cep.match(**REGEX).to_frame())[1])
     assert found.progress["late_rows"].sum() == 0 and found.progress["matches"].sum() > 10
+
+
+def test_a_checkpoint_goes_on_in_a_session_of_any_zone(spark, tmp_path):
+    frame, files, arrived = orders(200, 5), tmp_path / "in", tmp_path / "arrived"
+    write_files(frame, arrived, 4, 5, most_late=8)
+    files.mkdir()
+    paths = sorted(arrived.iterdir())
+    for zone, some in (("America/New_York", paths[:2]), ("America/New_York", paths[2:3]), ("UTC", paths[3:])):
+        for path in some:
+            path.rename(files / path.name)
+        with setting(spark, "spark.sql.session.timeZone", zone):
+            run_stream(stream_of_files(spark, files, "10 seconds").cep.match(**REGEX), tmp_path)
+    written = rows_of(spark.read.parquet(str(tmp_path / "out")))[1]
+    assert Counter(written) == Counter(rows_of(frame.cep.match(**REGEX).to_frame())[1])
+    assert len(written) > 10
 
 
 def all_types() -> pa.Table:

@@ -27,7 +27,9 @@ def check(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(8, 70))
-def test_windows_equal_the_oracle(seed):
+@pytest.mark.parametrize("per_part", [1 << 18, 3])
+def test_windows_equal_the_oracle(seed, per_part, monkeypatch):
+    monkeypatch.setattr("cepkit.windows.running._PER_PART", per_part)
     for own in range(_BLOCK * seed, _BLOCK * (seed + 1)):
         check(own)
 

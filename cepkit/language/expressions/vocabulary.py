@@ -52,9 +52,7 @@ def say_arguments(least: int, most: int | None) -> str:
         return f"{least} or more arguments"
     if least < most:
         return f"{least} {'or' if most == least + 1 else 'to'} {most} arguments"
-    if not most:
-        return "no argument"
-    return "1 argument" if most == 1 else f"{most} arguments"
+    return f"{most} argument{'s' * (most != 1)}" if most else "no argument"
 
 
 def _signature(words: str) -> Signature:

@@ -189,9 +189,13 @@ def windows_of(opens: np.ndarray, time: np.ndarray, partition: np.ndarray, span:
 
 
 def events_by_cell(
-    windows: OpeningWindows, type_of_event: np.ndarray, partition: np.ndarray, n_types: int, n_bins: int,
+    windows: OpeningWindows,
+    type_of_event: np.ndarray,
+    partition: np.ndarray,
+    n_types: int,
+    n_bins: int,
     bin_size: int,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Return S: the mean number of events of each type in each bin of positions of a window."""
     share = np.zeros((n_types, n_bins))
     if not len(windows.opening):
@@ -540,9 +544,13 @@ class ClassModel:
         return classes
 
     def update(
-        self, machine: TreeMachine, node: np.ndarray, member: np.ndarray, matches: np.ndarray,
+        self,
+        machine: TreeMachine,
+        node: np.ndarray,
+        member: np.ndarray,
+        matches: np.ndarray,
         smoothing: float,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Add new partial matches and matches to the moving averages; return the number of additions."""
         spent, useful = np.zeros(self.n_classes), np.zeros(self.n_classes)
         n = 0
