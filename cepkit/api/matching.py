@@ -170,8 +170,8 @@ def _match_rows(
     from cepkit.language.match_recognize.parsing import parse_match_recognize
 
     arguments = read_arguments(match, keywords)
-    others = ["engine"] * (engine != "auto") + ["trace"] * trace
-    refuse_options(arguments, *others, takes=("params", "complete_until"))
+    others = {"engine": engine != "auto", "trace": trace}
+    refuse_options(arguments, *(name for name in others if others[name]), takes=("params", "complete_until"))
     value = parse_match_recognize(query)
     if spark_module(frame) is not None:
         refuse_limit_on_spark(memory_limit)

@@ -383,7 +383,7 @@ def params_of(
 ) -> Mapping[str, Any] | None:
     """Return the parameters of a call with the text of MATCH_RECOGNIZE, which takes no other keyword."""
     arguments = read_arguments(function, keywords)
-    refuse_options(arguments, *["engine"] * (engine != "auto"))
+    refuse_options(arguments, *(["engine"] if engine != "auto" else []))
     return arguments.params
 
 

@@ -19,9 +19,9 @@ def is_command() -> bool:
     """Return whether this process is the command ``cepkit``."""
     if not getattr(sys, "argv", None):  # Python inside another program
         return False
-    return os.path.basename(sys.argv[0]) in _SCRIPTS or (
-        sys.argv[0] == "-m" and _MODULE in sys.orig_argv[: -len(sys.argv[1:]) or None]
-    )
+    n_before = max(0, len(sys.orig_argv) - len(sys.argv[1:]))  # words before the arguments of the command
+    is_module = sys.argv[0] == "-m" and _MODULE in sys.orig_argv[:n_before]
+    return is_module or os.path.basename(sys.argv[0]) in _SCRIPTS
 
 
 def exit_at_ctrl_c() -> None:

@@ -116,11 +116,13 @@ def _match(given: argparse.Namespace) -> None:
     matches = frame.cep.match(given.pattern, **keywords)
     n_matches = n_rows = matches.count()
     first = partial(_first_rows, matches, given.rows)
+    all_rows = partial(matches.to_frame, rows=given.rows, limit=None)
     if clause is not None:  # the result of a SELECT has rows of its own
         rows = matches.to_frame()
-        n_rows, first = (
-            (len(rows), rows.head) if isinstance(rows, pd.DataFrame) else (rows.count(), rows.limit)
-        )
+        is_pandas = isinstance(rows, pd.DataFrame)
+        n_rows = len(rows) if is_pandas else rows.count()
+        first = rows.head if is_pandas else rows.limit
+        all_rows = lambda: rows  # noqa: E731
     limit = _SHOWN if given.limit is None else given.limit
     shown = _as_pandas(first(limit)) if limit and n_rows and not output.is_stdout else None
     done = time.perf_counter()
@@ -136,7 +138,8 @@ def _match(given: argparse.Namespace) -> None:
     if not output.is_given:
         return
     is_part = output.is_stdout and given.limit is not None
-    if (min(n_rows, given.limit) if is_part else n_rows) > MOST_WRITTEN:
+    n_written = min(n_rows, given.limit) if is_part else n_rows
+    if n_written > MOST_WRITTEN:
         noun, cure = "matches", "Narrow the query with a shorter --within or --partition-by"
         if clause is not None:
             noun, cure = "rows", "Write LIMIT in the query"
@@ -144,13 +147,10 @@ def _match(given: argparse.Namespace) -> None:
             f"--out {given.out or '-'}: {n_rows:,} {noun} are too many for a file, which takes at most "
             f"{MOST_WRITTEN:,}. {cure}"
         )
-    if is_part:
-        whole = _as_pandas(first(given.limit))
-    else:
-        whole = _as_pandas(matches.to_frame(rows=given.rows, limit=None) if clause is None else rows)
-    output.write(whole)
+    written = _as_pandas(first(given.limit) if is_part else all_rows())
+    output.write(written)
     if not output.is_stdout:
-        _say(f"{_counted(len(whole), 'row')} written to {output.path}")
+        _say(f"{_counted(len(written), 'row')} written to {output.path}")
 
 
 _REPLACED = (
@@ -168,11 +168,9 @@ def _say_more(matches: Any, n_matches: int, rows: str, n_shown: int, limit: int)
     """Say how many matches or rows the table does not show."""
     if rows == "one":
         if n_matches > limit:
-            ways = (
-                f"; --limit {n_matches} prints all, --out FILE writes all"
-                if n_matches <= MOST_WRITTEN
-                else ""
-            )
+            ways = ""
+            if n_matches <= MOST_WRITTEN:
+                ways = f"; --limit {n_matches} prints all, --out FILE writes all"
             _say(f"… {n_matches - limit:,} more{ways}")
         return
     n_rows = _count_rows(matches)
@@ -282,10 +280,8 @@ def _query_keywords(given: argparse.Namespace) -> tuple[dict[str, Any], RowPatte
     if replaced := [f"--{name.replace('_', '-')}" for name in _REPLACED if getattr(given, name)]:
         raise CepError(f"{', '.join(replaced)}: MATCH_RECOGNIZE has clauses for this, and takes --param only")
     query = refuse_windows(parse_match_recognize(given.pattern), "the command line")
-    clause = query.rows if isinstance(query, SelectedRows) else query
-    return {
-        name: keywords[name] for name in ("params", "complete_until") if keywords[name] is not None
-    }, clause
+    taken = {name: keywords[name] for name in ("params", "complete_until") if keywords[name] is not None}
+    return taken, query.rows if isinstance(query, SelectedRows) else query
 
 
 def _within(text: str | None, frame: Any, order_by: Sequence[str] | None) -> str | int | None:

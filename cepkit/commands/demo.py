@@ -58,15 +58,11 @@ def draw(prices: pd.DataFrame, height: int = HEIGHT) -> list[str]:
         cells = "".join(f" {mark}" if at == line else "  " for at, mark in zip(level, marks, strict=True))
         lines.append(f"  {low + line * step:>5.0f} | {cells}")
     names = zip(prices["variable"], matched, strict=True)
-    letters = "".join(f" {_letter(name) if m else ' '}" for name, m in names)
+    letters = "".join(f" {('D' if name == 'deep' else name[0]) if m else ' '}" for name, m in names)
     begins = prices["match"].where(matched).drop_duplicates().dropna()
     numbers = "".join(f" {begins[label]}" if label in begins else "  " for label in prices.index)
     lines += [f"        +-{'--' * len(level)}", f"          {letters}", f"  match   {numbers}"]
     return [line.rstrip() for line in lines]
-
-
-def _letter(name: str) -> str:
-    return "D" if name == "deep" else name[0]
 
 
 _NEXT = f"""Letters: . the first row, r rise, d drop, D deep; * in a match, o in none. BOLT's last climb is no

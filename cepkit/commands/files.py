@@ -69,7 +69,10 @@ def write_out(content: str | bytes) -> None:
         else:
             sys.stdout.flush()
             buffer = getattr(sys.stdout, "buffer", None)  # a captured stdout may have none
-            sys.stdout.write(content.decode()) if buffer is None else buffer.write(content)
+            if buffer is None:
+                sys.stdout.write(content.decode())
+            else:
+                buffer.write(content)
         sys.stdout.flush()
 
 
@@ -149,7 +152,9 @@ def read_pandas(
         _same_columns(files[0], frames[0].columns, file, frame.columns)
     frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
     notes = [*dict.fromkeys(reading.notes)]
-    for name in [] if _is_parquet(files[0]) else times:
+    for name in times:
+        if _is_parquet(files[0]):
+            break  # its columns have types
         if name in frame.columns and pd.api.types.infer_dtype(frame[name], skipna=True) == "string":
             frame[name], note = _as_time(frame[name])
             notes.append(f"column {name!r} {note}")

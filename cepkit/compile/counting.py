@@ -50,7 +50,7 @@ class ConditionWriter(TermWriter):
         # Conditions on single events are left out: graphs that differ in these alone share their kernels.
         terms = graph.terms
         functions, python = tuple(program.functions), not program.compiled
-        used = {leaf.data[-1] for leaf in elements_of(terms)}
+        used = {leaf.column for leaf in elements_of(terms)}
         columns = {name: dtype for name, dtype in dtypes.items() if name in used}
         super().__init__(terms, columns, functions, python=python)
         self.program, self.graph = program, graph
@@ -111,9 +111,9 @@ class ConditionWriter(TermWriter):
             if leaf.kind == LIST:
                 self.names[leaf] = array if "," in array else f"{array}, {at}"
             else:
-                self.names[leaf] = self.wide(leaf.data[-1], f"{array}[{at}]")
+                self.names[leaf] = self.wide(leaf.column, f"{array}[{at}]")
         for leaf, value in scalars.items():
-            column = leaf.data[-1]
+            column = leaf.column
             if leaf.kind == LIST:
                 self.names[leaf] = value.replace("[", ", ").removesuffix("]")
                 continue
@@ -186,9 +186,9 @@ def write_absence(writer: ConditionWriter, link: int, absence: LinkAbsence) -> C
     absent_leaves = [leaf for leaf in every if leaf.data[0] == absence.variable]
     lines, test = writer.condition(
         absence.terms,
-        vectors={leaf: writer.column(absent, leaf.data[-1]) for leaf in absent_leaves},
+        vectors={leaf: writer.column(absent, leaf.column) for leaf in absent_leaves},
         scalars={
-            leaf: f"{writer.column(pool, leaf.data[-1])}[a]" for leaf in every if leaf not in absent_leaves
+            leaf: f"{writer.column(pool, leaf.column)}[a]" for leaf in every if leaf not in absent_leaves
         },
     )
     body = [
@@ -425,7 +425,7 @@ class _CountWriter(ConditionWriter):
             weights = self.weight(s)
         if numbers is None and weights is None and not link.terms and not bounds:
             return [*lines, "if a < b:", f"    z += np.{self.dtype}(b - a)"]
-        vectors = {leaf: self.column(pool, leaf.data[-1]) for leaf in link.leaves()[0]}
+        vectors = {leaf: self.column(pool, leaf.column) for leaf in link.leaves()[0]}
         return [
             *lines,
             "if a < b:",
@@ -438,7 +438,7 @@ class _CountWriter(ConditionWriter):
         # ``span`` has the code of the first index r and of the end. Without ``numbers``, a member counts 1.
         pool = self.graph.pool(self.graph.edges[e].target)
         link = self.graph.link(e)
-        scalars = {leaf: f"{self.column(pool, leaf.data[-1])}[x]" for leaf in link.leaves()[1]}
+        scalars = {leaf: f"{self.column(pool, leaf.column)}[x]" for leaf in link.leaves()[1]}
         lines, test = self.condition(link.terms, vectors=vectors, scalars=scalars, bounds=bounds)
         lines += [over(*span)]
         values = {"z": "ONE" if numbers is None else f"{numbers}[r]"}
@@ -515,8 +515,8 @@ class _CountWriter(ConditionWriter):
         earlier, later = link.leaves()
         inner, test = self.condition(
             link.terms, bounds=bounds,
-            vectors={leaf: self.column(pool, leaf.data[-1]) for leaf in later},
-            scalars={leaf: f"{self.column(self.graph.pool(s), leaf.data[-1])}[a]" for leaf in earlier},
+            vectors={leaf: self.column(pool, leaf.column) for leaf in later},
+            scalars={leaf: f"{self.column(self.graph.pool(s), leaf.column)}[a]" for leaf in earlier},
         )  # fmt: skip
         loop = [over("x", high), f"    w = ONE if {test} else ZERO"]
         if change != self.numbers_of("count", t):
@@ -540,7 +540,7 @@ class _CountWriter(ConditionWriter):
             if self.graph.edges[e].target not in self.stored:
                 continue
             for leaf in self.graph.link(e).leaves()[0]:
-                column = leaf.data[-1]
+                column = leaf.column
                 if leaf.kind == LIST:
                     continue
                 i = self.columns.index(column)
@@ -577,9 +577,9 @@ class _CountWriter(ConditionWriter):
         if self.limit(e):
             bounds += [(arrays["limit", e], ">=", f"{self.array('members', self.graph.pool(t))}[x]")]
         vectors = {
-            leaf: f"{self.column(self.graph.pool(s), leaf.data[-1])}, {member}[r]"
+            leaf: f"{self.column(self.graph.pool(s), leaf.column)}, {member}[r]"
             if leaf.kind == LIST
-            else arrays["column", leaf.data[-1]]
+            else arrays["column", leaf.column]
             for leaf in self.graph.link(e).leaves()[0]
         }
         numbers, weights = arrays["change", ""], arrays.get(("change", "sum"))

@@ -38,7 +38,7 @@ class AnchoredWriter(ConditionWriter):
         self.states = range(1, self.n_states)
         self.has_gap, self.strict = graph.has_gap, program.window.strict_time
         leaves = elements_of(graph.terms)
-        number = {leaf: self.columns.index(leaf.data[-1]) for leaf in leaves}
+        number = {leaf: self.columns.index(leaf.column) for leaf in leaves}
         self.of_anchor = sorted({i for leaf, i in number.items() if leaf.data[0] == graph.anchor})
         self.of_entry = sorted({i for leaf, i in number.items() if leaf.data[0] != graph.anchor})
         self.mask_dtype = "uint8" if self.n_states <= 8 else "int64"
@@ -63,7 +63,7 @@ class AnchoredWriter(ConditionWriter):
         # ``earlier`` has the code of the leaves that read the earlier entry of a link. Leaves that read no
         # anchor either are columns with the prefix ``later``.
         for leaf in elements_of(terms):
-            i = self.columns.index(leaf.data[-1])
+            i = self.columns.index(leaf.column)
             if leaf.data[0] == self.graph.anchor:
                 self.names[leaf] = f"y{i}"
             else:
@@ -85,7 +85,7 @@ class AnchoredWriter(ConditionWriter):
     def follows(self, e: int) -> str | None:
         """Return the code that is true if an edge leads from entry e to entry x; None: always."""
         link = self.graph.link(e)
-        earlier = {leaf: f"x{self.columns.index(leaf.data[-1])}" for leaf in link.earlier}
+        earlier = {leaf: f"x{self.columns.index(leaf.column)}" for leaf in link.earlier}
         limits = [f"{self.array('later')}[e] <= x"] if self.strict else []
         limits += [f"{self.array('gap')}[e] > x"] if self.has_gap else []
         return self.test(link.terms, *limits, earlier=earlier, later="w")
@@ -234,7 +234,7 @@ class AnchoredCountWriter(AnchoredWriter):
     def _sum(self, e: int) -> list[str]:
         """Return the lines that add to z what an edge brings from the entries in the list of its source."""
         s, link = self.graph.edges[e].source, self.graph.link(e)
-        names = {leaf: self.columns.index(leaf.data[-1]) for leaf in link.earlier}
+        names = {leaf: self.columns.index(leaf.column) for leaf in link.earlier}
         earlier = {leaf: self._cell(i, self._kept(s, i), "r") for leaf, i in names.items()}
         limits = [f"{self.array('listlater', s)}[r] <= e"] if self.strict else []
         limits += [f"{self.array('listgap', s)}[r] > e"] if self.has_gap else []
@@ -256,7 +256,7 @@ class AnchoredCountWriter(AnchoredWriter):
         for s in self.listed:
             kept = [f"{self._list(kind, s)}[n{s}] = {kind}{s}" for kind in self.kinds]
             out = [e for e in self.graph.out_of(s) if not self.is_free(e)]
-            columns = {self.columns.index(leaf.data[-1]) for e in out for leaf in self.graph.link(e).earlier}
+            columns = {self.columns.index(leaf.column) for e in out for leaf in self.graph.link(e).earlier}
             kept += [f"{self._kept(s, i)}[n{s}] = {self._values('entry', i)}[e]" for i in sorted(columns)]
             kept += [f"{self.array('listlater', s)}[n{s}] = {self.array('later')}[e]"] if self.strict else []
             kept += [f"{self.array('listgap', s)}[n{s}] = {self.array('gap')}[e]"] if self.has_gap else []

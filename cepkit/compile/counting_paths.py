@@ -115,7 +115,7 @@ class GraphPathWriter(ConditionWriter, PathModuleWriter):
         # Otherwise conditions read whole arrays at the unsigned index ``g``.
         link, at = self.links[k], "j" if sliced else "g"
         earlier, later = link.leaves()
-        number = {leaf: self.columns.index(leaf.data[-1]) for leaf in (*earlier, *later)}
+        number = {leaf: self.columns.index(leaf.column) for leaf in (*earlier, *later)}
         arrays = {leaf: f"c{number[leaf]}" for leaf in earlier}
         cut = [array for leaf, array in arrays.items() if leaf.kind != LIST]
         if sliced:

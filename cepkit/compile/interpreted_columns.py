@@ -38,7 +38,7 @@ class ColumnReader(Reader):
     def leaf(self, term: Term) -> Values:
         if term.op == "previous":
             return self.earlier(term.args[0], term.data)
-        values = self.columns[term.data if term.op == "column" else term.data[-1]]
+        values = self.columns[term.column]
         return values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
 
     def constant(self, term: Term) -> Values:
@@ -94,11 +94,6 @@ def constants_of(bound: BoundQuery, inputs: Inputs) -> tuple[dict[int, int | flo
     )
 
 
-def _divide(left: Values, right: Values) -> Values:
-    """Return the quotient of floats, with NaN where the divisor is 0."""
-    return np.where(right != 0, np.true_divide(left, right), np.nan)
-
-
 def _whole(function: Callable) -> Callable:
     """Return a division of integers, with null where the divisor is 0, from a function of numpy."""
 
@@ -133,10 +128,6 @@ def _nearest(result: Values, wrapped: Values, left: Values) -> Values:
     return np.where(wrapped < 0, np.where(left >= 0, largest, -largest), result)
 
 
-def _root(x: Values) -> Values:
-    return np.where(x >= 0, np.sqrt(x), np.nan)
-
-
 def _sign(x: Values) -> Values:
     """Return 1, 0 or -1 for integers."""
     return (x > 0).astype(np.int64) - (x < 0).astype(np.int64)
@@ -169,9 +160,11 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "high integers": lambda x: np.right_shift(x, 32), "low integers": lambda x: np.bitwise_and(x, 2**32 - 1),
     "!= integers": np.not_equal,
     "!= floats": lambda left, right: (left < right) | (left > right),
-    "/ floats": _divide, "// integers": _whole(np.floor_divide), "% integers": _whole(np.remainder),
+    "/ floats": _of_floats(np.true_divide),
+    "// integers": _whole(np.floor_divide), "% integers": _whole(np.remainder),
     "// floats": _of_floats(np.floor_divide), "% floats": _of_floats(np.remainder),
-    "sign floats": np.sign, "sign integers": _sign, "sqrt floats": _root, "floor floats": np.floor,
+    "sign floats": np.sign, "sign integers": _sign, "floor floats": np.floor,
+    "sqrt floats": lambda x: np.where(x >= 0, np.sqrt(x), np.nan),
     "ceil floats": np.ceil, "round floats": np.rint, "bit_and integers": np.bitwise_and,
     "bit_or integers": np.bitwise_or, "bit_xor integers": np.bitwise_xor,
     "and": np.logical_and, "or": np.logical_or, "to float": np.float64,

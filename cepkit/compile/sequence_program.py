@@ -288,7 +288,7 @@ def compile_sequence(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> 
     bound = tuple(_bound(binder, branch, window) for branch in branches(query))
     leaves = [leaf for bound_branch in bound for root in bound_branch.terms() for leaf in root.walk()]
     every = {leaf.data for leaf in leaves if leaf.op == "column"}
-    every |= {leaf.data[-1] for leaf in leaves if leaf.op == "element"}
+    every |= {leaf.column for leaf in leaves if leaf.op == "element"}
     return SequenceProgram(
         query=query, schema=schema, **binder.collected(every), branches=bound, window=window,
         complete_until=_end_of_data(query, schema, window),

@@ -248,9 +248,7 @@ def write_accepting(program: SequenceProgram, dtypes: Mapping[str, str]) -> Kern
     for i, terms in enumerate(tests):
         leaves = [leaf for term in terms for leaf in term.walk() if leaf.op == "element"]
         writer.names = {leaf: f"x{n}" for n, leaf in enumerate(dict.fromkeys(leaves))}
-        lines += [
-            f"        {name} = {writer.load(leaf.data[-1], 'y')}" for leaf, name in writer.names.items()
-        ]
+        lines += [f"        {name} = {writer.load(leaf.column, 'y')}" for leaf, name in writer.names.items()]
         test = " and ".join(writer.true(term) for term in terms) or "True"
         lines += [f"        out{i}[y] = 1 if {test} else 0"]
     return KernelSource("\n".join(lines) + "\n", ())
@@ -334,8 +332,8 @@ class SearchWriter:
             lines += [f"    if c == {c}:", f"        return {' and '.join(calls)}"]
         self._function([*lines, f"    return {otherwise}"])
 
-    def _call(self, name: str, *, first: str = "") -> str:
-        return f"{name}({first}{self.writer.parameters})"
+    def _call(self, name: str) -> str:
+        return f"{name}({self.writer.parameters})"
 
     def _conditions(self) -> None:
         """Write the functions of all conditions, and those that say when a component takes or ends."""

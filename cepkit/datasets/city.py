@@ -229,10 +229,11 @@ def _delays(
 
 def _coordinates(dist: np.ndarray, angle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return longitudes and latitudes at distances from the centre, with six decimals as in the files."""
-    unit_lat, unit_lon = (distance_m(np.array([lon]), np.array([lat]))[0] * 1000 for lon, lat in (
-        (CENTER[0], CENTER[1] + 1e-3), (CENTER[0] + 1e-3, CENTER[1])))  # fmt: skip
-    lon = CENTER[0] + dist * np.sin(angle) / unit_lon
-    return lon.round(6), (CENTER[1] + dist * np.cos(angle) / unit_lat).round(6)
+    lon, lat = CENTER
+    near_lon, near_lat = np.array([lon, lon + 1e-3]), np.array([lat + 1e-3, lat])
+    metres_per_lat, metres_per_lon = distance_m(near_lon, near_lat) * 1000  # a degree north, a degree east
+    east, north = dist * np.sin(angle), dist * np.cos(angle)
+    return (lon + east / metres_per_lon).round(6), (lat + north / metres_per_lat).round(6)
 
 
 # Seeded reports of road sensors that resemble a city's traffic feed; independent of patterns.

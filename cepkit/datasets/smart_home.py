@@ -107,10 +107,12 @@ def activities() -> tuple[Activity, ...]:
     """Return the activities, in alphabetical order."""
     entries: list[str] = []
     for line in _TABLE.strip().splitlines():
-        if line.startswith(" "):
-            entries[-1] += (" | " if entries[-1].count("|") == 4 else " ") + line.strip()
-        else:
+        if not line.startswith(" "):
             entries.append(line)
+        elif entries[-1].count("|") == 4:  # the second line of an entry begins another part
+            entries[-1] += f" | {line.strip()}"
+        else:
+            entries[-1] += f" {line.strip()}"
     return tuple(sorted(map(_activity, entries), key=lambda activity: activity.name))
 
 
@@ -462,8 +464,9 @@ def _sum_of_run(values: np.ndarray, run: np.ndarray, n_runs: int) -> np.ndarray:
 
 def _uniform_of_pair(rng: np.random.Generator, run: np.ndarray) -> np.ndarray:
     """Return a number from 0 to 1 per event, equal for the two events of a pair."""
-    n = len(run)
-    return rng.random(n)[np.arange(n) - place_in_run(run)[0] % 2]
+    place, _ = place_in_run(run)
+    first_of_pair = np.arange(len(run)) - place % 2
+    return rng.random(len(run))[first_of_pair]
 
 
 def _move_into_bursts(

@@ -245,15 +245,16 @@ def _draw_tag_sets(rng: np.random.Generator, n_sets: int, untagged: float) -> li
     rare = _words(rng, N_RARE_TAGS, least=5, most=11)
     rare_of_set = np.floor(N_RARE_TAGS * rng.random((n_sets, RARE_TAGS_OF_TWEET)) ** 2).astype(np.int64)
     n_frequent = len(FREQUENT_TAGS)
-    return [
-        list(
-            dict.fromkeys(
-                FREQUENT_TAGS[t] if t < n_frequent else rare[rare_of_set[i, t - n_frequent]].capitalize()
-                for t in first_tags[i, : n_tags[i]].tolist()
+    tag_sets = []
+    for i in range(n_sets):
+        tags = []
+        for t in first_tags[i, : n_tags[i]].tolist():
+            is_frequent = t < n_frequent
+            tags.append(
+                FREQUENT_TAGS[t] if is_frequent else rare[rare_of_set[i, t - n_frequent]].capitalize()
             )
-        )
-        for i in range(n_sets)
-    ]
+        tag_sets.append(list(dict.fromkeys(tags)))
+    return tag_sets
 
 
 def _words(rng: np.random.Generator, n_words: int, *, least: int, most: int) -> list[str]:
@@ -261,15 +262,17 @@ def _words(rng: np.random.Generator, n_words: int, *, least: int, most: int) -> 
     lengths = least + np.floor((most - least + 1) * rng.random(n_words)).astype(np.int64)
     draws = rng.random((n_words, most))
     starts_with_vowel = rng.random(n_words) < 0.3
-    kinds = ("bcdfghjklmnprstvwz", "aeiou")
-    return [
-        "".join(
-            kinds[(i + vowel) % 2][int(u * len(kinds[(i + vowel) % 2]))] for i, u in enumerate(row[:length])
-        )
-        for length, vowel, row in zip(
-            lengths.tolist(), starts_with_vowel.tolist(), draws.tolist(), strict=True
-        )
-    ]
+    words = []
+    for length, is_vowel, row in zip(
+        lengths.tolist(), starts_with_vowel.tolist(), draws.tolist(), strict=True
+    ):
+        word = ""
+        for number in row[:length]:
+            letters = "aeiou" if is_vowel else "bcdfghjklmnprstvwz"
+            word += letters[int(number * len(letters))]
+            is_vowel = not is_vowel
+        words.append(word)
+    return words
 
 
 def _texts(rng: np.random.Generator, tags_of_tweet: list[list[str]]) -> list[str]:

@@ -60,7 +60,7 @@ def divided(left: Any, right: Any) -> Any:
     return left / right
 
 
-# By zero there is no quotient: the error is null.
+# A division by zero raises ZeroDivisionError, and its value is null.
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": divided, "%": remainder,
 }  # fmt: skip
@@ -212,10 +212,10 @@ class EqlConditions:
         """Return for which results a condition is true, and for which it is false; it may be null."""
         match node:
             case ex.And(operands=parts) | ex.Or(operands=parts):
-                truths = [self.truth(part, positions) for part in parts]
-                is_all, is_any = (np.logical_and.reduce, np.logical_or.reduce)
-                join = (is_all, is_any) if isinstance(node, ex.And) else (is_any, is_all)
-                return join[0]([true for true, _ in truths]), join[1]([false for _, false in truths])
+                trues, falses = zip(*(self.truth(part, positions) for part in parts), strict=True)
+                if isinstance(node, ex.And):
+                    return np.logical_and.reduce(trues), np.logical_or.reduce(falses)
+                return np.logical_or.reduce(trues), np.logical_and.reduce(falses)
             case ex.Not(operand=part):
                 true, false = self.truth(part, positions)
                 return false, true
@@ -225,8 +225,8 @@ class EqlConditions:
         if (compared := self._compared_numbers(node, positions)) is not None:
             return compared
         codes, values = self.values(node, positions)
-        truths = [_truth(value) for value in values]
-        true, false = (np.array([truth is wanted for truth in truths], bool) for wanted in (True, False))
+        true = np.array([_truth(value) is True for value in values], bool)
+        false = np.array([_truth(value) is False for value in values], bool)
         return true[codes], false[codes]
 
     def _compared_numbers(
@@ -314,9 +314,11 @@ class EqlConditions:
             case EqlField():
                 return self._field(node, row)
             case ex.And(operands=parts) | ex.Or(operands=parts):
-                ends = isinstance(node, ex.Or)
+                decides = isinstance(node, ex.Or)  # one true part decides an Or, and one false part an And
                 truths = [_truth(self.value(part, row)) for part in parts]
-                return ends if ends in truths else None if None in truths else not ends
+                if decides in truths:
+                    return decides
+                return None if None in truths else not decides
             case ex.Not(operand=part):
                 truth = _truth(self.value(part, row))
                 return None if truth is None else not truth

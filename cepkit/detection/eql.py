@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -137,14 +138,13 @@ def _without_missing(
         if not missing.item.is_missing:
             continue
         places = np.sort(missing.keys * n + missing.positions)
-        low, high = first, last
         if i < there[0]:
             low, high = np.searchsorted(ticks, ticks[last] - span, "left") - 1, first
         elif i > there[-1]:
             low, high = last, np.searchsorted(ticks, ticks[first] + span, "right")
         else:
-            before = max(place for place in there if place < i)
-            low, high = matches[:, before], matches[:, min(place for place in there if place > i)]
+            before, after = max(j for j in there if j < i), min(j for j in there if j > i)
+            low, high = matches[:, before], matches[:, after]
         begin = np.searchsorted(places, keys * n + low, "right")
         end = np.searchsorted(places, keys * n + high, "left")
         has_event = end > begin
@@ -183,22 +183,24 @@ def _joined(events: Sequence[ItemEvents], ends: ItemEvents | None) -> Iterator[l
 
 def _sampled(events: Sequence[ItemEvents]) -> Iterator[list[int]]:
     """Yield a sample of each key that has one: different events for all items, the first possible ones."""
-    of_key: dict[int, list[list[int]]] = {}
+    positions_of_key: dict[int, list[list[int]]] = {}  # of each item
     for number, item in enumerate(events):
         for position, key in zip(item.positions.tolist(), item.keys.tolist(), strict=True):
-            places = of_key.setdefault(key, [[] for _ in events])
-            if len(places[number]) < len(events):  # more are never needed for different events
-                places[number].append(position)
+            positions = positions_of_key.setdefault(key, [[] for _ in events])
+            if len(positions[number]) < len(events):  # more are never needed for different events
+                positions[number].append(position)
 
-    def complete(choice: list[int], places: list[list[int]]) -> list[int] | None:
-        if len(choice) == len(places):
-            return choice
-        for position in places[len(choice)]:
-            if position not in choice and (whole := complete([*choice, position], places)) is not None:
-                return whole
-        return None
+    def complete(sample: list[int], positions: list[list[int]]) -> Iterator[list[int]]:
+        """Yield all samples that begin with these events."""
+        if len(sample) == len(positions):
+            yield sample
+            return
+        for position in positions[len(sample)]:
+            if position not in sample:
+                yield from complete([*sample, position], positions)
 
-    yield from (sample for places in of_key.values() if (sample := complete([], places)) is not None)
+    for positions in positions_of_key.values():
+        yield from islice(complete([], positions), 1)
 
 
 def _order_of_samples(query: EqlQuery, conditions: EqlConditions, samples: np.ndarray) -> list[int]:

@@ -80,11 +80,15 @@ def _pattern(text: str, modifiers: Collection[str]) -> str:
 def _encoded(text: str, modifiers: Collection[str]) -> list[str]:
     """Return a text as base64, at each offset that it may have inside another one."""
     content = text.encode(next((_CODES[name] for name in modifiers if name in _CODES), "utf-8"))
-    shifts = range(3) if "base64offset" in modifiers else range(1)
-    codes = [base64.b64encode(b" " * shift + content).decode() for shift in shifts]
-    if "base64offset" in modifiers:  # the letters that mix with what is around are left out
-        ends = [(None, -3, -2)[(len(content) + shift) % 3] for shift in shifts]
-        codes = [code[(0, 2, 3)[shift] : ends[shift]] for shift, code in enumerate(codes)]
+    if "base64offset" not in modifiers:
+        return [base64.b64encode(content).decode()]
+    codes = []
+    for shift in range(3):
+        code = base64.b64encode(b" " * shift + content).decode()
+        # The first and the last letters mix with what is around the text; they are left out.
+        start = (0, 2, 3)[shift]
+        end = (None, -3, -2)[(shift + len(content)) % 3]
+        codes.append(code[start:end])
     return codes
 
 
@@ -123,8 +127,10 @@ def predicate_of(wanted: Any, modifiers: Collection[str]) -> Test:
 
 
 def _number(cell: Any) -> Any:
+    if isinstance(cell, int | float):
+        return cell
     try:
-        return float(cell) if isinstance(cell, str) else cell if isinstance(cell, int | float) else None
+        return float(cell) if isinstance(cell, str) else None
     except ValueError:
         return None
 
@@ -164,14 +170,16 @@ class Detection:
         return np.logical_or.reduce([self._condition(str(text)) for text in values_of(self._conditions)])
 
     def _condition(self, text: str) -> np.ndarray:
-        """Return which events a condition takes: its operands become names of the grammar of conditions."""
+        """Return which events a condition takes."""
         if "|" in text:
             raise Fault("aggregations after '|' belong to old rules; write a correlation rule")
-        quoted = _OPERAND.sub(
-            lambda word: word[0].lower() if word[0].lower() in _JOINTS else f"`{' '.join(word[0].split())}`",
-            text,
-        )
-        return self._held(parse_expression(quoted, role="condition"))
+
+        def quoted(operand: re.Match[str]) -> str:
+            word = operand[0].lower()
+            return word if word in _JOINTS else f"`{' '.join(operand[0].split())}`"
+
+        # Operands such as ``1 of them`` become names of columns, which the grammar of conditions knows.
+        return self._held(parse_expression(_OPERAND.sub(quoted, text), role="condition"))
 
     def _held(self, tree: ex.Expression) -> np.ndarray:
         """Return which events fulfil a condition on selections, bool."""
@@ -360,10 +368,11 @@ def sigma(
     answer = found_rules.answer(rule)
     if isinstance(answer, np.ndarray):
         return native(columns.frame(np.flatnonzero(answer), {}))
-    pairs = [(number, *event) for number, alert in enumerate(answer, 1) for event in alert]
-    numbers, positions, names = (list(part) for part in zip(*pairs, strict=True)) if pairs else ([], [], [])
-    added = {"alert": np.array(numbers, np.int64), "rule": np.array(names, object)}
-    return native(columns.frame(np.array(positions, np.int64), added))
+    numbers = [number for number, alert in enumerate(answer, 1) for _ in alert]
+    events_of_alerts = [event for alert in answer for event in alert]
+    names = np.array([name for _, name in events_of_alerts], object)
+    positions = np.array([position for position, _ in events_of_alerts], np.int64)
+    return native(columns.frame(positions, {"alert": np.array(numbers, np.int64), "rule": names}))
 
 
 def _documents(rules: Any) -> list[Mapping[str, Any]]:
@@ -383,8 +392,9 @@ def _documents(rules: Any) -> list[Mapping[str, Any]]:
             mark = getattr(error, "problem_mark", None)
             message = f"Sigma: no YAML, {getattr(error, 'problem', None) or error}"
             raise PatternSyntaxError(message, rules, mark.index if mark else 0) from None
-    documents = [rules] if isinstance(rules, Mapping) else list(rules) if isinstance(rules, list) else []
-    if not documents or not all(isinstance(document, Mapping) for document in documents):
+    documents = [rules] if isinstance(rules, Mapping) else rules
+    is_list = isinstance(documents, list) and len(documents) > 0
+    if not is_list or not all(isinstance(document, Mapping) for document in documents):
         raise WrongTypeError("Sigma: expected rules as YAML or mappings, with 'detection' or 'correlation'")
     return documents
 
@@ -559,8 +569,7 @@ class _Window:
 
 
 def _name_of(document: Mapping[str, Any]) -> str:
-    names = [document[key] for key in ("name", "title", "id") if document.get(key)]
-    return str([*names, "without a name"][0])
+    return str(document.get("name") or document.get("title") or document.get("id") or "without a name")
 
 
 def _checked(document: Mapping[str, Any], read: Callable[[Mapping[str, Any]], Any]) -> Any:

@@ -412,7 +412,7 @@ def prepared_columns(program: BoundQuery, vectors: Callable[[str], np.ndarray]) 
         name: vectors(name) for name in dict.fromkeys(prepared.column for prepared in wanted.values())
     }
     calls = [term for root in program.terms() for term in root.walk() if term.op == "similarity"]
-    pairs = [tuple(wanted[_leaf_column(arg)].column for arg in call.args) for call in calls]
+    pairs = [tuple(wanted[arg.column].column for arg in call.args) for call in calls]
     length_of = _lengths([(call.data, *pair) for call, pair in zip(calls, pairs, strict=True)], matrix_of)
     return {
         name: Column(
@@ -421,10 +421,6 @@ def prepared_columns(program: BoundQuery, vectors: Callable[[str], np.ndarray]) 
         )
         for name, prepared in wanted.items()
     }
-
-
-def _leaf_column(leaf) -> str:
-    return leaf.data if leaf.op == "column" else leaf.data[-1]
 
 
 def _lengths(calls: list[tuple[str, str, str]], matrix_of: Mapping[str, np.ndarray]) -> dict[str, int]:

@@ -123,14 +123,17 @@ class Explorer(traitlets.HasTraits):
         check_keywords("explore", call, (*NAMES, "value", "engine"))
         engine = call.pop("engine", "auto")
         check_engine(engine)
-        if query is None or isinstance(query, SavedText):
-            text, call = "" if query is None else query.text, dict(call)
-        else:
+        text = ""
+        if isinstance(query, SavedText):
+            text = query.text
+        elif query is not None:
             text, call = text_and_call(query, call)
-        name, self._spark, self._sampled = name_of_frame(frame), None, ""
+        name = name_of_frame(frame)
         self._file = file_of_frame(frame, name)
+        self._spark, self._sampled = None, ""
         if spark_module(frame):
-            self._spark, (frame, self._sampled) = frame, explored_part(frame, text, call)
+            self._spark = frame
+            frame, self._sampled = explored_part(frame, text, call)
         self._data = data = SearchedFrame(frame)
         check_call(data.source, call)
         if query is None:

@@ -173,7 +173,7 @@ class TablePresenter:
 # The runs of an explorer: they find the matches of a query, and show some of many before the count.
 
 PATIENCE_S = 0.4  # a newer run cancels a run after this time, so that some runs of a drag finish
-QUICK_S = 0.2  # the share of a search that takes no longer is not announced
+QUICK_S = 0.2  # the progress of a search that takes no longer is not shown
 
 
 @dataclass(frozen=True)

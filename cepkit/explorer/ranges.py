@@ -220,10 +220,10 @@ class _SampleReader:
 # The ranges of a query's constants: which values a slider offers.
 
 POSITIONS = 200  # a slider has at most about this many
-MOST_POSITIONS = 2000  # if only a finer step meets the value of the query
+MOST_POSITIONS = 2000  # a slider has at most this many if only a finer step meets the value of the query
 _TAIL = 0.01  # of the values at either end count as outliers
 _DECADES = 2  # between the tails; such values may have a logarithmic slider
-_SKEW = 0.1  # the median of such values is in this part of a linear slider
+_SKEW = 0.1  # a slider is logarithmic if a linear one had the median in this first part
 # The numbers of a logarithmic slider within a decade, from many to few.
 _STOPS = (
     (10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 25, 28, 30, 35, 40, 45, 50, 55, 60, 70, 80, 90),

@@ -467,11 +467,13 @@ class Taker:
         shown = self._present.shown
         if shown.matches is None:
             raise CepError("no matches are found yet; write a query first")
-        matches, kept = shown.matches, self._kept_numbers() if is_filtered else None
+        matches = shown.matches
+        kept = self._kept_numbers() if is_filtered else None
         if kept is not None:
-            listing, part = shown.result.pages.listing, kept[:MOST_ROWS]
-            first = "" if listing.is_whole else "first-"
+            part = kept[:MOST_ROWS]
             note = "" if len(part) == len(kept) else f"The file has the first {MOST_ROWS:,} of {len(kept):,}"
+            listing = shown.result.pages.listing
+            first = "" if listing.is_whole else "first-"
             name = f"{len(part)}-of-{first}{listing.n}-matches"
             return as_pandas(matches.take(part.tolist())), name, note
         n = matches.count()

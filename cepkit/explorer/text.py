@@ -231,22 +231,33 @@ def mistake_of(error: CepError, text: str, pieces: tuple[Piece, ...] = ()) -> Te
         return _mistake(text, 0, len(text.split("\n")[0]), error.message)
     carets = _CARETS.search(message)
     head = message[: carets.start()] if carets else message
-    named_piece = next((piece for piece in pieces if _says(message, piece)), None)
-    low, high = (named_piece.start, named_piece.stop) if named_piece else (0, len(text))
-    if carets:
-        column = len(carets["pad"])
-        wanted = carets["line"][column : column + len(carets["carets"])]
-        at = text.find(carets["line"], low, high)
-        if at >= 0:
-            return _mistake(text, at + column, at + column + len(carets["carets"]), head)
-        for hit in re.finditer(re.escape(wanted.strip()), text[low:high]):
-            return _mistake(text, low + hit.start(), low + hit.end(), head)
-    for name in _QUOTED.findall(head):
-        if hit := re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text[low:high]):
-            return _mistake(text, low + hit.start(), low + hit.end(), head)
-    if named_piece:
-        return _mistake(text, named_piece.start, named_piece.stop, head)
-    return _mistake(text, 0, len(text.split("\n")[0]), head)
+    piece = next((piece for piece in pieces if _says(message, piece)), None)
+    low, high = (piece.start, piece.stop) if piece else (0, len(text))
+    place = _place_over(carets, text, low, high) if carets else None
+    place = place or _place_of_quoted_name(head, text, low, high)
+    if place is None:
+        place = (low, high) if piece else (0, len(text.split("\n")[0]))
+    return _mistake(text, *place, head)
+
+
+def _place_over(carets: re.Match[str], text: str, low: int, high: int) -> tuple[int, int] | None:
+    """Return the place in a text of the part over the carets of a message, or None."""
+    column, length = len(carets["pad"]), len(carets["carets"])
+    at = text.find(carets["line"], low, high)
+    if at >= 0:
+        return at + column, at + column + length
+    part = carets["line"][column : column + length].strip()
+    at = text.find(part, low, high)
+    return (at, at + len(part)) if at >= 0 else None
+
+
+def _place_of_quoted_name(message: str, text: str, low: int, high: int) -> tuple[int, int] | None:
+    """Return the place in a text of the first name that a message quotes and the text has, or None."""
+    for name in _QUOTED.findall(message):
+        hit = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text[low:high])
+        if hit:
+            return low + hit.start(), low + hit.end()
+    return None
 
 
 def _says(message: str, piece: Piece) -> bool:

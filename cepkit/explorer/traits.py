@@ -137,17 +137,17 @@ def _stages(
     branch: BranchFunnel, labels: Sequence[str], notes: Sequence[str], title: str = "", words: str = ""
 ) -> list[dict[str, Any]]:
     """Return the stages of a funnel; with a title, the matches are a stage of their own."""
-    last = branch.complete if branch.reported is None else branch.reported
-    counts = [*(step.partial for step in branch.steps), *([last] if title else [])]
-    numbers = [count.n for count in counts]
-    rows = zip([*labels, title], counts, [None, *numbers], [*notes, words], strict=False)
-    return [
-        {
-            "label": label, "n": str(count), "share": count.n / (numbers[0] or 1),
-            "kept": count.n / before if before else None, "note": note,
-        }
-        for label, count, before, note in rows
-    ]  # fmt: skip
+    counts = [step.partial for step in branch.steps]
+    if title:
+        counts.append(branch.complete if branch.reported is None else branch.reported)
+    stages: list[dict[str, Any]] = []
+    n_before = 0
+    for label, count, note in zip([*labels, title], counts, [*notes, words], strict=False):
+        kept = count.n / n_before if n_before else None
+        share = count.n / (counts[0].n or 1)
+        stages.append({"label": label, "n": str(count), "share": share, "kept": kept, "note": note})
+        n_before = count.n
+    return stages
 
 
 # Why clicked rows are not a match of MATCH_RECOGNIZE, as traits of a board.
@@ -297,8 +297,8 @@ def _of_row(result: Result, position: int) -> tuple[dict[str, Any], list[Partial
         for name, tree, is_met in predicates_at(program, stepping, k)
     ]
     fates, is_whole = fates_at(stepping, k)
-    groups, bars = group_fates(fates), []
-    shown = groups[:MOST_PARTIALS]
+    groups = group_fates(fates)
+    shown, bars = groups[:MOST_PARTIALS], []
 
     def row(other: int) -> str:
         return result.row_of(stepping.position_of(other))
@@ -311,12 +311,11 @@ def _of_row(result: Result, position: int) -> tuple[dict[str, Any], list[Partial
         words = describe_group(program.automaton.names, group, k, row, at, late)
         lines.append({"text": words, "is_met": True if group.outcome == MATCHED else None})
         failing = []
-        if group is shown[0] and group.outcome == FAILED and not late:
-            there = "" if group.fate.end == k else " there"
-            failing = _failing(result, stepping, group.fate, there)
-            lines += [{"text": text, "is_met": False} for text in failing]
-        if late and group is shown[0]:
+        if group is shown[0] and late:
             failing = [f"the window of {late} is over"]
+        elif group is shown[0] and group.outcome == FAILED:
+            failing = _failing(result, stepping, group.fate, "" if group.fate.end == k else " there")
+            lines += [{"text": text, "is_met": False} for text in failing]
         bars.append(_bar_of_fate(stepping, group, tuple(failing)))
     if not fates:
         lines.append({"text": "No partial match was open before this row.", "is_met": None})

@@ -457,12 +457,9 @@ class ArrowSource:
     """An Arrow table as a source of columns (see ``frames/building.py``)."""
 
     def __init__(
-        self,
-        table: pa.Table,
-        owner: object | None = None,
-        carried: Mapping[str, str] = MappingProxyType({}),
+        self, table: pa.Table, owner: object | None = None, carried: Mapping[str, str] = MappingProxyType({}),
         schema: Mapping[str, ColumnType] | None = None,
-    ):
+    ):  # fmt: skip
         self.owner, self._carried = owner, carried
         self.table = table = _without_views(table)
         self.n_rows, fields = table.num_rows, table.schema

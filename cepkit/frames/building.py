@@ -52,22 +52,22 @@ def build_events(source: Source, program: BoundQuery, *, is_ordered: bool = Fals
     check_columns(source, "predicates", tuple(program.columns_of_frame(program.columns)))
     order, is_tied, n_tied = _order_and_ties(source, () if is_ordered else query.order_by)
     owner, by = source.owner, (query.partition_by, query.order_by)
-    columns, computed, prepared = {}, {}, prepared_columns(program, source.vectors)
+    columns: dict[str, Column] = {}
+    computed: dict[str, Column] = {}
+    prepared = prepared_columns(program, source.vectors)
     for name in program.columns_to_read:
         checkpoint()
-        derived = program.derived.get(name)
-        if isinstance(derived, Later):  # rows move when their order is known
-            name, later_name = derived.column, name
-            derived = program.derived.get(name)
-        else:
-            later_name = name
+        later = program.derived.get(name)
+        # A column of later rows begins as the column itself. Its rows move below, when their order is known.
+        read_name = later.column if isinstance(later, Later) else name
+        derived = program.derived.get(read_name)
         if isinstance(derived, Exact):
             column = source.decimals(derived.column)
-        elif name in prepared:
-            column = prepared[name]
+        elif read_name in prepared:
+            column = prepared[read_name]
         else:
-            column = column_before_matching(name, program.derived, source, computed)
-        columns[later_name] = column if order is None else column.take(order)
+            column = column_before_matching(read_name, program.derived, source, computed)
+        columns[name] = column if order is None else column.take(order)
     columns = with_scale(columns, digits_of(program.constants))
     checkpoint()
     partition, n_partitions = partition_codes(source, query.partition_by)
@@ -99,8 +99,10 @@ def _order_and_ties(source: Source, order_by: tuple[str, ...]) -> tuple[np.ndarr
     keys = [_order_key(source, name) for name in order_by]
     if not keys or source.n_rows < 2:
         return None, None, None
-    n_equal_of_column = key_column(source, order_by[0]).n_equal if len(keys) == 1 else None
-    if (n_equal := equals_by_step(*keys) if n_equal_of_column is None else n_equal_of_column) is not None:
+    n_equal = key_column(source, order_by[0]).n_equal if len(keys) == 1 else None
+    if n_equal is None:
+        n_equal = equals_by_step(*keys)
+    if n_equal is not None:
         return None, None, n_equal
     order, is_tied = reuse(source.owner, ("order", *order_by), keys, _sort_rows)
     return order, is_tied, None

@@ -211,11 +211,12 @@ def _columns_without_arrow(frame: Any) -> list[str]:
     return [name for name, dtype in frame.schema.items() if _is_without_arrow(dtype)]
 
 
-def _is_without_arrow(of: Any) -> bool:
-    if str(of) in _WITHOUT_ARROW:
+def _is_without_arrow(dtype: Any) -> bool:
+    if str(dtype) in _WITHOUT_ARROW:
         return True
-    items = [of.inner] if hasattr(of, "inner") else [field.dtype for field in getattr(of, "fields", ())]
-    return any(map(_is_without_arrow, items))
+    if hasattr(dtype, "inner"):
+        return _is_without_arrow(dtype.inner)
+    return any(_is_without_arrow(field.dtype) for field in getattr(dtype, "fields", ()))
 
 
 def _refusal(name: str, of: Any) -> str:

@@ -73,11 +73,15 @@ def _library(given: Any) -> str:
 
 def _order_of(frames: Mapping[str, Frame], whole: Frame, order_by: Any) -> list[str]:
     """Return the columns that order the rows of all frames. On Spark the frame's number decides ties."""
-    clocks = {index_clock(frame) if isinstance(frame, pd.DataFrame) else None for frame in frames.values()}
-    clock = clocks.pop() if len(clocks) == 1 else None
-    names = [order_by] if isinstance(order_by, str) else [*(order_by or ([clock] if clock else []))]
+    names = [order_by] if isinstance(order_by, str) else [*(order_by or ())]
     if not names:
-        raise CepError("frames by event type need order_by: the column of times that all of them have")
+        clocks = {
+            index_clock(frame) if isinstance(frame, pd.DataFrame) else None for frame in frames.values()
+        }
+        clock = clocks.pop() if len(clocks) == 1 else None
+        if clock is None:
+            raise CepError("frames by event type need order_by: the column of times that all of them have")
+        names = [clock]
     return [*names, NUMBER] if _library(whole) == "spark" else names
 
 

@@ -358,11 +358,16 @@ def _read_zeek(text: str, reading: Reading) -> pd.DataFrame:
     separator = header.get("separator", r"\x09").encode().decode("unicode_escape")
     names, kinds = (header.get(entry, "").split(separator) for entry in ("fields", "types"))
     kind_of_name = dict(zip(names, kinds, strict=False))
-    numbers = [number for number, line in enumerate(lines, 1) if line and line[0] != "#"]
-    n_fields = {number: lines[number - 1].count(separator) + 1 for number in numbers}
-    bad = [(number, f"{n} fields, not {len(names)}") for number, n in n_fields.items() if n != len(names)]
-    reading.leave_out(bad, lines, len(numbers))
-    rows = (lines[number - 1] for number, n in n_fields.items() if n == len(names))
+    rows, left_out = [], []
+    for number, line in enumerate(lines, 1):
+        n_fields = line.count(separator) + 1
+        if not line or line[0] == "#":
+            continue
+        if n_fields == len(names):
+            rows.append(line)
+        else:
+            left_out.append((number, f"{n_fields} fields, not {len(names)}"))
+    reading.leave_out(left_out, lines, len(rows) + len(left_out))
     frame = pd.read_csv(
         io.StringIO("\n".join(rows)), sep=separator, names=names, index_col=False, quoting=3,
         dtype={name: _ZEEK_TYPES.get(kind, "str") for name, kind in kind_of_name.items()},
@@ -476,10 +481,12 @@ def _read_xes(content: bytes) -> pd.DataFrame:
         elif path[-1] == "event":
             events.append(dict(case) if parent == "trace" else {})
         elif "key" in attributes and parent in ("trace", "event"):
-            row, prefix = (case, "case:") if parent == "trace" else (events[-1], "")
-            name = prefix + attributes["key"]
+            is_of_case = parent == "trace"
+            name = f"case:{attributes['key']}" if is_of_case else attributes["key"]
+            row = case if is_of_case else events[-1]
             row[name] = _XES.get(path[-1], str)(attributes.get("value", ""))
-            dates.update([name] if path[-1] == "date" else [])
+            if path[-1] == "date":
+                dates.add(name)
 
     def refuse(*_: Any) -> None:
         raise CepError("it has a document type, which is refused")

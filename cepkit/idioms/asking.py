@@ -76,8 +76,7 @@ def group_rows(
     """Return the longest groups; ``is_member`` says which rows ``grouping.query`` finds, None for all."""
     kernels, n, n_partitions = load_kernels(KERNELS), events.n_events, max(1, events.n_partitions)
     partition = events.partition_of_event if events.n_partitions > 1 else np.empty(0, np.int32)
-    wanted = [_mask(grouping.begins, source), _mask(grouping.ends, source)]
-    is_begin, is_end = (np.empty(0, bool) if mask is None else mask for mask in wanted)
+    is_begin, is_end = _mask(grouping.begins, source), _mask(grouping.ends, source)
     begins = _all_begins(grouping, query, source, events, is_begin, is_end)
     groups = np.empty((n, 5), np.int64)  # memory that no group fills is not taken
     of_event = np.full(n if of_events else 0, -1)
@@ -141,8 +140,9 @@ def _all_begins(
     return begins
 
 
-def _mask(query: RegexQuery | None, source: Source) -> np.ndarray | None:
-    return None if query is None else mask_of(find_hits(source, query)[1])
+def _mask(query: RegexQuery | None, source: Source) -> np.ndarray:
+    """Return which rows a query finds; empty without a query."""
+    return np.empty(0, bool) if query is None else mask_of(find_hits(source, query)[1])
 
 
 def gap_ticks(gap: Duration, order_by: tuple[str, ...], source: Source, role: str = "gap") -> int:
@@ -336,7 +336,9 @@ def column_names(frame: Frame) -> Sequence[Any]:
     """Return the names of the columns of a frame of any kind, and of its index."""
     if isinstance(frame, pd.DataFrame):
         return [*frame.columns, *frame.index.names]
-    return list(getattr(frame, "columns", ())) if not isinstance(frame, pa.Table) else frame.column_names
+    if isinstance(frame, pa.Table):
+        return frame.column_names
+    return list(getattr(frame, "columns", ()))
 
 
 def kept_query(make: Callable[..., RegexQuery], *given: Any, **keywords: Any) -> RegexQuery:

@@ -59,7 +59,7 @@ class Funnel:
     """Steps, queries of a single row for them and for what is excluded, and the rules between them."""
 
     steps: tuple[FunnelStep, ...]
-    values: tuple[Any, ...]  # of the column of event types or conditions, one for each query
+    values: tuple[Any, ...]  # for each query: an event type, or a condition
     event_type: str | None
     queries: tuple[RegexQuery, ...]  # those of the steps come first, in their order
     mode: str
@@ -150,22 +150,7 @@ def _funnel_of(frame: Frame, texts: Sequence[Any], mode: str, by: str | None, gi
         )
     name, queries, used = free_name("step", frame), [], set()
     for value in (*values, *excluded):
-        condition = value
-        if given.event_type is not None:
-            if not isinstance(value, str | int):
-                raise UnsupportedQueryError(
-                    f"step {value!r}: a step is a value of the column {given.event_type!r}, a text or a "
-                    "whole number"
-                )
-            condition = ex.Comparison("==", ex.Attribute(given.event_type), ex.Literal(value))
-        elif not isinstance(value, str):
-            raise UnsupportedQueryError(
-                f"step {value!r}: without event_type a step is a condition on a row, such as "
-                "\"page == 'home'\""
-            )
-        elif value.isidentifier() and value not in (columns := column_names(frame)):
-            error = column_not_found("step", value, [str(column) for column in columns])
-            raise type(error)(f"{error}. Event types need their column, as in event_type='kind'")
+        condition = _condition_of_step(frame, value, given.event_type)
         names = parameters_of(condition) or set()
         used |= names
         params = {key: value for key, value in (given.params or {}).items() if key in names}
@@ -211,6 +196,25 @@ def _read_steps(texts: Sequence[Any]) -> tuple[list[FunnelStep], list[Any], list
     return steps, values, excluded
 
 
+def _condition_of_step(frame: Frame, value: Any, event_type: str | None) -> str | ex.Expression:
+    """Return the condition of a step: that a row has this event type, or the text of the step."""
+    if event_type is not None:
+        if not isinstance(value, str | int):
+            raise UnsupportedQueryError(
+                f"step {value!r}: a step is a value of the column {event_type!r}, a text or a whole number"
+            )
+        return ex.Comparison("==", ex.Attribute(event_type), ex.Literal(value))
+    if not isinstance(value, str):
+        raise UnsupportedQueryError(
+            f"step {value!r}: without event_type a step is a condition on a row, such as \"page == 'home'\""
+        )
+    columns = column_names(frame)
+    if value.isidentifier() and value not in columns:
+        error = column_not_found("step", value, [str(column) for column in columns])
+        raise type(error)(f"{error}. Event types need their column, as in event_type='kind'")
+    return value
+
+
 def _typed_mask(value: Funnel, i: int, source: Source, events: Events) -> np.ndarray | None:
     """Return which rows, by stream position, have the type of query ``i``; None if the query must say it."""
     if value.event_type is None:
@@ -254,25 +258,25 @@ def reach_steps(
     started = rows
     steps = [_first_of_users(partition[order[rows]], rows, rows, rows)]
     for i, step in enumerate(value.steps[1:], 1):
-        can = np.flatnonzero(masks[i][order])
-        before = np.searchsorted(rows, can) - 1
+        places = np.flatnonzero(masks[i][order])
+        before = np.searchsorted(rows, places) - 1
         fits = before >= 0
-        if value.mode == STRICT:
-            fits &= rows[before] == can - 1 if len(rows) else False
-        can, before = can[fits], before[fits]
+        if value.mode == STRICT and len(rows):
+            fits &= rows[before] == places - 1
+        places, before = places[fits], before[fits]
         start, last = started[before], rows[before]  # ascending, as the rows are
-        fits = start >= begin_of_partition[partition[order[can]]]
-        fits &= fits_in(can, start, longest) & fits_in(can, last, pauses[i])
+        fits = start >= begin_of_partition[partition[order[places]]]
+        fits &= fits_in(places, start, longest) & fits_in(places, last, pauses[i])
         for number in step.excluded:
             excluded = np.r_[-1, np.flatnonzero(masks[number][order])]
-            fits &= excluded[np.searchsorted(excluded, can) - 1] <= last
-        can, start, last = can[fits], start[fits], last[fits]
-        steps.append(_first_of_users(partition[order[can]], can, start, last))
+            fits &= excluded[np.searchsorted(excluded, places) - 1] <= last
+        places, start, last = places[fits], start[fits], last[fits]
+        steps.append(_first_of_users(partition[order[places]], places, start, last))
         if step.is_optional:  # the next step may follow this one or the one before
-            can, start = np.r_[rows, can], np.r_[started, start]
-            by_place = np.lexsort((start, can))
-            can, start = can[by_place], start[by_place]
-        rows, started = can, start
+            places, start = np.r_[rows, places], np.r_[started, start]
+            by_place = np.lexsort((start, places))
+            places, start = places[by_place], start[by_place]
+        rows, started = places, start
     return steps
 
 

@@ -364,21 +364,26 @@ def _marks(
     shared = {"partition_by": partition_by, "order_by": order_by}
     name = free_name("condition", frame)
     measured = tuple((measures or {}).values())
+    given: Mapping[str, Any] = params or {}
     used: set[str] = set()
 
     def params_of(*conditions: Any) -> dict[str, Any] | None:
         """Return the parameters of conditions; a query refuses those that it does not use."""
         names = parameters_of(*conditions)
-        used.update(params or () if names is None else names)
-        return {key: value for key, value in (params or {}).items() if names is None or key in names} or None
+        if names is None:
+            names = set(given)
+        used.update(names)
+        return {key: value for key, value in given.items() if key in names} or None
 
-    marks = [
-        None if condition is None
-        else kept_query(_query_of_row, name, condition, params=params_of(condition), **shared)
-        for condition in (begin, end)
-    ]  # fmt: skip
+    def mark(condition: Condition | None) -> RegexQuery | None:
+        if condition is None:
+            return None
+        return kept_query(_query_of_row, name, condition, params=params_of(condition), **shared)
+
+    marks = mark(begin), mark(end)
     rest = kept_query(regex_query, ".", params=params_of(*measured), **shared, **as_measures(measures))
-    if unused := sorted(set(params or ()) - used):
+    unused = sorted(set(given) - used)
+    if unused:
         raise CepError(
             f"params: {unused[0]!r} is used by no condition and no measure; write :{unused[0]} in one"
         )

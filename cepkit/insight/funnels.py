@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.regex_program import Kernel, Program, compile_regex
-from cepkit.compile.regex_source import write_matching
+from cepkit.compile.regex_program import Program, compile_regex
 from cepkit.compile.sequence_program import BoundBranch, SequenceProgram
 from cepkit.compile.sequence_source import DEPTH, DONE, START, WORK, test_of
 from cepkit.compile.shared.loading import is_ready
@@ -18,7 +17,7 @@ from cepkit.engines.counting.engine import counter_of, graph_of
 from cepkit.engines.regex import advance, match_regex
 from cepkit.engines.search import BranchSearch, search_of
 from cepkit.engines.shared.places import Places, accepted, kernel, per_call
-from cepkit.engines.shared.python_kernels import new_as_python, plain_module
+from cepkit.engines.shared.python_kernels import new_as_python, plain_kernel, plain_module
 from cepkit.engines.shared.sequence_set import SequenceSet
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import Events
@@ -177,11 +176,7 @@ def _count(program: Program, events: Events) -> int:
     if events.n_events > _FEW_ROWS or not program.compiled or not program.query.skips_by_default:
         return len(match_regex(program, events))
     inputs = program.inputs(events.columns)
-    dtypes = {name: values.dtype.name for name, values in inputs.columns.items()}
-    source = write_matching(
-        program.plan, dtypes, functions=tuple(program.functions), compiled=program.compiled
-    )
-    kernel = Kernel(plain_module(program, source.text)["advance"], source, is_compiled=False)
+    kernel = plain_kernel(program, program.plan, inputs.columns)
     state = kernel.new_state(max(1, events.n_partitions))
     _, last = advance(kernel, state, np.asarray(events.partition_of_event), inputs, 0)
     return len(last)

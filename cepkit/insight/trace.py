@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from cepkit.compile.regex_plan import of_every_start
-from cepkit.compile.regex_program import Kernel, Program
-from cepkit.compile.regex_source import write_matching
+from cepkit.compile.regex_program import Program
 from cepkit.compile.sequence_program import SequenceProgram, compile_sequence
 from cepkit.compile.shared.row_automaton import ANY
 from cepkit.engines.after_match import Reporter
@@ -25,7 +24,7 @@ from cepkit.engines.match_recognize.bound import RowPartition, SearchedRows
 from cepkit.engines.match_recognize.matching import next_start
 from cepkit.engines.regex import advance
 from cepkit.engines.shared.places import Places
-from cepkit.engines.shared.python_kernels import plain_module
+from cepkit.engines.shared.python_kernels import plain_kernel
 from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.events import Events
 from cepkit.insight.partial_matches import Extender, Partial
@@ -102,16 +101,6 @@ class MatchTrace(ABC):
 # --- regex
 
 
-def plain_kernel(program: Program, inputs: Any, *, reports: bool = True) -> Kernel:
-    """Return the kernel of a regex as Python, with a single list of all partial matches."""
-    plan = of_every_start(program.plan)
-    if not reports:
-        plan = replace(plan, automaton=replace(plan.automaton, accepting=0))
-    dtypes = {column: array.dtype.name for column, array in inputs.columns.items()}
-    source = write_matching(plan, dtypes, functions=tuple(program.functions), compiled=program.compiled)
-    return Kernel(plain_module(program, source.text)["advance"], source, is_compiled=False)
-
-
 def rows_looked_back(query: RegexQuery) -> int:
     """Return how many rows back the predicates of a regex read."""
     return max((_looked_back(tree) for _, tree in query.define), default=0)
@@ -159,7 +148,10 @@ class RegexTrace(MatchTrace):
             program.query.refuse_skips("step")
         columns = {name: events.columns[name] for name in program.columns}
         self._inputs = program.inputs(columns)
-        self._kernel = plain_kernel(program, self._inputs, reports=reports)
+        plan = of_every_start(program.plan)  # one list of all partial matches
+        if not reports:
+            plan = replace(plan, automaton=replace(plan.automaton, accepting=0))
+        self._kernel = plain_kernel(program, plan, self._inputs.columns)
         self._state = self._kernel.new_state(max(1, events.n_partitions))
         self._partition, self._rank = events.partition_of_event, events.rank_by_partition
         self._newest = [-1] * max(1, events.n_partitions)

@@ -181,8 +181,8 @@ class EqlBuilder(ExpressionBuilder):
         span = (token.end_pos - len(written), token.end_pos)
         if written.isdecimal():
             return whole_number(token, written)
-        number = written[: len(written) - len(written.lstrip("0123456789"))]
-        duration = number + _SPANS.get(written[len(number) :], written[len(number) :])
+        unit = written.lstrip("0123456789")
+        duration = written.removesuffix(unit) + _SPANS.get(unit, unit)
         try:
             parse_duration(duration)
         except PatternSyntaxError as error:

@@ -131,9 +131,7 @@ def write_values(program: SequenceProgram, terms: Sequence[Term], dtypes: Mappin
     for out, term in zip(outs, terms, strict=True):
         leaves = dict.fromkeys(leaf for leaf in term.walk() if leaf.op == "element")
         writer.names = {leaf: f"x{n}" for n, leaf in enumerate(leaves)}
-        lines += [
-            f"        {name} = {writer.load(leaf.data[-1], 'y')}" for leaf, name in writer.names.items()
-        ]
+        lines += [f"        {name} = {writer.load(leaf.column, 'y')}" for leaf, name in writer.names.items()]
         lines += [f"        {out}[y] = {writer.stored(term)}"]
     return KernelSource("\n".join(lines) + "\n", ())
 
@@ -225,7 +223,7 @@ def _pattern(program: SequenceProgram, window_ticks: int | None) -> PlainPattern
 def _name(term: Term) -> str:
     """Return the name of the column with the values of a side, the same name for every event."""
     if term.op == "element":
-        return f"column {term.data[-1]}"
+        return f"column {term.column}"
     return f"{term.kind} {term.op} {term.data}({', '.join(map(_name, term.args))})"
 
 
@@ -280,7 +278,7 @@ class PlainQuery:
         sides = [side for some in compared for c in some for side in (c.left_term, c.right_term)]
         terms = {_name(side): side for side in sides}
         inputs, n = self.places.inputs, self.places.n
-        arrays = {name: inputs.columns[term.data[-1]] for name, term in terms.items() if term.op == "element"}
+        arrays = {name: inputs.columns[term.column] for name, term in terms.items() if term.op == "element"}
         computed = {name: term for name, term in terms.items() if name not in arrays}
         if computed:
             source = write_values(self.program, list(computed.values()), dtypes_of(inputs))

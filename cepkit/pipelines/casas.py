@@ -91,13 +91,13 @@ def resolve_markers(markers: Iterable[Marker]) -> Spans:
 
 def parse_casas(records: DataFrame, *, home: str | None = None) -> DataFrame:
     """Return the sensor events of CASAS files."""
-    # A line has the fields of one of these layouts, separated by blanks, tabs or commas: * ``date time sensor
-    # value [annotation]``: Aruba, Milan, Cairo, and the CSV files of many homes; * ``date time location
-    # sensor value activity``: continuously labelled files; * ``date time sensor location detail value kind
-    # [annotation]``: ``*.rawdata.txt`` and ``*.ann.txt`` of the UCI set; the detail is left out. An
-    # annotation is ``Activity begin`` or ``Activity end``, ``Activity="begin"`` or ``Activity="end"``, or
-    # ``Activity`` for one event. ``Bed to toilet begin`` is about Bed_to_toilet. With six fields, a last
-    # field ``begin`` or ``end`` means the first layout, otherwise it is the second.
+    # A line has the fields of one of three layouts, separated by blanks, tabs or commas:
+    # - plain, ``date time sensor value [annotation]``: Aruba, Milan, Cairo, and the CSV files of many homes;
+    # - labelled, ``date time location sensor value activity``: continuously labelled files;
+    # - uci, ``date time sensor location detail value kind [annotation]``: the UCI set, without the detail.
+    # An annotation is ``Activity begin``, ``Activity="begin"``, the same with ``end``, or ``Activity`` for
+    # one event. ``Bed to toilet begin`` is about Bed_to_toilet. A line of six fields that ends with ``begin``
+    # or ``end`` is plain; other lines of six fields are labelled.
     text = F.regexp_replace("text", r"^\s+|[\s,]+$", "")
     n = F.size("fields")
     is_spelled = (n >= 6) & F.lower(F.get("fields", n - 1)).isin(BEGIN, END)

@@ -100,7 +100,8 @@ def _inspect(java: Path) -> tuple[str | None, Path]:
     version = _feature_version(settings.get("java.specification.version", ""))
     if version is None:
         return "does not tell its version", home
-    return f"is Java {version}" if version < OLDEST_JAVA else None, Path(settings.get("java.home", home))
+    reason = f"is Java {version}" if version < OLDEST_JAVA else None
+    return reason, Path(settings.get("java.home", home))
 
 
 def _java_settings(java: Path) -> dict[str, str] | None:

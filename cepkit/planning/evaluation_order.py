@@ -179,20 +179,22 @@ def combinations(
         tuples = np.zeros((len(first), len(members)), np.int64)
         tuples[:, components[0]] = first
         return tuples
+    # Number all pairs of a first event and a last event in its window, and draw some of the numbers.
     last = members[components[-1]]
     low, high = np.searchsorted(last, later[first]), np.searchsorted(last, window_end[first])
-    n_after = np.cumsum(np.maximum(high - low, 0))
-    total = int(n_after[-1]) if len(n_after) else 0
-    ranks = np.arange(total) if total <= TUPLES else rng.integers(0, total, TUPLES)
-    index = np.searchsorted(n_after, ranks, side="right")  # the first event that the rank belongs to
-    tuples = np.zeros((len(ranks), len(members)), np.int64)
+    end_of_pairs = np.cumsum(np.maximum(high - low, 0))  # of each first event
+    n_pairs = int(end_of_pairs[-1]) if len(end_of_pairs) else 0
+    pairs = np.arange(n_pairs) if n_pairs <= TUPLES else rng.integers(0, n_pairs, TUPLES)
+    index = np.searchsorted(end_of_pairs, pairs, side="right")
+    tuples = np.zeros((len(pairs), len(members)), np.int64)
     tuples[:, components[0]] = first[index]
-    tuples[:, components[-1]] = last[high[index] - (n_after[index] - ranks)]
+    tuples[:, components[-1]] = last[high[index] - (end_of_pairs[index] - pairs)]
+    # Draw the events between them one component after the other, each after the event before it.
     for before, c in pairwise(components[:-1]):
         low = np.searchsorted(members[c], later[tuples[:, before]])
         n_between = np.searchsorted(members[c], tuples[:, components[-1]]) - low
-        kept = n_between > 0
-        tuples, low, n_between = tuples[kept], low[kept], n_between[kept]
+        has_some = n_between > 0
+        tuples, low, n_between = tuples[has_some], low[has_some], n_between[has_some]
         tuples[:, c] = members[c][low + (rng.random(len(tuples)) * n_between).astype(np.int64)]
     return tuples
 
@@ -206,7 +208,7 @@ def _evenly(places: np.ndarray, most: int) -> np.ndarray:
 
 # The order in which the ordered engine binds the events of a sequence: the user's or the cheapest one.
 
-_ALIKE = 1.02  # rates are estimates; conditions mostly compare an event with events before it
+_ALIKE = 1.02  # the order of the pattern wins up to this ratio of costs, since rates are estimates
 _CLEARLY_MORE = 1.2  # the numbers of matches are estimates
 _MOST_SHOWN = 12  # branches whose orders are explained
 _NOT_WORTH = 300_000  # fewer tests than this take less time than measuring selectivities
@@ -250,44 +252,45 @@ def branch_orders(program: SequenceProgram, events: Events) -> list[BranchOrder]
     return [branch_order(ordered_events, bound, explained=True) for bound in program.branches[:_MOST_SHOWN]]
 
 
-def branch_order(own: OrderedEvents, bound: BoundBranch, *, explained: bool = False) -> BranchOrder:
+def branch_order(events: OrderedEvents, bound: BoundBranch, *, explained: bool = False) -> BranchOrder:
     """Return the order in which a branch is searched, with the numbers that it comes from."""
-    # The work is bounded, see `cepkit.planning.evaluation_order`. The same events give the same order.
-    user_order = own.program.given_order(bound)
+    # The work is bounded, as samples are. The same events give the same order.
+    user_order = events.program.given_order(bound)
+    is_given = user_order is not None
     if user_order is not None and not explained:
         return BranchOrder(user_order, True, Statistics((), ()), ())
-    if not own.places.n:
-        n = len(bound.accepts)
-        none = Statistics((0,) * n, (0.0,) * n)
-        return BranchOrder(user_order or tuple(range(n)), user_order is not None, none, (0.0,) * n)
-    statistics = _measure_statistics(own, bound)
+    pattern_order = tuple(range(len(bound.accepts)))
+    if not events.places.n:
+        nothing = (0.0,) * len(pattern_order)
+        statistics = Statistics((0,) * len(pattern_order), nothing)
+        return BranchOrder(user_order or pattern_order, is_given, statistics, nothing)
+    statistics = _measure_statistics(events, bound)
     rates = statistics.n_events, statistics.in_window, statistics.selectivities
     order = user_order or cheapest_order(*rates)
-    own_order = tuple(range(len(order)))
-    cost, forward = (nested_search_cost(each, *rates) for each in (order, own_order))
-    if user_order is None and forward <= _ALIKE * cost:
-        order, cost = own_order, forward
+    cost = nested_search_cost(order, *rates)
+    forward_cost = nested_search_cost(pattern_order, *rates)
+    if not is_given and forward_cost <= _ALIKE * cost:
+        order, cost = pattern_order, forward_cost
     expected = partial_matches(order, *rates)
-    return BranchOrder(order, user_order is not None, statistics, expected, cost, forward)
+    return BranchOrder(order, is_given, statistics, expected, cost, forward_cost)
 
 
-def _measure_statistics(own: OrderedEvents, bound: BoundBranch) -> Statistics:
+def _measure_statistics(events: OrderedEvents, bound: BoundBranch) -> Statistics:
     """Return rates of events and selectivities of conditions, measured on samples."""
-    search = own.members_of(bound)
-    later, window_end = own.limit("later"), own.limit("window_end")
-    n_events, in_window = measure_rates(search, later, window_end)
+    members = events.members_of(bound)
+    later, window_end = events.limit("later"), events.limit("window_end")
+    n_events, in_window = measure_rates(members, later, window_end)
     rates = n_events, in_window, ()
     if nested_search_cost(cheapest_order(*rates), *rates) < _NOT_WORTH:
         return Statistics(n_events, in_window)
-    ones = np.ones((1, len(search)), np.int64)
 
     def measure(name: str, components: frozenset[int], conditions=(), absences=()) -> Measured:
         def holds(places: np.ndarray) -> np.ndarray:
-            accept = own.accept if absences else None
-            size = np.repeat(ones, len(places), axis=0)
-            return holding(own.places, accept, bound, places.ravel(), size, conditions, absences)
+            accept = events.accept if absences else None
+            n_of_component = np.ones((len(places), len(members)), np.int64)
+            return holding(events.places, accept, bound, places.ravel(), n_of_component, conditions, absences)
 
-        return measure_condition(name, components, holds, search, later, window_end)
+        return measure_condition(name, components, holds, members, later, window_end)
 
     measured = []
     for i, bound_condition in enumerate(bound.conditions):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _MOST_ITEMS = 1000  # of a list or mapping in a key
-_MOST_PARTS = 10_000  # of a key; a query of Python may share parts, so that its parts are very many
+_MOST_PARTS = 10_000  # of a key; a query built in Python may contain one part very often
 _lock = threading.Lock()
 free_after_fork(_lock)
 
@@ -286,6 +286,7 @@ def _compile(value: RegexQuery | SequenceQuery, source: Source) -> Program | Seq
         from cepkit.engines.shared.match_set import MatchSet
 
         program = compile_regex(value, source.schema)
+        # Computing the measures of an empty result finds their errors before any rows are read.
         measure(value, MatchSet(no_events, none, none), source, lambda _: np.empty(0, object))
     else:
         from cepkit.compile.sequence_program import compile_sequence

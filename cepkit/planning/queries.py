@@ -273,16 +273,17 @@ def _is_sequence(query: Query) -> bool:
 
 def _check_regex(query: object) -> str | Pattern | RegexQuery:
     """Return a query that is no sequence; raise the error for what is no query."""
-    if not isinstance(query, str):
-        if not isinstance(query, Pattern | RegexQuery):
-            kind, chain = type(query).__name__, ""
-            if isinstance(query, list | tuple):
-                chain = (
-                    ". For a chain of windows and queries, match the result of df.cep.window(…). Streaming "
-                    "Spark frames take the whole chain, and so does cep.stream(chain, schema)"
-                )
-            raise CepError(f"a query is text, a pattern or a query object; got {kind}{chain}")
+    if isinstance(query, Pattern | RegexQuery):
         return query
+    if not isinstance(query, str):
+        advice = ""
+        if isinstance(query, list | tuple):
+            advice = (
+                ". For a chain of windows and queries, match the result of df.cep.window(…). Streaming "
+                "Spark frames take the whole chain, and so does cep.stream(chain, schema)"
+            )
+        kind = type(query).__name__
+        raise CepError(f"a query is text, a pattern or a query object; got {kind}{advice}")
     if not query.strip():
         raise CepError("the query is empty; write a regex, 'a b+', or a sequence, 'PATTERN SEQ(A a, B b)'")
     if re.match(r"\s*(?ai:SEQ|AND|OR)\s*\(", query):

@@ -50,7 +50,9 @@ def funnel_figure(
     top = (math.log10(max(positive)) if is_log else max(positive, default=0)) or 1.0
     figure = LeanFigure()
     for b, steps in enumerate(branches):
-        lengths = [_log_length(n, top) if is_log else n for _, n, _ in steps]
+        lengths = [n for _, n, _ in steps]
+        if is_log:
+            lengths = [max(math.log10(n), SHORTEST * top) if n else 0.0 for n in lengths]
         texts = [count_text(n, exact=exact) for _, n, exact in steps]
         if all(exact for _, _, exact in steps):
             shares = percents([n for _, n, _ in steps])
@@ -106,10 +108,6 @@ def _order(branches: Sequence[Sequence[tuple[str, int, bool]]]) -> dict:
                 following = next((later for later in names[i + 1 :] if later in merged), None)
                 merged.insert(len(merged) if following is None else merged.index(following), name)
     return {"categoryorder": "array", "categoryarray": merged}
-
-
-def _log_length(n: int, top: float) -> float:
-    return 0.0 if n == 0 else max(math.log10(n), SHORTEST * top)
 
 
 def _ticks(top: float, is_log: bool, counted: str) -> dict:

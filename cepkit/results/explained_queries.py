@@ -173,10 +173,11 @@ def sequence_lines(
     """Return the lines of the explanation of a sequence query; ``notes``, labels with texts, come last."""
     query = program.query
     by, order = ", ".join(query.partition_by), ", ".join(query.order_by)
+    scope = f" (scope {query.scope})" if query.strategy == "next" else ""
     lines = [
         f"pattern      {query.pattern}",
         f"in words     {say_query(query)}",
-        f"strategy     {_STRATEGIES[query.strategy]}{_scope(query)}",
+        f"strategy     {_STRATEGIES[query.strategy]}{scope}",
         f"partitions   {f'by {by}' if by else 'none: one stream'}",
         f"order        {f'by {order}' if order else 'of the rows'}",
     ]
@@ -228,10 +229,6 @@ def sequence_lines(
             lines.append(f"new query    {new_query(_NEW_QUERIES[engine.name](program))}")
     lines += [f"{label:12} {text}" for label, text in notes]
     return lines
-
-
-def _scope(query: SequenceQuery) -> str:
-    return f" (scope {query.scope})" if query.strategy == "next" else ""
 
 
 def _windows(query: SequenceQuery) -> list[str]:

@@ -65,12 +65,8 @@ class FoundResult(ABC):
         return self.count() > 0
 
     @abstractmethod
-    def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
-        """Return the matches as a frame."""
-
-    def unordered(self, rows: str, limit: Limit) -> Frame:
-        """Return the same as `to_frame`, in any order."""
-        return self.to_frame(rows, limit)
+    def to_frame(self, rows: str = "one", limit: Limit = "auto", *, in_order: bool = True) -> Frame:
+        """Return the matches as a frame; without ``in_order``, Spark leaves out the sort."""
 
     @abstractmethod
     def text(self) -> str:

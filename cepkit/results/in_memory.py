@@ -304,7 +304,7 @@ class FoundMatches(FoundResult, Generic[AnyPart]):
                 return
             yield frame
 
-    def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
+    def to_frame(self, rows: str = "one", limit: Limit = "auto", *, in_order: bool = True) -> Frame:
         """Return a frame with a row for each match, or for each row of each match."""
         check_rows(rows)
         if rows == "one":

@@ -355,7 +355,7 @@ class Matches:
         2      1        y    b   3
         """
         check_rows(rows)
-        return self._found.to_frame(rows, limit) if order else self._found.unordered(rows, limit)
+        return self._found.to_frame(rows, limit, in_order=order)
 
     def write_parquet(self, path: str | os.PathLike, rows: str = "one", *, overwrite: bool = False) -> int:
         """Write all matches into a Parquet file, in constant memory, and return the number of rows written.

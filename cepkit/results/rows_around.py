@@ -242,7 +242,7 @@ class SelectedTable(FoundTable):
         check_exact(method, "the rows of a query are counted exactly")
         return len(self._rows) if self.is_in_memory else self._rows.count()
 
-    def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
+    def to_frame(self, rows: str = "one", limit: Limit = "auto", *, in_order: bool = True) -> Frame:
         self.refuse_matched(rows)
         return self._native(self._rows) if self.is_in_memory else self._rows
 

@@ -219,7 +219,7 @@ class RowsInMemory(FoundResult):
         selected, n_rows = self.bound.selected, self.search.projection.n_rows
         return n_rows if selected is None else len(range(n_rows)[selected.offset :][: selected.limit])
 
-    def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
+    def to_frame(self, rows: str = "one", limit: Limit = "auto", *, in_order: bool = True) -> Frame:
         check_limit(self.count(), limit_of(limit, None))
         if rows == "one":
             return self._frame(None)
@@ -387,7 +387,7 @@ class RowWindowInMemory(FoundTable):
         check_exact(method, "matches of MATCH_RECOGNIZE are counted exactly")
         return self._search.n_matches
 
-    def to_frame(self, rows: str = "one", limit: Limit = "auto") -> Frame:
+    def to_frame(self, rows: str = "one", limit: Limit = "auto", *, in_order: bool = True) -> Frame:
         """Return the rows of the SELECT with the columns of the window."""
         # A row whose match is empty or absent, and a row that a match before it skips, has nulls. COUNT is 0.
         self.refuse_matched(rows)

@@ -210,15 +210,11 @@ class SparkFound(FoundResult):
 
     # --- frames
 
-    def to_frame(self, rows: str = "one", limit: Limit = "auto") -> DataFrame:
-        most = limit_of(limit, None)
-        return self._matches(most) if rows == "one" else self.matched_rows(self.source.names, most)
-
-    def unordered(self, rows: str, limit: Limit) -> DataFrame:
+    def to_frame(self, rows: str = "one", limit: Limit = "auto", *, in_order: bool = True) -> DataFrame:
         most = limit_of(limit, None)
         if rows == "one":
-            return self._matches(most, in_order=False)
-        return self.matched_rows(self.source.names, most, in_order=False)
+            return self._matches(most, in_order=in_order)
+        return self.matched_rows(self.source.names, most, in_order=in_order)
 
     def lineage(self, number: int | None, limit: Limit) -> DataFrame:
         if number is None:

@@ -14,7 +14,7 @@ from cepkit.engines.match_recognize.bound import bind_row_query, bind_window
 from cepkit.engines.match_recognize.found_rows import RowOrder
 from cepkit.engines.regex_measures import Measured, Picked
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
-from cepkit.events import ColumnType, Events, Source, plain_values
+from cepkit.events import ColumnType, Events, plain_values
 from cepkit.frames.arrow import ArrowSource, check_free
 from cepkit.frames.spark import (
     EmptySource,
@@ -40,6 +40,7 @@ from cepkit.language.match_recognize.query import (
 )
 from cepkit.pipelines.spark_session import worker_python
 from cepkit.results.found import FoundResult, FoundTable, Limit, check_exact, limit_of, number_of
+from cepkit.results.in_memory import in_arrow
 from cepkit.results.row_pattern_search import RowPatternSearch, match_of_item, place_of_item, row_of_item
 from cepkit.results.rows_in_memory import (
     NO_AGGREGATES,
@@ -135,7 +136,7 @@ class TellDrawn:
         n_rows = (
             len(columns[0][1].rows if isinstance(columns[0][1], Picked) else columns[0][1]) if columns else 0
         )
-        texts = pa.table({f"c{i}": _array(values, source) for i, (_, values) in enumerate(columns)})
+        texts = pa.table({f"c{i}": in_arrow(values, source) for i, (_, values) in enumerate(columns)})
         seen: dict[str, int] = {}
         numbers = []
         for row in range(n_rows):
@@ -144,10 +145,6 @@ class TellDrawn:
             digest = blake2b(f"{self.seed} {seen[text]} {text}".encode(), digest_size=8).digest()
             numbers.append(int.from_bytes(digest, "big") >> 1)
         return [*columns, ("drawn", pa.array(numbers, pa.int64()))]
-
-
-def _array(values: Measured, source: Source) -> pa.Array:
-    return source.arrow(values.column, values.rows) if isinstance(values, Picked) else values
 
 
 def _keys_as_text(search: RowPatternSearch, rows: np.ndarray) -> list[str]:
@@ -216,7 +213,7 @@ class TellTagged:
         where = pa.array(item, mask=item < 0)
         all_rows = np.concatenate([np.arange(source.n_rows), first])
         return [
-            *((name, _array(values, source).take(where)) for name, values in items),
+            *((name, in_arrow(values, source).take(where)) for name, values in items),
             *((name, Picked(name, all_rows)) for name in self.columns),
         ]
 
@@ -379,15 +376,11 @@ class RowsOnSpark(FoundResult):
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
         return _counted(self._run, method)
 
-    def to_frame(self, rows: str = "one", limit: Limit = "auto") -> DataFrame:
+    def to_frame(self, rows: str = "one", limit: Limit = "auto", *, in_order: bool = True) -> DataFrame:
         _refuse_limit(limit)
-        return self._shown(self._result) if rows == "one" else self._matched(self.source.names)
-
-    def unordered(self, rows: str, limit: Limit) -> DataFrame:
-        _refuse_limit(limit)
-        return (
-            self._shown(self._result) if rows == "one" else self._matched(self.source.names, in_order=False)
-        )
+        if rows == "one":
+            return self._shown(self._result)
+        return self._matched(self.source.names, in_order=in_order)
 
     def _shown(self, run: DataFrame) -> DataFrame:
         """Return the columns of the result in its order, without those that only sort."""
@@ -510,7 +503,7 @@ class RowWindowOnSpark(FoundTable):
     def count(self, method: str = "exact", samples: int = 10_000, seed: int = 0) -> int:
         return _counted(self._run, method)
 
-    def to_frame(self, rows: str = "one", limit: Limit = "auto") -> DataFrame:
+    def to_frame(self, rows: str = "one", limit: Limit = "auto", *, in_order: bool = True) -> DataFrame:
         self.refuse_matched(rows)
         names = list(self._nothing.projection.columns)
         return order_and_name(self._result, names, self._nothing.bound.selected)

@@ -530,7 +530,7 @@ _WORK = "joins the events of its two windows"
 
 def join_plan(
     nodes: int, layout: str = "replicated", *, groups: int | None = None, small: str = "right",
-    left: str = "left", right: str = "right", title: str = "join",
+    title: str = "join",
 ) -> ScatterPlan:  # fmt: skip
     """Return the plan of a join of two windows."""
     # Source: Suhothayan, 2019, 3.1.3, figures 3.6 and 3.7. Differs: any number of nodes forms a grid, and
@@ -552,6 +552,6 @@ def join_plan(
         routings = ToGroup(*grid), ToMember(*grid)
     feeds = tuple(
         Feed(name, routing, heartbeat=nodes > 1)
-        for name, routing in zip((left, right), routings, strict=True)
+        for name, routing in zip(("left", "right"), routings, strict=True)
     )
     return ScatterPlan(title, (Stage("join", _WORK, feeds),), _GATHER, "join", layout)

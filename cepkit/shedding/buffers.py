@@ -28,14 +28,9 @@ def queue_limit(latency_bound_s: float, mean_service_s: float) -> float:
 
 
 def buffer_limits(
-    n_in: float,
-    event_cost_s: Mapping[str, float],
-    rate_hz: Mapping[str, float],
-    *,
-    safety: float = 0.8,
-    split: str = DARLING,
-    weights: Mapping[str, float] | None = None,
-) -> dict[str, int]:
+    n_in: float, event_cost_s: Mapping[str, float], rate_hz: Mapping[str, float], *, safety: float = 0.8,
+    split: str = DARLING, weights: Mapping[str, float] | None = None,
+) -> dict[str, int]:  # fmt: skip
     """Return N_T: how many events of each type may wait."""
     # Source: DARLING, section 4.2.2. Differs: the paper says that the limits add up to N_in. With its factor
     # beta they add up to beta N_in. Full buffers of the paper's split can take longer than the bound; see
@@ -472,7 +467,7 @@ class WorkBuffers:
         self.n_of_type += np.bincount(types, minlength=len(self.n_of_type))
 
     def remove(self, events: np.ndarray) -> None:
-        """Let events leave that are processed; those that do not wait here stay out of account."""
+        """Remove processed events; those that do not wait here are ignored."""
         rows = self.waiting.rows_of(events)
         self._take(rows[rows >= 0])
 

@@ -59,7 +59,7 @@ class LiveWarmUp(Shedder):
 
     @property
     def n_left(self) -> int:
-        """Number of events that are still to be measured, at least."""
+        """The least number of events that are still to be measured."""
         return max(0, self._n_wanted - self.n_measured)
 
     @property
@@ -121,16 +121,9 @@ class LiveWarmUp(Shedder):
         self._span = arrival - self._first_arrival
 
     def training(
-        self,
-        events: Events,
-        machine: TreeMachine,
-        bound: float,
-        weights: Mapping[str, float],
-        seed: int,
-        match_seconds: float,
-        *,
-        together: bool,
-    ) -> Training:
+        self, events: Events, machine: TreeMachine, bound: float, weights: Mapping[str, float], seed: int,
+        match_seconds: float, *, together: bool,
+    ) -> Training:  # fmt: skip
         """Return what the warm-up measured, for events that the tree processes together or one by one."""
         # The first events load the kernels, so their times are replaced. The mean service time is that of the
         # second half, when the windows are full. Rates are at most those that the warm-up was processed at,
@@ -333,9 +326,10 @@ class LiveServer(Server):
     def n_within(self, seconds: float, seconds_of_type: Sequence[float]) -> int:
         """Return how many of the oldest events are served in some seconds; at least one."""
         types = self.columns(MOST_TOGETHER)["type"]
-        of_event = np.maximum(np.asarray(seconds_of_type), 1e-9)[types]
-        of_event *= max(1.0, self.service * len(types) / float(of_event.sum()))
-        return max(1, int(np.searchsorted(np.cumsum(of_event), seconds)))
+        seconds_of_event = np.maximum(np.asarray(seconds_of_type), 1e-9)[types]
+        # On average an event takes at least the measured service time.
+        seconds_of_event *= max(1.0, self.service * len(types) / float(seconds_of_event.sum()))
+        return max(1, int(np.searchsorted(np.cumsum(seconds_of_event), seconds)))
 
     def serve_many(self, n: int) -> None:
         """Process the oldest waiting events, up to ``n`` in one call of the tree.
@@ -362,14 +356,9 @@ class LiveServer(Server):
             self._process(lane, types[may], positions[may], arrivals[may], bins[may], start)
 
     def _process(
-        self,
-        lane: Lane,
-        types: np.ndarray,
-        positions: np.ndarray,
-        arrivals: np.ndarray,
-        bins: np.ndarray,
+        self, lane: Lane, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, bins: np.ndarray,
         start: float,
-    ) -> None:
+    ) -> None:  # fmt: skip
         work, n = feed_many(self.work_prices, lane.machine, positions), len(positions)
         lane.matches += work.matches
         self.alive, now = lane.machine.n_alive, self.clock.now

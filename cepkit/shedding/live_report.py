@@ -13,13 +13,7 @@ from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.errors import CepError
 from cepkit.events import Events
 from cepkit.frames.building import build_events
-from cepkit.shedding.replay import (
-    latency_text,
-    losses_text,
-    percent,
-    table_of_types,
-    time_text,
-)
+from cepkit.shedding.replay import latency_text, losses_text, percent, table_of_types, time_text
 from cepkit.streaming.batches import StreamSchema, stable_column
 from cepkit.streaming.coding import check_text_orders, keys_of_batch, text_codes_of_columns
 from cepkit.streaming.saved import Saved

@@ -73,13 +73,9 @@ class LiveSearch(Search):
     """The search of a sequence query in a live stream."""
 
     def __init__(
-        self,
-        query: SequenceQuery,
-        schema: StreamSchema,
-        options: Options,
-        settings: LiveSettings,
+        self, query: SequenceQuery, schema: StreamSchema, options: Options, settings: LiveSettings,
         clock: ServerClock,
-    ):
+    ):  # fmt: skip
         bound = schema.without_nulls(query.order_by)
         self.complete_until = query.complete_until
         program = compile_checked(replace(query, complete_until=END), bound.source())
@@ -385,9 +381,10 @@ class LiveSearch(Search):
         return ready
 
     def _count_items(self, block: MatchBlock) -> None:
-        items = np.bincount(block.event_of_item, minlength=len(self._in_matches))
-        items[: len(self._in_matches)] += self._in_matches
-        self._in_matches = items
+        """Add matches to the number of matches that each event is part of."""
+        n_matches = np.bincount(block.event_of_item, minlength=len(self._in_matches))
+        n_matches[: len(self._in_matches)] += self._in_matches
+        self._in_matches = n_matches
 
     def _offer_of(self, block: MatchBlock) -> np.ndarray | float:
         """Return the times from which the latencies of matches count."""
@@ -449,26 +446,18 @@ class LiveSearch(Search):
         latencies, n = self._latencies, max(1, self._latencies.n)
         skipped, lane = int(np.sum(self.machine.skipped)), server.lanes[0]
         return SheddingReport(
-            strategy=settings.strategy.name,
-            latency_bound=settings.latency_bound,
+            strategy=settings.strategy.name, latency_bound=settings.latency_bound,
             warm_up_left=0 if self._warm_up is None else max(1, self._warm_up.n_left),
             kept=dict(zip(names, server.processed_of_type, strict=True)),
             dropped=dict(zip(names, server.dropped_of_type, strict=True)),
-            waiting_of_type=dict(zip(names, server.waiting_of_type, strict=True)),
-            other_events=self._n_other,
-            dropped_partial_matches=lane.n_partial_dropped,
-            skipped_pairs=skipped,
-            recall=self._recall_now,
-            matches=latencies.n,
-            mean_latency=latencies.sum / n if latencies.n else nan,
-            max_latency=latencies.most,
-            within_bound=latencies.n_within / n if latencies.n else nan,
-            service=self._service,
-            arrival_rate=server.load.arrival_rate,
-            shedding_seconds=server.shedding_seconds,
-            drift=drift if isinstance(drift, Mapping) else None,
+            waiting_of_type=dict(zip(names, server.waiting_of_type, strict=True)), other_events=self._n_other,
+            dropped_partial_matches=lane.n_partial_dropped, skipped_pairs=skipped, recall=self._recall_now,
+            matches=latencies.n, mean_latency=latencies.sum / n if latencies.n else nan,
+            max_latency=latencies.most, within_bound=latencies.n_within / n if latencies.n else nan,
+            service=self._service, arrival_rate=server.load.arrival_rate,
+            shedding_seconds=server.shedding_seconds, drift=drift if isinstance(drift, Mapping) else None,
             details=details,
-        )
+        )  # fmt: skip
 
     @property
     def found_and_wanted(self) -> tuple[float, float]:

@@ -53,14 +53,9 @@ class LiveStream(Stream):
     _search: LiveSearch
 
     def __init__(
-        self,
-        query: SequenceQuery,
-        schema: StreamSchema,
-        options: Options,
-        kind: Kind,
-        settings: LiveSettings,
-        clock: ServerClock | None = None,
-    ):
+        self, query: SequenceQuery, schema: StreamSchema, options: Options, kind: Kind,
+        settings: LiveSettings, clock: ServerClock | None = None,
+    ):  # fmt: skip
         self._settings, self._clock = settings, WallClock() if clock is None else clock
         super().__init__(query, schema, options, kind)
         try:
@@ -175,14 +170,9 @@ def check_clock(clock: Any) -> Any:
 
 
 def open_saved_stream(
-    query: SequenceQuery,
-    schema: StreamSchema,
-    options: Options,
-    kind: Kind,
-    saved: Mapping[str, Any],
-    shedding: Any,
-    clock: Any,
-) -> LiveStream:
+    query: SequenceQuery, schema: StreamSchema, options: Options, kind: Kind, saved: Mapping[str, Any],
+    shedding: Any, clock: Any,
+) -> LiveStream:  # fmt: skip
     """Open a stream with the settings that a file holds."""
     strategy = _strategy_of_json(saved["strategy"], shedding)
     warm_up = whole_number("warm_up", saved["warm_up"], 1)

@@ -285,7 +285,7 @@ class _ItemReader(ColumnReader):
 
 
 def _values(columns: Columns, term: Term) -> np.ndarray:
-    values = columns[term.data[-1]]
+    values = columns[term.column]
     return values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
 
 
@@ -407,13 +407,9 @@ def _sum(reader: _RoleReader, addends: tuple[_Addend, ...], n: int) -> np.ndarra
 
 
 def _ranked(
-    condition: LeafCondition,
-    compared: _Comparison,
-    own: Role,
-    drawn: Mapping[Role, Columns],
-    size: int,
+    condition: LeafCondition, compared: _Comparison, own: Role, drawn: Mapping[Role, Columns], size: int,
     known: Known,
-) -> Callable[[Columns], np.ndarray]:
+) -> Callable[[Columns], np.ndarray]:  # fmt: skip
     others = _RoleReader(condition, drawn, known)
     rest = _sum(others, compared.rest, size)
     rest = np.sort(rest[~np.isnan(rest)])
@@ -504,7 +500,7 @@ class StreamColumns:
     def read(self) -> frozenset[str]:
         """Names of the columns that conditions read, without that of the types."""
         parts = (part for test in self.program.conditions for part in test.bound.term.walk())
-        return frozenset(part.data[-1] for part in parts if part.op == "element")
+        return frozenset(part.column for part in parts if part.op == "element")
 
     def take(self, positions: np.ndarray | slice) -> dict[str, np.ndarray]:
         """Return the columns of some events that conditions read."""
@@ -557,13 +553,7 @@ class PatternUtilities:
     """
 
     def __init__(
-        self,
-        program: TreeProgram,
-        seen: Samples,
-        known: Known,
-        *,
-        negation: str = AS_PRINTED,
-        size: int,
+        self, program: TreeProgram, seen: Samples, known: Known, *, negation: str = AS_PRINTED, size: int
     ):
         samples = {
             at: sampled_columns(seen[leaf.type], size, seed=at) for at, leaf in enumerate(program.leaves)

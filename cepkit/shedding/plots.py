@@ -316,20 +316,18 @@ def load_in_bins(
         at, values = history.at[name], history.values[name]
         number, inside = _bins(at, edges)
         n = np.bincount(number, minlength=n_bins)
-        held = n > 0
-        mean[r, held] = np.bincount(number, values[inside], minlength=n_bins)[held] / n[held]
-        top = np.full(n_bins, -np.inf)
-        np.maximum.at(top, number, values[inside])
-        greatest[r, held] = top[held]
+        has_some = n > 0
+        mean[r, has_some] = np.bincount(number, values[inside], minlength=n_bins)[has_some] / n[has_some]
+        np.fmax.at(greatest[r], number, values[inside])  # it begins as NaN, which fmax skips
         if name != "latency":
             last = np.searchsorted(at, edges[1:], side="left") - 1
-            kept = ~held & (last >= 0)
-            mean[r, kept] = greatest[r, kept] = values[last[kept]]
-    counts = [
-        np.array([_count(times[name], edges) for name in history.arrived], np.int64).reshape(-1, n_bins)
-        for times in (history.arrived, history.dropped)
-    ]
-    return LoadBins(edges, mean, greatest, *counts)
+            continues = ~has_some & (last >= 0)
+            mean[r, continues] = greatest[r, continues] = values[last[continues]]
+    arrived, dropped = (
+        np.array([_count(places[name], edges) for name in history.arrived], np.int64).reshape(-1, n_bins)
+        for places in (history.arrived, history.dropped)
+    )
+    return LoadBins(edges, mean, greatest, arrived, dropped)
 
 
 def _bins(at: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -389,14 +387,10 @@ def load_scene(
             notes.append(f"bound {bound:,.4g}")
         panels.append(
             PlotPanel(
-                x=axis,
-                y=PlotAxis(low, high),
-                height=_PANEL,
-                items=tuple(items),
-                label=label,
+                x=axis, y=PlotAxis(low, high), height=_PANEL, items=tuple(items), label=label,
                 notes=tuple(notes),
             )
-        )
+        )  # fmt: skip
     types = list(history.arrived)
     strips = Item(
         kind="cells", look=looks["dropped"], x=edges,

@@ -56,12 +56,9 @@ class FoundOnce:
 
 
 def collect_matches(
-    machine: TreeMachine,
-    matches: Sequence[TreeMatches],
-    found_at: Sequence[np.ndarray],
-    end: float,
+    machine: TreeMachine, matches: Sequence[TreeMatches], found_at: Sequence[np.ndarray], end: float,
     arrival_of_event: np.ndarray,
-) -> FoundOnce:
+) -> FoundOnce:  # fmt: skip
     waiting = machine.finish()
     every = join_matches([*matches, waiting])
     times = np.concatenate([*found_at, np.full(len(waiting), end)])
@@ -218,14 +215,11 @@ def _run(scene: Scene, strategy: Strategy, seed: int) -> ReplayRun:
         series = _serve_all(server, clock, positions[n_warm:].tolist(), arrivals)
     matches = tuple(
         collect_matches(
-            lane.machine,
-            [*warm.matches, *lane.matches],
-            [*warm.found_at, *lane.found_at],
-            clock.now,
+            lane.machine, [*warm.matches, *lane.matches], [*warm.found_at, *lane.found_at], clock.now,
             arrival_of_event,
         )
         for warm, lane in zip(warm_ups, lanes, strict=True)
-    )
+    )  # fmt: skip
     skipped = sum(int(np.sum(getattr(lane.machine, "skipped", 0))) for lane in lanes)
     return ReplayRun(
         scene=scene, strategy=strategy, seed=seed, found=matches, arrival_of_event=arrival_of_event,
@@ -393,17 +387,9 @@ class ReplaySettings:
 
 
 def check_settings(
-    queries: Sequence[Any],
-    *,
-    arrivals: Any = None,
-    latency_bound: Any = None,
-    shedding: Any = "none",
-    costs: Any = None,
-    weights: Any = None,
-    warm_up: Any = None,
-    seed: Any = 0,
-    negation: Any = KILLS_IF,
-) -> ReplaySettings:
+    queries: Sequence[Any], *, arrivals: Any = None, latency_bound: Any = None, shedding: Any = "none",
+    costs: Any = None, weights: Any = None, warm_up: Any = None, seed: Any = 0, negation: Any = KILLS_IF,
+) -> ReplaySettings:  # fmt: skip
     """Return the arguments of a replay as a value."""
     if not queries:
         raise CepError("replay: the list of queries is empty")

@@ -145,18 +145,10 @@ class Server:
     """
 
     def __init__(
-        self,
-        lanes: Sequence[Lane],
-        type_of_event: Sequence[int],
-        arrival_of_event: Sequence[float],
-        n_types: int,
-        *,
-        prices: Prices,
-        clock: ServerClock,
-        service: float,
-        arrival_rate: float,
+        self, lanes: Sequence[Lane], type_of_event: Sequence[int], arrival_of_event: Sequence[float],
+        n_types: int, *, prices: Prices, clock: ServerClock, service: float, arrival_rate: float,
         event_bytes: int = 0,
-    ):
+    ):  # fmt: skip
         self.lanes, self.clock = tuple(lanes), clock
         self._type, self._arrival = type_of_event, arrival_of_event
         self.prices, self._price = prices, prices.table()
@@ -197,14 +189,9 @@ class Server:
         """The situation of the server now."""
         now, oldest = self.clock.now, self._oldest_arrival
         return Load(
-            now,
-            self.n_waiting,
-            now if oldest is None else oldest,
-            1.0 / max(self._gap, 1e-12),
-            self.service,
-            self.latency,
-            self.alive,
-        )
+            now, self.n_waiting, now if oldest is None else oldest, 1.0 / max(self._gap, 1e-12), self.service,
+            self.latency, self.alive,
+        )  # fmt: skip
 
     def admit(self, position: int, seen: float | None = None) -> Sequence[int]:
         """Take in an event that arrives, and return the positions of the events that are dropped for it."""

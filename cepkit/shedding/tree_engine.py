@@ -154,13 +154,7 @@ def describe_tree(program: SequenceProgram) -> list[tuple[str, str]]:
 
 SUMMARY = "left-deep evaluation tree, event by event, as in ZStream and DARLING"
 ENGINE = Engine(
-    "tree",
-    SUMMARY,
-    tree_unsupported,
-    match_by_tree,
-    automatic=False,
-    takes_order=True,
-    details=describe_tree,
+    "tree", SUMMARY, tree_unsupported, match_by_tree, automatic=False, takes_order=True, details=describe_tree
 )
 
 

@@ -152,14 +152,9 @@ class TreeMachine:
     """
 
     def __init__(
-        self,
-        program: TreeProgram,
-        events: Events,
-        *,
-        max_partial_matches: int = MOST_PARTIAL_MATCHES,
-        n_bins: int = 1,
-        bin_size: int = 1,
-    ):
+        self, program: TreeProgram, events: Events, *, max_partial_matches: int = MOST_PARTIAL_MATCHES,
+        n_bins: int = 1, bin_size: int = 1,
+    ):  # fmt: skip
         if max_partial_matches < 1:
             raise CepError(f"max_partial_matches={max_partial_matches}: expected at least 1")
         self.program = program
@@ -200,7 +195,8 @@ class TreeMachine:
         if window.gap_within is not None:
             limits[kernel.GAP] = max(0, _whole_ticks(window.gap_within, window.closed))
         limits[kernel.WITHIN_EVENTS] = window.within_events or 0
-        absences = self.program.code.absences  # an absence at an edge reads a window in time
+        absences = self.program.code.absences
+        # An absence at an edge reaches as far as the window of time, so the number of events ends no window.
         at_edge = (absences[:, [kernel.FROM, kernel.TO]] < 0).any()
         limits[kernel.ENDS_BY_EVENTS] = window.within_events is not None and not at_edge
         limits[kernel.IS_STRICT] = window.strict_time or window.gap_is_empty  # later, but not by a tick
@@ -649,15 +645,9 @@ class TreeMachine:
         members[at, node[at]] = rows[at, kernel.FIRST]
         first = rows[:, kernel.FIRST]
         return PartialMatches(
-            rows[:, kernel.ID],
-            node,
-            code.nodes[node, kernel.STATE],
-            first,
-            rows[:, kernel.LAST],
-            self._stream.time[first - base],
-            rows[:, kernel.LENGTH],
-            members,
-        )
+            rows[:, kernel.ID], node, code.nodes[node, kernel.STATE], first, rows[:, kernel.LAST],
+            self._stream.time[first - base], rows[:, kernel.LENGTH], members,
+        )  # fmt: skip
 
     def drop(self, ids: np.ndarray) -> int:
         """Drop partial matches by their numbers, but nothing that came from them; return how many."""

@@ -18,7 +18,7 @@ from cepkit.compile.shared.terms import Term
 from cepkit.errors import CepError
 from cepkit.events import FLOAT
 from cepkit.kernels.wings import tree_layout as kernel
-from cepkit.language.sequences.branches import Absence, Component, Condition
+from cepkit.language.sequences.branches import Absence, Condition
 from cepkit.values import dataclass, field
 
 KILLS_IF, ALLOWED_IF = "kills_if", "allowed_if"
@@ -125,11 +125,7 @@ class TreeProgram:
 
     @classmethod
     def of(
-        cls,
-        program: BoundQuery,
-        *,
-        negation: str = KILLS_IF,
-        order: Sequence[str] | None = None,
+        cls, program: BoundQuery, *, negation: str = KILLS_IF, order: Sequence[str] | None = None
     ) -> TreeProgram | str:
         """Return a bound query as trees, or the reason why it cannot run, to complete "it …"."""
         check_reading(negation)
@@ -228,15 +224,18 @@ def _shapes(program: SequenceProgram) -> list[_Shape]:
     """Return the trees of a program. Branches that differ only in their order share one if they can."""
     alike: dict[tuple, list[int]] = {}
     for number, bound in enumerate(program.branches):
-        branch = bound.branch
-        names = frozenset(component.variable for component in branch.components)
-        alike.setdefault((names, branch.options) if _may_share(program, bound) else (number,), []).append(
-            number
-        )
+        key: tuple = (number,)
+        if _may_share(program, bound):
+            names = frozenset(component.variable for component in bound.branch.components)
+            key = names, bound.branch.options
+        alike.setdefault(key, []).append(number)
     shapes = []
     for numbers in alike.values():
         shared = _shared(program, numbers) if len(numbers) > 1 else None
-        shapes += [shared] if shared else [_alone(program.branches[number], number) for number in numbers]
+        if shared is not None:
+            shapes.append(shared)
+        else:
+            shapes += [_alone(program.branches[number], number) for number in numbers]
     return shapes
 
 
@@ -513,7 +512,7 @@ class _TreeWriter(BranchWriter):
             (True, bound.absent_accepts, bound.branch.absences),
         ):
             for i, (terms, part) in enumerate(zip(every, parts, strict=True)):
-                alone[is_absent, i] = iter(terms[_n_types(part) :])
+                alone[is_absent, i] = iter(terms[part.event_type is not None :])
         joint = iter(bound.conditions)
         following = next(joint, None)
         for condition in bound.branch.conditions:
@@ -542,13 +541,14 @@ class _TreeWriter(BranchWriter):
             at = condition.decided_at
             components = components or [at]
             if len(components) == 1:
-                [at] = components  # the end of the data is decided later than its event
+                [at] = components  # not ``decided_at``: a condition on the end of the data is decided later
                 leaf, is_taken = leaf_of[at], _is_of_each(condition) and self.of[at].is_group
                 number = self._number(condition, leaf, leaf_condition)
                 self.condition(current.term, of_variable, -1, taking=at if is_taken else None)
                 of_leaf = of_node.setdefault(leaf, _Own())
                 is_closing = self.of[at].is_group and not is_taken
-                (of_leaf.closing if is_closing else of_leaf.taken).append((len(self.conditions) - 1, number))
+                conditions = of_leaf.closing if is_closing else of_leaf.taken
+                conditions.append((len(self.conditions) - 1, number))
                 continue
             if condition.each and self.of[at].is_group and _reads_whole(current.term, of_variable, at):
                 raise NotInterpretedError(
@@ -576,10 +576,6 @@ def _is_of_each(condition: Condition) -> bool:
     """Return whether a condition is tested with each event of the last component that it names."""
     places = [place for _, place in condition.components]
     return condition.each and (not places or max(places) == condition.decided_at)
-
-
-def _n_types(part: Component | Absence) -> int:
-    return int(part.event_type is not None)
 
 
 def _reads_whole(term: Term, of_variable: dict[str, int], c: int) -> bool:

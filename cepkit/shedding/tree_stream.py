@@ -62,20 +62,20 @@ class TreeStream:
     # --- room
 
     def _make_room(self, n_new: int, keep: int) -> int:
-        """Make room for new events and return the index of the first one."""
+        """Make room for new events and return the index of the first one; events before ``keep`` may go."""
         n_old = self.end - self.base
         if n_old + n_new <= len(self.kind):
             return n_old
-        n_left = min(keep, self.end) - self.base
-        kept = n_old - n_left
-        room = max(_FEWEST, kept + n_new, 2 * kept) if self.end else n_new
+        n_dropped = min(keep, self.end) - self.base
+        n_kept = n_old - n_dropped
+        room = max(_FEWEST, n_kept + n_new, 2 * n_kept) if self.end else n_new
         for name in _OF_EVENTS:
             old = getattr(self, name)
             new = np.zeros((*old.shape[:-1], room), old.dtype)
-            new[..., :kept] = old[..., n_left:n_old]
+            new[..., :n_kept] = old[..., n_dropped:n_old]
             setattr(self, name, new)
-        self.base += n_left
-        return kept
+        self.base += n_dropped
+        return n_kept
 
     # --- texts
 

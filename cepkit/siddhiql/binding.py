@@ -396,17 +396,17 @@ class BoundApp:
     def run(self, start: Any, complete_until: Any, times: Sequence[Any] = ()) -> dict[str, list[Row]]:
         """Run the app, and return the rows of each stream that it writes."""
         parts = [(stream.name, *events_of(stream, self.clock is not None)) for stream in self.streams]
-        whole = [events[place][0] for _, _, events in parts if events for place in (0, -1)]
-        whole += times
-        first, last = (min(whole), max(whole)) if whole else (0, 0)
+        ends = [events[place][0] for _, _, events in parts if events for place in (0, -1)]
+        ends += times
+        first, last = min(ends, default=0), max(ends, default=0)
         begin = ticks_of("start", start, self.clock)
         if isinstance(complete_until, str) and complete_until.strip().lower() == END:
             stop = last + _longest_wait(self.plan.app) * (1 if self.clock is None else NANOSECONDS_PER_MS)
         else:
             stop = ticks_of("complete_until", complete_until, self.clock)
-        if begin is not None and whole and begin > first:
+        if begin is not None and ends and begin > first:
             raise CepError(f"start={start!r} is after the first event")
-        if stop is not None and whole and stop < last:
+        if stop is not None and ends and stop < last:
             raise CepError(
                 f"complete_until={complete_until!r} is before the last event; leave out the events after it"
             )

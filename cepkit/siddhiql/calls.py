@@ -130,7 +130,7 @@ class Scope:
             owner = event_slot.names[0]
             raise self._unknown(node, f"{owner} has no attribute {name!r}", name, set(event_slot.attributes))
         place, kind = event_slot.attributes[name]
-        pick = chain_index(index, own=slot == self.current)
+        pick = chain_index(index, in_filter=slot == self.current)
         if index is None and event_slot.is_counted and self.current is None:
             return Typed(_listed_names(slot, place), kind, is_list=True)
         if pick == -1 and not event_slot.is_counted:
@@ -138,15 +138,15 @@ class Scope:
         return Typed(picked(slot, place, pick), kind)
 
 
-def chain_index(index: int | str | None, *, own: bool) -> int:
-    """Return a place in the events of a state, as Python counts."""
+def chain_index(index: int | str | None, *, in_filter: bool) -> int:
+    """Return a place in the events of a state, as Python counts; ``in_filter``: of the state itself."""
     # In the filter of the state itself, ``last`` is the event before the one that the filter looks at.
     if index is None:
         return -1
     if isinstance(index, int):
         return index - 1
-    back = int(index.partition("-")[2] or 0)
-    return -1 - back - own
+    n_back = int(index.partition("-")[2] or 0)
+    return -2 - n_back if in_filter else -1 - n_back
 
 
 def _first(slot: int, place: int) -> Value:
@@ -351,28 +351,30 @@ def _one_type(tree: ex.Call, first: int, parts: Sequence[Typed], scope: Scope) -
     kind = common_type(types)
     if kind is not None:
         return kind
-    if all(each_type in NUMBERS for each_type in types):
+    last = len(parts)
+    places = f"{first + 1} and {last}" if last - first == 2 else f"{first + 1} to {last}"
+    raise _types_differ(f"{tree.function}: arguments {places}", typed_nodes, scope)
+
+
+def _types_differ(what: str, typed_nodes: Sequence[tuple[ex.Expression, Type]], scope: Scope) -> CepError:
+    """Return the error for arguments without a common type. It says how to convert the first odd one."""
+    types = [kind for _, kind in typed_nodes]
+    if all(kind in NUMBERS for kind in types):
         wanted: Type = DOUBLE if DOUBLE in types else SINGLE
     elif STRING in types:
         wanted = STRING
     else:
         wanted = LONG if isinstance(types[0], ColumnType) else types[0]
-    odd, odd_type = next(
-        (node, node_type) for node, node_type in typed_nodes if common_type([wanted, node_type]) is None
-    )
-    other, kept = next(
-        (node, node_type) for node, node_type in typed_nodes if common_type([odd_type, node_type]) is None
-    )
+    odd, odd_type = next(pair for pair in typed_nodes if common_type([wanted, pair[1]]) is None)
+    other, other_type = next(pair for pair in typed_nodes if common_type([odd_type, pair[1]]) is None)
     text = print_condition(odd)
     cure = f"convert({text}, '{wanted}')"
     if isinstance(odd, ex.Literal) and wanted in NUMBERS[2:] and isinstance(odd.value, int):
         cure = f"{float(odd.value)} or {cure}"
-    last = len(parts)
-    places = f"{first + 1} and {last}" if last - first == 2 else f"{first + 1} to {last}"
-    raise scope.error(
+    return scope.error(
         odd,
-        f"{tree.function}: arguments {places} must have one type, but {print_condition(other)} is of type "
-        f"{kept} and {text} of type {odd_type}; write {cure}",
+        f"{what} must have one type, but {print_condition(other)} is of type {other_type} and {text} of type "
+        f"{odd_type}; write {cure}",
     )
 
 

@@ -336,10 +336,6 @@ def _logarithm_to(number: float, base: float) -> float:
     return np.divide(_logarithm(number), _logarithm(base))
 
 
-def _exponential(number: float) -> float:
-    return math.exp(number) if number < 709 else np.exp(number)
-
-
 def _cube_root(number: float) -> float:
     root = math.cbrt(number)
     if not math.isfinite(root):
@@ -376,7 +372,7 @@ NUMBER_FUNCTIONS = {
     "math:signum": Function((NUMBERS,), INT, present(lambda x: (x > 0) - (x < 0))),
     "math:sqrt": _doubles(np.sqrt),
     "math:cbrt": _doubles(_cube_root),
-    "math:exp": _doubles(_exponential),
+    "math:exp": _doubles(lambda number: math.exp(number) if number < 709 else np.exp(number)),
     "math:ln": _doubles(_logarithm),
     "math:log": Function(
         (NUMBERS, NUMBERS), DOUBLE, lambda x, base: None if base == 1 else _of_doubles(_logarithm_to)(x, base)

@@ -23,7 +23,7 @@ from cepkit.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """A filter needs a value of its event to equal one of an earlier event: their places, and its slot."""
+    """A filter compares a value of its event, at ``place``, with one of an earlier event, in ``slot``."""
 
     place: int
     slot: int
@@ -182,7 +182,8 @@ class PatternRun:
         self._plan, self._clock, self._report = plan, clock, report
         self._states: list[WaitingState] = []
         first, last, self._units = self._build(plan.pattern, is_start=True)
-        last.is_last = getattr(last, "partner", last).is_last = True
+        for state in (last, getattr(last, "partner", last)):
+            state.is_last = True
         first.completed = last
         starts = tuple(state.slot for state in self._states if state.is_start)
         for state in self._states:

@@ -431,7 +431,7 @@ class _Planner:
             FilterScope(state, i, slots, self._app.source, self._per_ms) for i, state in enumerate(states)
         ]
         tests = [
-            filter_test(*pair) for pair in zip((s.source.conditions for s in states), scopes, strict=True)
+            filter_test(state.source.conditions, scope) for state, scope in zip(states, scopes, strict=True)
         ]
         if given.within_ms is not None:
             self._needs_clock("within", query.span)

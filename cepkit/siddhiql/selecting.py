@@ -132,12 +132,13 @@ class Extreme(Aggregator):
 
     def __init__(self, is_before: Callable[[Any, Any], bool], forever: bool = False):
         self._is_before, self._forever = is_before, forever
+        self.queue: deque = deque()
         super().__init__()
 
     def reset(self) -> None:
         """Forget all values; those of ``minForever`` and ``maxForever`` stay."""
-        if not (self._forever and hasattr(self, "queue")):
-            self.queue: deque = deque()
+        if not self._forever:
+            self.queue.clear()
 
     def change(self, value: Any, sign: int) -> None:
         """Let a value enter (sign 1) or leave (sign -1)."""

@@ -117,7 +117,7 @@ def _is_null(operand: ex.Expression, scope: Scope) -> Typed:
         call = compile_siddhi(operand, scope).call
     else:
         slot = scope.slot(operand, event[0])
-        call = picked(slot, 0, chain_index(event[1], own=slot == scope.current))
+        call = picked(slot, 0, chain_index(event[1], in_filter=slot == scope.current))
     return Typed(lambda slots: call(slots) is None, BOOL)
 
 

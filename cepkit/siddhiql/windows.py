@@ -384,8 +384,7 @@ def plan_window(
     if name is None:
         hint = did_you_mean(handler.name, KNOWN_WINDOWS)
         raise scope.error(
-            place,
-            f"#window.{handler.name} does not run; windows: {', '.join(KNOWN_WINDOWS)}{hint}",
+            place, f"#window.{handler.name} does not run; windows: {', '.join(KNOWN_WINDOWS)}{hint}"
         )
     reader = _Parameters(name, handler.arguments, slot, scope, place)
     common: dict[str, Any] = {

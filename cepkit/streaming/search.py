@@ -387,7 +387,7 @@ class Openings:
         keyed = keyed_program(program)
         columns = {*program.query.partition_by}
         if keyed is not None and len(keyed.keys) == 1 and keyed.keys[0].term.op == "element":
-            columns.add(keyed.keys[0].term.data[-1])
+            columns.add(keyed.keys[0].term.column)
         self._keys = [names.index(name) for name in sorted(columns & {*names})]
         self._type, self._clock = names.index(program.query.event_type or ""), names.index(program.clock)
         # The types that a match needs, from its last event to the first one, with the places of their begins.

@@ -194,7 +194,8 @@ def check_watermark(source: EmptySource, clock: str) -> None:
         )
     marked = [field.name for field in source.fields if _DELAY in field.metadata]
     if not marked:
-        if clock in source.names and _type_name(source, clock) == "timestamp_ntz":
+        type_of_column = {field.name: field.dataType.typeName() for field in source.fields}
+        if type_of_column.get(clock) == "timestamp_ntz":
             raise OrderError(
                 f"column {clock!r} is timestamp_ntz, and Spark has watermarks for timestamps only; call "
                 f"df.withColumn({clock!r}, df[{clock!r}].cast('timestamp')), which reads its times in the "
@@ -213,10 +214,6 @@ def check_watermark(source: EmptySource, clock: str) -> None:
         raise OrderError(
             f"order_by: column {clock!r} is {source.schema[clock]}; a watermark needs a timestamp"
         )
-
-
-def _type_name(source: EmptySource, name: str) -> str:
-    return source.fields[source.names.index(name)].dataType.typeName()
 
 
 def row_patterns_of_stream(

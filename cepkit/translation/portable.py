@@ -63,10 +63,7 @@ class PortablePrinter(ExpressionPrinter):
         return super().node(expression)
 
     def comparison(self, sign: str, left: ex.Expression, right: ex.Expression) -> tuple[str, int]:
-        texts = [
-            side for side in (left, right) if isinstance(side, ex.Literal) and isinstance(side.value, str)
-        ]
-        if texts and sign not in ("==", "!="):
+        if (is_text(left) or is_text(right)) and sign not in ("==", "!="):
             condition = ex.Comparison(sign, left, right)
             refuse(self.target, f"WHERE {condition}", "texts and times have no such order there")
         return super().comparison(sign, left, right)
@@ -254,11 +251,10 @@ def print_flink(query: SequenceQuery) -> str:
             text += _quantifier(query, part, [step, steps[place + 1] if place + 1 < len(steps) else None])
         after_absent = isinstance(part, sq.AbsentPattern)
     text += _windows(query)
+    if len(query.partition_by) > 1:
+        refuse(FLINK, f"[{', '.join(query.partition_by)}]", "make one column of the keys first")
     stream = "stream"
-    if query.partition_by:
-        key, *others = query.partition_by
-        if others:
-            refuse(FLINK, f"[{', '.join(query.partition_by)}]", "make one column of the keys first")
+    for key in query.partition_by:
         stream = f"stream.keyBy(e -> e.{getter(key)})"
     lines = [
         f"Pattern<Event, ?> pattern = {text};",

@@ -27,7 +27,8 @@ def timeline_scene(view: TimelineView) -> PlotScene:
     x, y = x[:n], y[:n]
     low, high = view.window or view.view or x[[0, -1]].tolist()
     is_shown = (x >= low) & (x <= high)
-    x, y, title = x[is_shown], y[is_shown], view.y_label or "events"
+    x, y = x[is_shown], y[is_shown]
+    title = view.y_label or "events"
     if view.form == "lanes":
         rows, places = lanes(view.lane_names), view.lane_colours or range(len(view.lane_names))
         events = [
@@ -40,7 +41,8 @@ def timeline_scene(view: TimelineView) -> PlotScene:
         least, most = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
         ticks, note = number_ticks(least, most, 4)
         room = 0.06 * ((most - least) or 1.0)
-        rows, title = PlotAxis(least - room, most + room, ticks=tuple(ticks)), title + note
+        title += note
+        rows = PlotAxis(least - room, most + room, ticks=tuple(ticks))
         events = [Item(kind="line", look=Look(), x=_local(view, x), y=y)]
     marks = [
         *_matches(view, rows), *events, *_selected(view, rows, low, high), *_partials(view, rows, low, high),
@@ -55,10 +57,12 @@ def timeline_scene(view: TimelineView) -> PlotScene:
 
 def _local(view: TimelineView, times: Any) -> np.ndarray:
     """Return times as the clocks of their zone show them."""
-    offsets, times = np.frombuffer(view.zone_offsets).reshape(-1, 2), np.asarray(times, float)
+    times = np.asarray(times, float)
+    begins, offsets = np.frombuffer(view.zone_offsets).reshape(-1, 2).T
     if not len(offsets):
         return times
-    return times + offsets[np.maximum(np.searchsorted(offsets[:, 0], times, "right") - 1, 0), 1]
+    period = np.searchsorted(begins, times, "right") - 1
+    return times + offsets[np.maximum(period, 0)]
 
 
 def _time_axis(view: TimelineView, low: float, high: float) -> PlotAxis:
@@ -122,11 +126,11 @@ def _partials(view: TimelineView, rows: PlotAxis, low: float, high: float) -> li
         first = min([bar["end"], *(event["x"] for event in bar["events"])])
         if bar["end"] < low or first > high:
             continue
-        levels = [_level(rows, 0.03 + 0.09 * row + more) for more in (0.0, 0.03, 0.015)]
+        bottom, middle, top = (_level(rows, 0.03 + 0.09 * row + more) for more in (0.0, 0.015, 0.03))
         look = _LOOK_OF_OUTCOME.get(bar["outcome"], Look())
-        items.append(_bars(view, look, [first, bar["end"]], *levels[:2], 1.0))
-        words = "; ".join(bar["text"] if not row else bar["text"][:1])
-        items.append(_text(view, low, high, bar["end"], levels[2], words))
+        items.append(_bars(view, look, [first, bar["end"]], bottom, top, 1.0))
+        texts = bar["text"] if row == 0 else bar["text"][:1]
+        items.append(_text(view, low, high, bar["end"], middle, "; ".join(texts)))
     return items
 
 

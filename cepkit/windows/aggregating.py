@@ -220,27 +220,24 @@ class WindowEvaluator(RowEvaluator):
     def _reduce(self, name: str, e: ex.Expression, operand: ex.Expression, values: pa.Array) -> pa.Array:
         """Return an aggregate that needs a kernel."""
         operand_values, by = values, self._second(e)
-        if name != "distinct":
-            self.done(e, _check_types, name, values.type, by.type if isinstance(by, pa.Array) else by)
-            name, values = self.done(e, as_numbers, name, values)
-        present = present_values(values)
-        if name == "count":
-            return pa.array(self._count(present))
-        count = self._count(present)
-        none = count == 0
         if name == "distinct":
             try:
                 return pa.array(self._distinct(values))
             except pa.ArrowNotImplementedError:
                 raise self.wrong(e, f"distinct() is not defined for {in_words(values.type)}") from None
+        self.done(e, _check_types, name, values.type, by.type if isinstance(by, pa.Array) else by)
+        name, values = self.done(e, as_numbers, name, values)
+        present = present_values(values)
+        count = self._count(present)
+        if name == "count":
+            return pa.array(count)
         if name in ("min", "max", "min_by", "max_by"):
-            if by is not None:
-                values, present, operand = by, present_values(by), e.by
-            ranks, is_max = _ranks(values, self._order(operand)), name[:3] == "max"
-            if by is not None:  # the first of equal rows
-                place = np.arange(len(ranks))
-                dense_rank = np.unique(ranks, return_inverse=True)[1]
-                ranks = dense_rank * len(ranks) + (-place if is_max else place)
+            is_max = name.startswith("max")
+            if by is None:
+                ranks = _ranks(values, self._order(operand))
+            else:
+                ranks, present = _ranks(by, self._order(e.by)), present_values(by)
+                ranks = _first_of_equals(ranks, is_max)
             rows = self._extreme_places(ranks, present, is_max)
             return operand_values.take(pa.array(rows, mask=self._count(present) == 0))
         if name in SUMMARIES and name not in ("std", "var"):
@@ -250,7 +247,7 @@ class WindowEvaluator(RowEvaluator):
         numbers = plain_numbers(values)
         if name in ("std", "var"):
             spread = self._deviations(numbers, present, count) ** (2 if name == "var" else 1)
-            return pa.array(spread, mask=none | np.isnan(spread))
+            return pa.array(spread, mask=(count == 0) | np.isnan(spread))
         return total_or_mean(name, self.done(e, self._sums, numbers, present, name), count, values.type)
 
     def _reduce_decimals(
@@ -352,7 +349,9 @@ def _check_types(name: str, of: pa.DataType, by: pa.DataType | pa.Scalar | None)
 
 def total_or_mean(name: str, total: np.ndarray, count: np.ndarray, of: pa.DataType) -> pa.Array:
     """Return sums, or means for ``avg``, of ``count`` values of a type each; null for none and for NaN."""
-    unknown = (count == 0) | np.isnan(total) if total.dtype.kind == "f" else count == 0
+    unknown = count == 0
+    if total.dtype.kind == "f":
+        unknown |= np.isnan(total)
     if name == "avg":
         with np.errstate(invalid="ignore", divide="ignore"):
             return pa.array(total.astype(np.float64) / count, mask=unknown)
@@ -397,6 +396,13 @@ def _ranks(values: pa.Array, order: tuple[str, ...] | None) -> np.ndarray:
             ranks = rank_of_code[codes] if len(texts) else np.zeros(len(values))
         return np.ascontiguousarray(ranks.astype(np.int64))
     return np.ascontiguousarray(plain_numbers(values))
+
+
+def _first_of_equals(ranks: np.ndarray, is_max: bool) -> np.ndarray:
+    """Return ranks whose order is the same, where the first of equal rows is the extreme one."""
+    place = np.arange(len(ranks))
+    dense_rank = np.unique(ranks, return_inverse=True)[1]
+    return dense_rank * len(ranks) + (-place if is_max else place)
 
 
 def extreme_places(

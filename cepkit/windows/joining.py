@@ -258,11 +258,11 @@ class PairEvaluator(RowEvaluator):
         pairs, births, ends = self.alive
         assert self.moments is not None
         name, operand = e.function, e.operand
-        entry = np.concatenate((births, ends))  # a pair adds its value when it is born, and takes it back
-        order = np.argsort(entry, kind="stable")
-        stop = np.searchsorted(entry[order], self.moments, side="right").astype(np.int64)
         n = len(births)
-        sign = np.concatenate((np.ones(n, np.int64), -np.ones(n, np.int64)))[order]
+        moments = np.concatenate((births, ends))  # a pair adds its value, and later removes it
+        order = np.argsort(moments, kind="stable")
+        sign = np.repeat(np.array((1, -1)), n)[order]
+        stop = np.searchsorted(moments[order], self.moments, side="right").astype(np.int64)
         if operand is None:
             return pa.array(_totals(sign, stop))
         inner = PairEvaluator(self.query, pairs)  # type: ignore[arg-type]
@@ -370,16 +370,15 @@ def ticks_of_clock(
 
 def _keys(join: Join, sources: Sources, kept: tuple) -> tuple[tuple[np.ndarray, np.ndarray], int]:
     """Return the code of the key of every row of each side, -1 for a missing key, and the number of codes."""
-    n_left, n = len(kept[0]), len(kept[0]) + len(kept[1])
-    codes, n_codes, has_key = np.zeros(n, np.int64), 1, np.ones(n, bool)
+    n_left = len(kept[0])
+    codes = np.zeros(n_left + len(kept[1]), np.int64)
+    has_key, n_codes = np.ones(len(codes), bool), 1
     for left_key, right_key in join.on:
-        parts = [
-            _plain_key(sources[0].arrow(left_key, kept[0])),
-            _plain_key(sources[1].arrow(right_key, kept[1])),
-        ]
-        parts = _one_type(parts)
+        left_values = _plain_key(sources[0].arrow(left_key, kept[0]))
+        right_values = _plain_key(sources[1].arrow(right_key, kept[1]))
         try:
-            coded = pa.chunked_array(parts).combine_chunks().dictionary_encode()
+            both = pa.chunked_array(_one_type([left_values, right_values]))
+            coded = both.combine_chunks().dictionary_encode()
         except pa.ArrowNotImplementedError:
             raise CepError(
                 f"on: column {left_key!r} is of type {sources[0].schema[left_key]}, whose values "

@@ -122,14 +122,12 @@ def batches_of(size: Size, time: np.ndarray | None, n_rows: int, first_number: i
 
 def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, with_leaving: bool) -> Emitted:
     """Return what a window emits."""
-    n = len(group)
-    one_group = n_groups < 2
+    n, one_group = len(group), n_groups < 2
     row_of_place = by_code(group, n_groups)
     first_place = sums_before(np.bincount(group, minlength=max(n_groups, 1)))
-    start, places = np.empty(0 if one_group else n, np.int64), np.arange(n, dtype=np.int64)
-    if one_group:
-        start = limits.first
-    else:
+    start, places = limits.first, np.arange(n, dtype=np.int64)
+    if not one_group:
+        start = np.empty(n, np.int64)
         load_kernels(KERNELS).group_limits(limits.first, row_of_place, first_place, start)
     if not with_leaving:
         order = None
@@ -145,12 +143,14 @@ def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, wit
     leaving_start, leaving_stop = leaving + 1, stop[leaving]
     if size.tumbling:
         leaving_start = leaving_stop  # the whole batch leaves
-    row_of_item = np.concatenate((row_of_place, row_of_place[leaving]))
-    arrived = limits.first[row_of_place] + row_of_place
-    left = limits.gone[row_of_place[leaving]] + row_of_place[leaving]
+    leaving_row = row_of_place[leaving]
+    row_of_item = np.concatenate((row_of_place, leaving_row))
+    # Before row r arrives, r rows arrive and first[r] leave; before it leaves, gone[r] arrive and r leave.
+    arrival_number = limits.first[row_of_place] + row_of_place
+    leaving_number = limits.gone[leaving_row] + leaving_row
     order = np.empty(len(row_of_item), np.int64)
-    order[np.concatenate((arrived, left))] = np.arange(len(order))
-    moment = np.concatenate((row_of_place, limits.gone[row_of_place[leaving]]))
+    order[np.concatenate((arrival_number, leaving_number))] = np.arange(len(order))
+    moment = np.concatenate((row_of_place, limits.gone[leaving_row]))
     return Emitted(
         row_of_place, row_of_item, n, np.concatenate((start, leaving_start)),
         np.concatenate((places + 1, leaving_stop)), order, moment,
@@ -276,12 +276,12 @@ class SlidingRows:
 
     @classmethod
     def of(cls, window: Window, size: Size, schema: pa.Schema) -> SlidingRows | None:
-        """Return the rows of a window that holds none."""
+        """Return the rows of a window, none at first; None if its clock or a key is no column."""
         names, types = schema.names, schema.types
-        clock_and_keys = (*window.order_by[: size.is_time], *window.group_by)
-        if not set(clock_and_keys) <= set(names):  # fields of structs
+        clock_name = window.order_by[0] if size.is_time else None
+        if not {clock_name, *window.group_by} - {None} <= set(names):  # fields of structs
             return None
-        clock = names.index(window.order_by[0]) if size.is_time else None
+        clock = None if clock_name is None else names.index(clock_name)
         keys = [names.index(name) for name in window.group_by]
         makers = [_maker(tree, names, types) for _, tree in window.aggregates]
         is_plain = not window.tumbling and window.emit != ALL and window.where is None

@@ -87,25 +87,9 @@ class _Operator(Query):
             below = (child for node in nodes if isinstance(node, ex.Aggregate) for child in node.children())
             inside = {id(part) for child in below for part in child.walk(literals=False)}
             for node in nodes:
-                if isinstance(node, ex.Previous):
-                    message = "prev() belongs to patterns; a window has first(x) and last(x)"
-                    raise self._fault(role, node, message)
-                if not isinstance(node, ex.Aggregate):
-                    continue
-                name = node.function
-                if role == "where":
-                    raise self._fault(
-                        role, node,
-                        f"{node} ranges over a window, and where decides before a row enters it; use the "
-                        "result of the window instead",
-                    )  # fmt: skip
-                if name in _REFUSED:
-                    raise self._fault(role, node, _no_aggregate(name))
-                if id(node) in inside:
-                    raise self._fault(
-                        role, node,
-                        f"{node} is inside another aggregate; compute it first, in a window before this one",
-                    )  # fmt: skip
+                reason = _why_refused(role, node, is_inside=id(node) in inside)
+                if reason is not None:
+                    raise self._fault(role, node, reason)
 
     def _complete(self, sources: dict[str, str], **values: Any) -> None:
         """Set the values that were read, and what both operators have."""
@@ -394,9 +378,30 @@ def _pairs_of_columns(given: Any) -> tuple[tuple[str, str], ...]:
     return tuple((name, name) for name in as_columns("on", given))
 
 
+def _why_refused(role: str, node: ex.Expression, *, is_inside: bool) -> str | None:
+    """Return why a node cannot be in this clause, or None; ``is_inside`` says: inside an aggregate."""
+    if isinstance(node, ex.Previous):
+        return "prev() belongs to patterns; a window has first(x) and last(x)"
+    if not isinstance(node, ex.Aggregate):
+        return None
+    if role == "where":
+        return (
+            f"{node} ranges over a window, and where decides before a row enters it; use the result of the "
+            "window instead"
+        )
+    if node.function in _REFUSED:
+        return _no_aggregate(node.function)
+    if is_inside:
+        return f"{node} is inside another aggregate; compute it first, in a window before this one"
+    return None
+
+
 def _clocks(given: Any) -> tuple[str, ...]:
-    if given is None or isinstance(given, str):
-        return () if given is None else (given, given)
+    """Return the clocks of the left and the right side; none for None."""
+    if given is None:
+        return ()
+    if isinstance(given, str):
+        return (given, given)
     names = tuple(given) if isinstance(given, list | tuple) else (given,)
     for name in names:
         if not isinstance(name, str):

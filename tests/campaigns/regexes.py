@@ -84,7 +84,7 @@ def _frame(together: Mixed) -> pd.DataFrame:
 
 
 def _without_errors(case: generate.Case, streams: list, oracle: Any, asked: Mapping[str, Any]) -> list:
-    """Return the streams in which each match says where the search goes on; the others are refused."""
+    """Return the streams without an error; test that a match without a row to continue at is refused."""
     kept, refused = [], None
     for stream in streams:
         try:

@@ -70,7 +70,7 @@ def answer_windows(seed: int, n_streams: int) -> Answer:
 
 
 def _streams(random: Random, n_streams: int, query: Query, expected: Expected) -> list[Rows]:
-    """Return streams in which each match says where the search goes on; the others are refused."""
+    """Return streams without an error; test that a match without a row to continue at is refused."""
     streams: list[Rows] = []
     for number in range(n_streams):
         rows = random_rows(random, random.randint(0, 8))

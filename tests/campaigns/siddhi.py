@@ -18,7 +18,7 @@ DEFINED = " ".join(f"define stream {name} (x int, u string);" for name in STREAM
 
 
 def answer(seed: int, n_streams: int) -> Answer:
-    """Compare a pattern; it begins anew with the first event of each key."""
+    """Compare a pattern by key: the first event of a key starts a pattern of this key."""
     text, random = random_query(seed), Random(f"keys {seed}")
     query = parse_siddhi(text).elements[0]
     read = sorted({source.stream for source in query.sources()})

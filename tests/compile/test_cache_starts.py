@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -125,3 +126,19 @@ def test_many_processes_at_once(how, starters, warm, tmp_path, full):
     for kind in KINDS:
         [start] = starters[kind].start(folder)
         assert (answers_of(start), start.said, start.needs_numba) == (answers[kind], [], kind == "numba")
+
+
+@pytest.mark.parametrize("seed", seeds(1, N_SEEDS))
+def test_processes_that_are_killed_leave_a_sound_cache(seed, starters, warm, tmp_path, full):
+    """They begin on an empty cache. Nobody waits for what a dead process was compiling."""
+    _, answers = warm
+    folder, kind, rng = tmp_path / "kernels", KINDS[seed % 2], random.Random(f"killed {seed}")
+    n = 8 if full else 3
+    killed_after = sorted(rng.uniform(0, 0.4 * n) for _ in range(n - 1))
+    for start in starters[kind].start(folder, n=n, killed_after=killed_after):
+        assert start.code == -signal.SIGKILL or answers_of(start) == answers[kind]
+        assert start.said == []
+    assert start.code == 0  # the last one lives on
+    [start] = starters[kind].start(folder)
+    assert (answers_of(start), start.said) == (answers[kind], [])
+    assert unsound_files(folder) == []

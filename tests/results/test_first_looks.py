@@ -20,8 +20,9 @@ SQL = (
     "SELECT * FROM f MATCH_RECOGNIZE (ORDER BY t MEASURES LAST(B.x) AS m PATTERN (A B+) "
     "DEFINE B AS B.x > PREV(B.x))"
 )
+CHAIN = "PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x WITHIN 30"
 RESULTS: dict[str, Callable] = {
-    "counted": lambda: cep.match(ROWS, "PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x WITHIN 30", **CALL),
+    "counted": lambda: cep.match(ROWS, CHAIN, **CALL),
     "counted loop": lambda: cep.match(
         ROWS, "PATTERN SEQ(A a, B+ b, C c) WHERE b[i].x > a.x WITHIN 12", **CALL
     ),
@@ -44,14 +45,30 @@ LOOKS: dict[str, Callable] = {
 }
 
 
-def looked_at(make: Callable, looks: list[str]) -> list:
+USERS = ROWS.assign(user=ROWS.x % 7)
+STEPS = ["kind == 'A'", "kind == 'B'", "kind == 'C'"]
+FUNNEL = {
+    "to_frame": lambda found: found.to_frame().to_string(),
+    "times": lambda found: str(found.times()),
+    "users": lambda found: str(found.users),
+    "repr": repr,
+}
+EXPLANATION = {"text": str, "svg": lambda found: found.svg(), "states": lambda found: str(found.states)}
+OTHERS: dict[str, tuple[Callable, dict[str, Callable]]] = {
+    "funnel": (lambda: cep.funnel(USERS, STEPS, order_by="t", partition_by="user", within=30), FUNNEL),
+    "explained sequence": (lambda: cep.explain(ROWS, CHAIN, **CALL), EXPLANATION),
+    "explained rows": (lambda: cep.explain(ROWS, SQL), EXPLANATION),
+}
+
+
+def looked_at(make: Callable, looks: list[Callable]) -> list:
     """Return what threads see that look at one result at once."""
     found, seen, barrier = make(), [None] * len(looks), threading.Barrier(len(looks))
 
     def look(i: int) -> None:
         barrier.wait()
         try:
-            seen[i] = LOOKS[looks[i]](found)
+            seen[i] = looks[i](found)
         except Exception as error:
             seen[i] = error
 
@@ -64,17 +81,35 @@ def looked_at(make: Callable, looks: list[str]) -> list:
     return seen
 
 
-@pytest.mark.parametrize("kind", RESULTS)
-def test_eight_threads_see_what_one_thread_sees(kind):
-    names = list(LOOKS)
-    expected = {name: LOOKS[name](RESULTS[kind]()) for name in names if name != "repr"}
-    for turn in range(25):
-        looks = names if turn % 2 else [names[turn // 2 % len(names)]] * THREADS
-        seen = looked_at(RESULTS[kind], looks)
-        for name, own in zip(looks, seen, strict=True):
-            assert not isinstance(own, Exception), f"{name}: {own!r}"
+def check_first_looks(make: Callable, looks: dict[str, Callable], n_turns: int) -> None:
+    """Let threads look first at new results: all in the same way, or each in another way."""
+    names = list(looks)
+    expected = {name: looks[name](make()) for name in names if name != "repr"}
+    for turn in range(n_turns):
+        chosen = [names[turn // 2 % len(names)]] * THREADS if turn % 2 == 0 else (names * THREADS)[:THREADS]
+        seen = looked_at(make, [looks[name] for name in chosen])
+        for name, answer in zip(chosen, seen, strict=True):
+            assert not isinstance(answer, Exception), f"{name}: {answer!r}"
             if name != "repr":  # it says the number of matches only after they were counted
-                assert own == expected[name], name
+                assert answer == expected[name], name
+
+
+@pytest.mark.parametrize("kind", [*RESULTS, *OTHERS])
+def test_eight_threads_see_what_one_thread_sees(kind, full):
+    make, looks = OTHERS[kind] if kind in OTHERS else (RESULTS[kind], LOOKS)
+    check_first_looks(make, looks, 200 if full else 25)
+
+
+@pytest.mark.spark
+def test_eight_threads_see_what_one_thread_sees_on_spark(spark, full):
+    if not full:
+        pytest.skip("sixteen threads wait for jobs of Spark, a minute; --full runs them")
+    rows = spark.createDataFrame(ROWS)
+    looks = {
+        "count": lambda found: found.count(), "frame": lambda found: found.to_frame().toPandas().to_string(),
+        "repr": repr,
+    }  # fmt: skip
+    check_first_looks(lambda: cep.match(rows, CHAIN, **CALL), looks, 2)
 
 
 def test_a_result_with_a_lock_is_pickled():

@@ -6,10 +6,12 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,14 +155,22 @@ class Starter:
         self._server.stdin.flush()
         return int(self._server.stdout.readline())
 
-    def start(self, cache: Path, disk: str = "", waits: str = "", *, n: int = 1) -> list[Start]:
-        """Run ``n`` processes at once on a cache."""
+    def start(
+        self, cache: Path, disk: str = "", waits: str = "", *, n: int = 1, killed_after: Sequence[float] = ()
+    ) -> list[Start]:
+        """Run ``n`` processes at once on a cache, and kill the first ones after these seconds, ascending."""
         begun = []
         for _ in range(n):
             self._n += 1
             files = {name: self._folder / f"{self.kind}-{self._n}.{name}" for name in ("out", "errors")}
             texts = {name: str(path) for name, path in files.items()}
             begun.append((self._ask(folder=str(cache), disk=disk, waits=waits, **texts), files))
+        since = time.monotonic()
+        for (child, _), seconds in zip(begun, killed_after, strict=False):
+            time.sleep(max(0.0, since + seconds - time.monotonic()))
+            os.kill(
+                child, signal.SIGKILL
+            )  # one that has ended waits for its parent, so the number is its own
         done = [(self._ask(end=child), files) for child, files in begun]
         return [_start_of(code, *(path.read_text() for path in files.values())) for code, files in done]
 

@@ -122,7 +122,7 @@ def check_sizes(
         sizes = [size(arg) for arg in term.args]
         match term.op:
             case "column" | "element":
-                return largest.get(term.data if term.op == "column" else term.data[-1], 0)
+                return largest.get(term.column, 0)
             case "constant":
                 value = constants.get(term.data, 0)
                 return abs(int(value)) if math.isfinite(value) else 0

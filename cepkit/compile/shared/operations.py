@@ -323,8 +323,7 @@ def zone_of_term(binder: Binding, term: Term) -> str | None:
     """Return the time zone of the columns in ``term``, or None."""
     for part in term.walk():
         if part.op in ("column", "element"):
-            name = part.data if part.op == "column" else part.data[-1]
-            column_type = type_of_column(name, binder.schema, binder.derived)
+            column_type = type_of_column(part.column, binder.schema, binder.derived)
             if column_type.timezone is not None:
                 return column_type.timezone
     return None

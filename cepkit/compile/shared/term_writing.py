@@ -319,7 +319,7 @@ class TermWriter(Reader):
 
     def similarity(self, term: Term) -> str:
         """Return the code of a function of two arrays; the value of an array is the place of its row."""
-        rows = (f"{self.matrix(_column_of(arg))}, {self.value(arg)}" for arg in term.args)
+        rows = (f"{self.matrix(arg.column)}, {self.value(arg)}" for arg in term.args)
         return f"{term.data}({', '.join(rows)})"
 
     def matrix(self, column: str) -> str:
@@ -398,10 +398,6 @@ def _table_dtype(term: Term) -> str:
     if term.op == "table":
         return "uint8"
     return "float64" if term.args[0].kind == FLOAT else "int64"
-
-
-def _column_of(term: Term) -> str:
-    return term.data if term.op == "column" else term.data[-1]
 
 
 def _join(sign: str, parts: Sequence[str], *, lazy: bool = False) -> str:

@@ -42,6 +42,11 @@ class Term:
     data: str | int | tuple | None = None
     level: int = CONSTANT
 
+    @property
+    def column(self) -> Any:
+        """The name of the column that a leaf reads."""
+        return self.data[-1] if isinstance(self.data, tuple) else self.data
+
     def walk(self) -> Iterator[Term]:
         """Yield all terms below this one, then this one, arguments first."""
         for arg in self.args:

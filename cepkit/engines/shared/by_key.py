@@ -101,7 +101,7 @@ def _column_of(role: int) -> str:
 def _with_branches(program: SequenceProgram, branches: list[BoundBranch], n_roles: int) -> SequenceProgram:
     """Return the program with other branches, and without columns that these do not read."""
     leaves = (leaf for bound in branches for root in bound.terms() for leaf in root.walk())
-    read = {leaf.data[-1] for leaf in leaves if leaf.op == "element"}
+    read = {leaf.column for leaf in leaves if leaf.op == "element"}
     columns = *(name for name in program.columns if name in read), *map(_column_of, range(n_roles))
     groups = tuple(group for group in program.text_groups if group & read)
     columns = tuple(dict.fromkeys((*columns, *(name for group in groups for name in sorted(group)))))

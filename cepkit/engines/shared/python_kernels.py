@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from cepkit.compile.regex_plan import Plan
+from cepkit.compile.regex_program import Kernel, Program
+from cepkit.compile.regex_source import write_matching
 from cepkit.compile.sequence_program import BoundBranch, SequenceProgram
 from cepkit.compile.sequence_source import CheckingWriter, PathWriter, is_decided_at_begin, test_of
+from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.loading import reason_to_compile
 from cepkit.compile.shared.term_writing import module_header
 from cepkit.compile.shared.terms import Term
@@ -23,12 +27,19 @@ _HEADER = f"import math\nimport numpy as np\nNULL = {NULL_INTEGER}\nNAN = np.nan
 _FOR_NUMBA = "@njit", "U1 = "
 
 
-def plain_module(program: SequenceProgram, text: str) -> dict[str, Any]:
+def plain_module(program: BoundQuery, text: str) -> dict[str, Any]:
     """Run generated ``text`` as Python, without compiling it or writing a file, and return its names."""
     user = {f"u{i}": function.in_kernel for i, function in enumerate(program.functions.values())}
     names: dict[str, Any] = {"__name__": "cepkit_plain", **user}
     exec(_code(text), names)
     return names
+
+
+def plain_kernel(program: Program, plan: Plan, columns: Mapping[str, np.ndarray]) -> Kernel:
+    """Return the kernel of a regex, which reads these columns, as Python."""
+    dtypes = {name: values.dtype.name for name, values in columns.items()}
+    source = write_matching(plan, dtypes, functions=tuple(program.functions), compiled=program.compiled)
+    return Kernel(plain_module(program, source.text)["advance"], source, is_compiled=False)
 
 
 def new_as_python(program: SequenceProgram, text: str, name: str) -> Callable[..., Any]:

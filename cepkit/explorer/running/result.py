@@ -282,7 +282,7 @@ class Chosen:
 class RowNames:
     """The names of events, as everywhere in the board."""
 
-    # It does not know a result, which would keep its own memory until the garbage collection.
+    # It holds no result: a result holds it, and the memory of a circle stays until the garbage collection.
 
     def __init__(self, source: Source, events: Events):
         self.source, self.events = source, events

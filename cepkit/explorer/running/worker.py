@@ -155,7 +155,8 @@ class Worker:
             self._failed(turn, error)
         finally:
             with self.lock:
-                self._running = None if self._running is turn else self._running
+                if self._running is turn:
+                    self._running = None
                 self._left.discard(turn)
                 if turn.kind not in self._late:
                     self._begin_late = time.monotonic() + self._pause_s

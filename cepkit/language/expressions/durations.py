@@ -133,10 +133,13 @@ def format_duration(ticks: int, unit: str | None) -> str:
         return str(ticks)
     parts, rest = [], abs(ticks) * NANOSECONDS[unit]
     for name, size in NANOSECONDS.items():
-        if name != "w":  # '7 d' is easier to read than '1 w'
-            count, rest = divmod(rest, size)
-            parts += [f"{count} {name}"] if count else []
-    return "-" * (ticks < 0) + (" ".join(parts) or f"0 {unit}")
+        if name == "w":
+            continue  # '7 d' is easier to read than '1 w'
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count} {name}")
+    sign = "-" if ticks < 0 else ""
+    return sign + (" ".join(parts) or f"0 {unit}")
 
 
 def _unit(part: re.Match[str], text: str) -> str:
@@ -181,7 +184,8 @@ def days_to_seconds(nanoseconds: int) -> str:
     minutes, rest = divmod(rest, NANOSECONDS["min"])
     seconds, rest = divmod(rest, NANOSECONDS["s"])
     fraction = f".{rest:09}".rstrip("0") if rest else ""
-    return f"{'-' * (nanoseconds < 0)}{days} {hours:02}:{minutes:02}:{seconds:02}{fraction}"
+    sign = "-" if nanoseconds < 0 else ""
+    return f"{sign}{days} {hours:02}:{minutes:02}:{seconds:02}{fraction}"
 
 
 # Number formatting for readers: short counts in full, long ones as three digits and a power of ten.

@@ -52,7 +52,9 @@ def say_arguments(least: int, most: int | None) -> str:
         return f"{least} or more arguments"
     if least < most:
         return f"{least} {'or' if most == least + 1 else 'to'} {most} arguments"
-    return f"{most} argument{'s' * (most != 1)}" if most else "no argument"
+    if not most:
+        return "no argument"
+    return "1 argument" if most == 1 else f"{most} arguments"
 
 
 def _signature(words: str) -> Signature:

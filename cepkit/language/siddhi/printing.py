@@ -178,10 +178,13 @@ def _parse_once(text: str) -> sp.SiddhiApp:
 def _with_hint(error: PatternSyntaxError, text: str) -> PatternSyntaxError:
     """Return the error with what the text at its place may mean: a keyword, or another sign."""
     start, end = error.position, error.position + error.length
-    if (early := early_within(text[:start])) is not None and text[start:end] in (",", "->"):
-        return PatternSyntaxError(early[0], text, early[1], early[2])
-    if text[start:end] in (",", "->") and "'->'" in error.message:
-        return PatternSyntaxError(MIXED_SIGNS, text, start, end - start)
+    if text[start:end] in (",", "->"):
+        early = early_within(text[:start])
+        if early is not None:
+            message, place, length = early
+            return PatternSyntaxError(message, text, place, length)
+        if "'->'" in error.message:
+            return PatternSyntaxError(MIXED_SIGNS, text, start, end - start)
     if not error.message.startswith("expected"):
         return error
     for word in reversed([*re.finditer(r"[^\W\d]\w*", text[:end])][-2:]):

@@ -189,13 +189,9 @@ def windows_of(opens: np.ndarray, time: np.ndarray, partition: np.ndarray, span:
 
 
 def events_by_cell(
-    windows: OpeningWindows,
-    type_of_event: np.ndarray,
-    partition: np.ndarray,
-    n_types: int,
-    n_bins: int,
+    windows: OpeningWindows, type_of_event: np.ndarray, partition: np.ndarray, n_types: int, n_bins: int,
     bin_size: int,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Return S: the mean number of events of each type in each bin of positions of a window."""
     share = np.zeros((n_types, n_bins))
     if not len(windows.opening):
@@ -544,13 +540,9 @@ class ClassModel:
         return classes
 
     def update(
-        self,
-        machine: TreeMachine,
-        node: np.ndarray,
-        member: np.ndarray,
-        matches: np.ndarray,
+        self, machine: TreeMachine, node: np.ndarray, member: np.ndarray, matches: np.ndarray,
         smoothing: float,
-    ) -> int:
+    ) -> int:  # fmt: skip
         """Add new partial matches and matches to the moving averages; return the number of additions."""
         spent, useful = np.zeros(self.n_classes), np.zeros(self.n_classes)
         n = 0

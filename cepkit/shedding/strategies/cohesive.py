@@ -27,7 +27,7 @@ _PRICES = np.geomspace(0.02, 20.0, 31)  # of a second of work, in the matches of
 _AGAIN = 0.1  # share of the bound: after late events, a stretch begins with one that has waited less
 _CLEAR = 1.5  # times as many matches for their work: what a filter of a live stream must promise
 _FEW = 0.01  # share of matches and work that is added to each step, since some have few
-_OF_CHOICE = ("utility", "lookup", "sort")  # what each of the partial matches costs that are compared
+_OF_CHOICE = ("utility", "lookup", "sort")  # work for each partial match that is compared
 
 
 # What a warm-up says: filters by utility, and what partial matches are worth for a second of work.
@@ -67,7 +67,7 @@ class WarmUpWork:
         for rows in generations(lineage):
             parents = np.minimum(lowest[lineage.left[rows]], lowest[lineage.right[rows]])
             lowest[rows] = np.minimum(lowest[rows], parents)
-        # Then a row for each event, with its work beside that on the partial matches that it made.
+        # Then a row for each event. Its work is without that on the partial matches that it made.
         self.types, self.seconds_of_event = training.type_of_event, training.service_of_event
         positions = np.flatnonzero(training.machine.types_of_events()[: training.n_events] >= 0)
         self.step_of_event = step_of_event[positions]
@@ -332,7 +332,7 @@ class _KeepStretches(Shedder):
     def late(self, types: np.ndarray, positions: np.ndarray, arrivals: np.ndarray, load: Load) -> np.ndarray:
         """Return the events that have waited for a small share of the bound: a new stretch begins."""
         if load.waiting * self._service <= self._safety * self._bound:
-            return positions[:0]  # the stream paused, and is not overloaded: it soon has served them all
+            return positions[:0]  # few events wait after a pause of the stream, and they are served soon
         is_late = (load.clock - arrivals > _AGAIN * self._bound) & np.isin(types, list(self._present))
         self._dropped[0] += int(is_late.sum())
         return positions[is_late]

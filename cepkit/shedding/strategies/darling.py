@@ -361,14 +361,10 @@ class DarlingShedder(Shedder):
         self._work.seconds_of_type = np.array(list(self.cost.values()))
         self._work.limit_of_type = np.array(list(self.limits.values()), np.float64)
         return BufferRule(
-            self.limit,
-            {number: self.limits[names[number]] for number in numbers},
-            {number: self.thresholds[names[number]] for number in numbers},
-            self._utility,
-            self._tie,
-            settings.n_slots,
-            self._training.seed,
-        )
+            self.limit, {number: self.limits[names[number]] for number in numbers},
+            {number: self.thresholds[names[number]] for number in numbers}, self._utility, self._tie,
+            settings.n_slots, self._training.seed,
+        )  # fmt: skip
 
     # --- events
 

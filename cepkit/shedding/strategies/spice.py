@@ -171,19 +171,23 @@ class SkippingShedder(Shedder):
             self._is_shedding = False
         elif not self._is_shedding or self._left <= 0:
             self._is_shedding, self._left = True, self._settings.interval
-            rate = load.arrival_rate
-            if self._settings.backlog:
-                rate += (load.waiting - self._room) / self._bound
-            self._share = share_to_drop(rate, self._capacity)
-            self._thresholds = self._table.thresholds(self._share)
-            self.charged["update"] += len(self._thresholds)
-            self._is_known = False
+            self._compute_thresholds(load)
         self._left -= 1
         if not self._is_shedding:
             machine.skip = None
         elif not self._is_known or machine.skip is None:
             self._skip(machine)
         return self._passes(event.type, n_windows)
+
+    def _compute_thresholds(self, load: Load) -> None:
+        """Compute the thresholds for the present load, and charge the work."""
+        rate = load.arrival_rate
+        if self._settings.backlog:
+            rate += (load.waiting - self._room) / self._bound
+        self._share = share_to_drop(rate, self._capacity)
+        self._thresholds = self._table.thresholds(self._share)
+        self.charged["update"] += len(self._thresholds)
+        self._is_known = False
 
     def _passes(self, number: int, n_windows: int) -> bool:
         """Pay for the lookups of an event, and return whether it is processed."""
@@ -269,12 +273,9 @@ def event_utilities(training: Training, safety: float) -> UtilityTable:
     n_own = max(1, int((types >= 0).sum()))
     part = (1.0 - safety) * queue_room(training, 1.0) * len(types) / n_own
     return UtilityTable(
-        to_utilities(count)[:, :, None],
-        share[:, :, None],
-        parts_of_bins(bins, bin_size, part),
-        bin_size,
+        to_utilities(count)[:, :, None], share[:, :, None], parts_of_bins(bins, bin_size, part), bin_size,
         windows.mean_size,
-    )
+    )  # fmt: skip
 
 
 # hSPICE: skip pairs of an event and a partial match, by type, position and state.
@@ -313,12 +314,9 @@ def pair_utilities(training: Training) -> UtilityTable:
     chance = np.divide(good, considered, out=np.zeros(good.shape), where=considered > 0)
     n_windows = max(1, int(np.isin(machine.types_of_events()[: training.n_events], list(opening)).sum()))
     return UtilityTable(
-        to_utilities(chance),
-        considered / n_windows,
-        np.zeros(considered.shape[1], np.int64),
-        machine.bin_size,
-        windows.mean_size,
-    )
+        to_utilities(chance), considered / n_windows, np.zeros(considered.shape[1], np.int64),
+        machine.bin_size, windows.mean_size,
+    )  # fmt: skip
 
 
 class _SkippedPairs(SkippingShedder):
@@ -373,7 +371,7 @@ def remaining_times(matrix: np.ndarray, reward: np.ndarray, bin_size: int, n_bin
     value = np.zeros(len(matrix))
     for b in range(n_bins):
         times[b] = value
-        for _ in range(bin_size if b + 1 < n_bins else 0):
+        for _ in range(bin_size):
             value = now_only + matrix @ value
     return times
 
