@@ -427,6 +427,15 @@ def _window(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> MatchWind
 # Which events decide conditions and absences, where single events are bound in any order.
 
 
+def why_not_compiled(program: BoundQuery) -> str | None:
+    """Return why no kernel of a sequence can run a program, to complete "it …", or None if one can."""
+    if not isinstance(program, SequenceProgram):
+        return "runs event sequences only"
+    if not program.compiled:
+        return f"cannot call {', '.join(program.reasons_for_python)}, a plain Python function"
+    return None
+
+
 def unordered(bound: BoundBranch) -> str | None:
     """Return why a branch can only be searched in its own order, as text that completes "it …"; else None."""
     for component in bound.branch.components:

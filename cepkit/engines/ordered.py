@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cepkit.compile.sequence_program import BoundBranch, SequenceProgram, unordered
+from cepkit.compile.sequence_program import BoundBranch, SequenceProgram, unordered, why_not_compiled
 from cepkit.compile.sequence_source import test_of
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.loading import load_kernels
@@ -42,10 +42,8 @@ _INVERSE = {"earlier": "later", "window_begin": "window_end", "gap_begin": "gap_
 
 def ordered_unsupported(program: BoundQuery) -> str | None:
     """Return why the engine cannot run a program, to complete "it …", or None if it can."""
-    if not isinstance(program, SequenceProgram):
-        return "runs event sequences only"
-    if not program.compiled:
-        return f"cannot call {', '.join(program.reasons_for_python)}, a plain Python function"
+    if reason := why_not_compiled(program):
+        return reason
     if any(leaf.op == "similarity" for root in program.terms() for leaf in root.walk()):
         return "cannot compare arrays"
     return next((reason for bound in program.branches if (reason := unordered(bound))), None)

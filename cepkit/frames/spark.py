@@ -124,6 +124,15 @@ def check_keys(source: EmptySource, names: Iterable[str], what: str = "partition
             )
 
 
+def check_ordered(order_by: Sequence[Any], argument: str = "order_by") -> None:
+    """Raise `OrderError` for a query that names no columns that sort the rows."""
+    if not order_by:
+        raise OrderError(
+            f"{argument} is missing: the rows of a Spark frame have no order; name the columns that sort "
+            "them: a time, and further columns if times repeat"
+        )
+
+
 def check_convertible(source: EmptySource, names: Iterable[str]) -> None:
     """Raise an error for a column whose values Spark cannot hand to Python."""
     for name in names:

@@ -18,7 +18,7 @@ from cepkit.insight.moments import Stepping, Walk
 from cepkit.insight.trace import RegexTrace, names_of_mask, rows_looked_back
 from cepkit.insight.why_not import RowsExplainer, RowsRead, WhyNot, cell, named_positions
 from cepkit.language.expressions import trees as ex
-from cepkit.language.regex import parse_pattern
+from cepkit.language.regex import RegexQuery, parse_pattern
 from cepkit.language.row_patterns import Variable, variables
 from cepkit.language.sequences.printing import duration_text
 from cepkit.values import dataclass, replace
@@ -51,11 +51,16 @@ def _holds(
     pattern = parse_pattern(f". .* {name}") if k > start else Variable(name)
     define = ((name, ex.And((condition, n_before)) if k > start else condition),)
     query = replace(program.query, pattern=pattern, define=define, measures=None, within=None, sources=())
-    low = max(0, start - rows_looked_back(query))  # a short part of the rows is enough
     try:
-        trace = RegexTrace(compile_regex(query, program.schema), stepping.part(low, k + 1), start - low)
+        return _matches(program, query, stepping, start, k)
     except (CepError, KeyError):  # a condition that cannot run alone is assumed to hold
         return True
+
+
+def _matches(program: Program, query: RegexQuery, stepping: Stepping, start: int, k: int) -> bool:
+    """Return whether a match of a query with the same columns begins at ``start`` and ends at ``k``."""
+    low = max(0, start - rows_looked_back(query))  # a short part of the rows is enough
+    trace = RegexTrace(compile_regex(query, program.schema), stepping.part(low, k + 1), start - low)
     _, last = trace.advance(start - low, k + 1 - low)
     return bool(len(last)) and int(last[-1]) == k - low
 
@@ -364,8 +369,6 @@ def predicates_at(program: Program, stepping: Stepping, k: int) -> list[tuple[st
         if name == ANY or (name in defined and looks_at_match(defined[name])):
             continue
         query = row_query(program.query, name, defined.get(name))
-        low = max(0, k - rows_looked_back(query))
-        trace = RegexTrace(compile_regex(query, program.schema), stepping.part(low, k + 1), k - low)
-        _, last = trace.advance(k - low, k + 1 - low)
-        predicates.append((name, str(defined.get(name, f"column {name}")), bool(len(last))))
+        is_met = _matches(program, query, stepping, k, k)
+        predicates.append((name, str(defined.get(name, f"column {name}")), is_met))
     return predicates

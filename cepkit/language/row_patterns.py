@@ -82,6 +82,17 @@ class OddPatternError(CepError, ValueError):
     """A part of a pattern has a name or bounds that no pattern can have."""
 
 
+def check_rounds(low: int, high: int | None, body: object = None) -> None:
+    """Raise for numbers of rounds that no repetition can have; the error names ``body``."""
+    for bound in (low, low if high is None else high):
+        if type(bound) is not int:
+            check_whole_number("rounds of a repetition", bound)
+    if low < 0 or (high is not None and high < max(1, low)):
+        whole = f"{{{low},{'' if high is None else high}}}" + (f" of {body}" if body else "")
+        raise OddPatternError(f"repetition {whole}: it needs 0 <= low <= high and high >= 1")
+    refuse_beyond(REPEATS, max(low, high or 0), "rounds of a repetition", "write + for no limit")
+
+
 @dataclass(frozen=True, slots=True)
 class Repeat(Pattern):
     """``body`` at least ``low`` times and at most ``high`` times (None: no limit)."""
@@ -94,16 +105,7 @@ class Repeat(Pattern):
     greedy: bool = True
 
     def __post_init__(self) -> None:
-        for bound in (self.low, self.low if self.high is None else self.high):
-            if type(bound) is not int:
-                check_whole_number("rounds of a repetition", bound)
-        if self.low < 0 or (self.high is not None and self.high < max(1, self.low)):
-            raise OddPatternError(
-                f"repetition {{{self.low},{self.high}}}: need 0 <= low <= high and high >= 1"
-            )
-        refuse_beyond(
-            REPEATS, max(self.low, self.high or 0), "rounds of a repetition", "write + for no limit"
-        )
+        check_rounds(self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True)

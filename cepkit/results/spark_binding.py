@@ -12,8 +12,8 @@ from cepkit.compile.regex_program import Program
 from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.operations import end_in_ticks
 from cepkit.doors import open_door
-from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
-from cepkit.frames.spark import EmptySource, in_utc, numbered_columns, slices_of, ticks
+from cepkit.errors import CepError, UnsupportedQueryError, warn
+from cepkit.frames.spark import EmptySource, check_ordered, in_utc, numbered_columns, slices_of, ticks
 from cepkit.language.expressions.functions import RegisteredFunction, registered_function
 from cepkit.language.expressions.vocabulary import SUMMARIES
 from cepkit.language.regex import RegexQuery
@@ -89,11 +89,7 @@ def bind_any(
     frame: DataFrame, value: RegexQuery | SequenceQuery
 ) -> tuple[Program | SequenceProgram, EmptySource]:
     """Return the query bound to a finite or streaming frame, and the frame's columns. Raises as `match`."""
-    if not value.order_by:
-        raise OrderError(
-            "order_by is missing: the rows of a Spark frame have no order; name the columns that sort the "
-            "events of a partition: a time, and further columns if times repeat"
-        )
+    check_ordered(value.order_by)
     source = EmptySource(frame)
     check_functions(dict(value.functions))
     program = compile_checked(value, source)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from cepkit.engines.match_recognize.bound import bind_row_query, bind_window
 from cepkit.engines.match_recognize.found_rows import RowOrder
 from cepkit.engines.regex_measures import Measured, Picked
-from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
+from cepkit.errors import CepError, UnsupportedQueryError, warn
 from cepkit.events import ColumnType, Events, plain_values
 from cepkit.frames.arrow import ArrowSource, check_free
 from cepkit.frames.spark import (
@@ -23,6 +23,7 @@ from cepkit.frames.spark import (
     Results,
     check_convertible,
     check_keys,
+    check_ordered,
     check_total_order,
     key_columns,
     numbered_columns,
@@ -223,11 +224,7 @@ class TellTagged:
 
 def check_clause(query: RowPatternQuery) -> None:
     """Raise for a clause without ORDER BY, and for functions that Spark's workers cannot call."""
-    if not query.order_by:
-        raise OrderError(
-            "ORDER BY is missing: the rows of a Spark frame have no order; name the columns that sort "
-            "the rows of a partition: a time, and further columns if times repeat"
-        )
+    check_ordered(query.order_by, "ORDER BY")
     nodes = (node for _, tree in (*query.define, *query.measures) for node in tree.walk(literals=False))
     check_functions({n.registered.name: n.registered for n in nodes if isinstance(n, UserCall)})
 

@@ -24,12 +24,12 @@ from cepkit.engines.regex import Run, match_regex
 from cepkit.engines.regex_measures import Picked
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.engines.shared.sequence_set import EMPTY, MATCHES_PER_BLOCK, KnownMatches, MatchBlock, SequenceSet
-from cepkit.errors import CepError, OrderError, ResultTooLargeError, warn
+from cepkit.errors import CepError, ResultTooLargeError, warn
 from cepkit.events import ColumnType, Events, Source
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events, key_column, partition_codes
 from cepkit.frames.pandas import series_of_arrow
-from cepkit.frames.spark import PartTask, Results, as_text, check_total_order, in_utc, too_many
+from cepkit.frames.spark import PartTask, Results, as_text, check_ordered, check_total_order, in_utc, too_many
 from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.progress import watch_spark
@@ -562,11 +562,7 @@ def part_of(
     def keyed(columns: Sequence[str]) -> list[Any]:
         return [F.col(f"c{names.index(name)}") for name in columns]
 
-    if not order_by:
-        raise OrderError(
-            "order_by is missing: the rows of a Spark frame have no order; name the columns that sort the "
-            "events of a partition"
-        )
+    check_ordered(order_by)
     n = frame.count()
     if n <= most:
         return _sort_rows(collect(frame, in_utc), order_by), ""

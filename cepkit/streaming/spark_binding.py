@@ -11,7 +11,7 @@ from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.doors import open_door
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
 from cepkit.events import TIME
-from cepkit.frames.spark import EmptySource
+from cepkit.frames.spark import EmptySource, check_ordered
 from cepkit.language.query_parts import END
 from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
@@ -70,8 +70,7 @@ def match_stream(
 
 def window_stream(frame: DataFrame, window: Window) -> SparkStream:
     """Return the rows that a window emits in a streaming frame; no job runs."""
-    if not window.order_by:
-        raise _order_missing()
+    check_ordered(window.order_by)
     check_functions(dict(window.functions))
     source = EmptySource(frame)
     window = check_window(window, source)
@@ -107,8 +106,7 @@ def chain_stream(frames: tuple[DataFrame, ...], chain: Chain) -> SparkStream:
         return _pairs((frames[0], frames[1]), chain)
     source = EmptySource(frames[0])
     if isinstance(first, Window):
-        if not first.order_by:
-            raise _order_missing()
+        check_ordered(first.order_by)
         _refuse_twice(source)
         chain = replace(chain, steps=(check_window(first, source), *chain.steps[1:]))
     else:
@@ -160,13 +158,6 @@ def _refuse_end(complete_until: Any) -> None:
 def _refuse_twice(source: EmptySource) -> None:
     if twice := sorted(source.duplicates):
         raise CepError(f"the stream has several columns {twice}; rename them, the result has every column")
-
-
-def _order_missing() -> OrderError:
-    return OrderError(
-        "order_by is missing: the rows of a Spark frame have no order; name the columns that sort them: "
-        "a time, and further columns if times repeat"
-    )
 
 
 def _check_sequence(program: Any) -> None:
@@ -223,11 +214,7 @@ def row_patterns_of_stream(
     _refuse_end(complete_until)
     source = EmptySource(frame)
     query = rows_of_stream(text, source.schema, params)
-    if not query.order_by:
-        raise OrderError(
-            "ORDER BY is missing: the rows of a Spark frame have no order; name the columns that sort them: "
-            "a time, and further columns if times repeat"
-        )
+    check_ordered(query.order_by, "ORDER BY")
     if twice := sorted(source.duplicates):
         raise CepError(f"the stream has several columns {twice}; rename them")
     check_watermark(source, query.order_by[0])

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from cepkit.engines.regex_measures import Measured, Picked
-from cepkit.errors import OrderError, UnsupportedQueryError, warn
+from cepkit.errors import UnsupportedQueryError, warn
 from cepkit.events import Events, Source
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import partition_codes, stream_order
@@ -21,6 +21,7 @@ from cepkit.frames.spark import (
     Slices,
     check_convertible,
     check_keys,
+    check_ordered,
     check_total_order,
     key_columns,
     numbered_columns,
@@ -57,11 +58,7 @@ def window_spark(
     # window before it. A window of rows counts the rows of all groups together, so one task reads all of
     # them.
     _check_frame(frame)
-    if not window.order_by:
-        raise OrderError(
-            "order_by is missing: the rows of a Spark frame have no order; name the columns that sort them: "
-            "a time, and further columns if times repeat"
-        )
+    check_ordered(window.order_by)
     check_functions(dict(window.functions))
     source = EmptySource(frame)
     window = check_window(window, source)

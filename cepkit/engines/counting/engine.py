@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 
 from cepkit.compile.counting import MODULAR, WRAPPING
-from cepkit.compile.sequence_program import BoundBranch, SequenceProgram
+from cepkit.compile.sequence_program import BoundBranch, SequenceProgram, why_not_compiled
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.loading import interpreting, reason_to_compile
 from cepkit.compile.state_graph import AnchoredGraph, StateGraph, anchored_graph_of, state_graph_of
@@ -190,10 +190,8 @@ _not_listed: set[tuple] = set()  # kernels and numbers of events for which a sea
 
 def counting_unsupported(program: BoundQuery) -> str | None:
     """Return why the counting engine cannot run a program, to complete "it …", or None if it can."""
-    if not isinstance(program, SequenceProgram):
-        return "runs event sequences only"
-    if not program.compiled:
-        return f"cannot call {', '.join(program.reasons_for_python)}, a plain Python function"
+    if reason := why_not_compiled(program):
+        return reason
     graphs = [state_graph_of(program, bound) for bound in program.branches]
     reasons = [graph for graph in graphs if isinstance(graph, str)]
     if not reasons or not any(component.high != 1 for component in _components(program)):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import singledispatch
 from typing import Any
 
-from cepkit.errors import CepError, nearest, whole_number
+from cepkit.errors import CepError, nearest
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.operands import Aggregates, EarlierEvents, EventValues, Operand, value_of
@@ -21,7 +21,8 @@ from cepkit.language.expressions.trees import (
     text_of,
 )
 from cepkit.language.query_parts import END, Duration, Query
-from cepkit.limits import EVENTS, REPEATS, refuse_beyond
+from cepkit.language.row_patterns import check_rounds
+from cepkit.limits import EVENTS, refuse_beyond
 from cepkit.values import dataclass, field, replace
 
 # Use their methods to write a pattern in Python; `cepkit.language.builder` implements them.
@@ -273,17 +274,7 @@ class Loop(SequencePattern):
         return replace(self, body=self.body.where(*conditions))
 
     def __post_init__(self) -> None:
-        for bound in (self.low, self.low if self.high is None else self.high):
-            if type(bound) is not int:
-                whole_number("rounds of a repetition", bound)
-        if self.low < 0 or (self.high is not None and self.high < max(1, self.low)):
-            high = "" if self.high is None else self.high
-            raise CepError(
-                f"repetition {{{self.low},{high}}} of {self.body}: it needs 0 <= low <= high and high >= 1"
-            )
-        refuse_beyond(
-            REPEATS, max(self.low, self.high or 0), "rounds of a repetition", "write + for no limit"
-        )
+        check_rounds(self.low, self.high, self.body)
 
     def __getitem__(self, name: object) -> Any:
         events = event_patterns(self.body)
