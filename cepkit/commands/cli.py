@@ -94,7 +94,8 @@ def _run(arguments: Sequence[str] | None) -> int:
 def _first_line(error: Exception) -> str:
     """Return the first line of Spark's message, without pages of Java."""
     java = getattr(error, "java_exception", None)
-    return (str(error) if java is None else java.getMessage() or str(error)).strip().splitlines()[0]
+    message = None if java is None else java.getMessage()
+    return (message or str(error)).strip().splitlines()[0]
 
 
 # --- the commands -------------------------------------------------------------------------------------------

@@ -236,9 +236,10 @@ def output_of(name: str | None, format: str | None, inputs: Sequence[str]) -> Wr
         raise UnwritableFileError(f"--out {name!r}: the folder {str(folder)!r} is not writable")
     if path.exists() and any(os.path.exists(file) and path.samefile(file) for file in inputs):
         raise UnwritableFileError(f"--out {name!r} is one of the input files; choose another name")
-    return WrittenResult(
-        path, ending if format in (None, "json") and ending == "jsonl" else format or str(ending), True
-    )
+    written_format = format or str(ending)
+    if written_format == "json" and ending == "jsonl":
+        written_format = ending
+    return WrittenResult(path, written_format, True)
 
 
 _FORMAT_OF_ENDING = {

@@ -231,13 +231,12 @@ class Detection:
             return self._keywords(value, modifiers)
         if "fieldref" in modifiers:
             return self._compared(name, value, modifiers, key)
-        tests = [
-            predicate_of(wanted, modifiers) for wanted in (value if isinstance(value, list) else [value])
-        ]
+        wanted_values = value if isinstance(value, list) else [value]
+        tests = [predicate_of(wanted, modifiers) for wanted in wanted_values]
         join = all if "all" in modifiers else any
         codes, cells = self._cells(name, modifiers, key)
-        held = [join(_passes(test, cell) for test in tests) != ("neq" in modifiers) for cell in cells]
-        return np.array(held, bool)[codes]
+        fits = np.array([join(_passes(test, cell) for test in tests) for cell in cells], bool)
+        return (~fits if "neq" in modifiers else fits)[codes]
 
     def _cells(self, name: str, modifiers: Collection[str], key: str) -> Values:
         """Return the codes of a field by event, and the cell of each code; ``hour`` and others read times."""

@@ -94,7 +94,7 @@ def rows_in_order(source: Source, order_by: Sequence[SortKey]) -> np.ndarray | N
 
 def _sorted(codes: np.ndarray, n_codes: int, ranks: list[np.ndarray]) -> tuple[np.ndarray, ...]:
     """Return the rows by partition, and the first places of partitions and of codes."""
-    # No rows mean the frame's order.
+    # The partitions come in the order of their first rows. No rows mean the frame's order.
     n_rows = len(codes)
     if n_codes == 1:
         order = np.lexsort(ranks[::-1]) if ranks else np.empty(0, np.int64)
@@ -105,11 +105,12 @@ def _sorted(codes: np.ndarray, n_codes: int, ranks: list[np.ndarray]) -> tuple[n
         first_row[codes[::-1]] = np.arange(n_rows - 1, -1, -1)  # the last write wins
     else:
         load_kernels(FINDING).count_by_partition(codes, sizes, first_row)
-    by_first_row = np.argsort(first_row, kind="stable")[: np.count_nonzero(sizes)]
-    first_place = sums_before(sizes[by_first_row])
+    codes_in_order = np.argsort(first_row, kind="stable")[: np.count_nonzero(sizes)]
+    first_place = sums_before(sizes[codes_in_order])
     place_of_code = np.zeros(n_codes, np.int64)
-    place_of_code[by_first_row] = first_place[:-1]
-    if bool((codes[1:] == codes[:-1]).sum() == n_rows - len(by_first_row)) and not ranks:
+    place_of_code[codes_in_order] = first_place[:-1]
+    n_equal_neighbours = int((codes[1:] == codes[:-1]).sum())
+    if not ranks and n_equal_neighbours == n_rows - len(codes_in_order):  # each partition is one piece
         return np.empty(0, np.int64), first_place, place_of_code
     rows = np.lexsort(ranks[::-1]) if ranks else None  # numpy sorts by the last rank first
     codes = codes if rows is None else codes[rows]

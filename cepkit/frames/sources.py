@@ -388,7 +388,10 @@ def _read_wishes(query: RegexQuery | SequenceQuery) -> Wishes:
             from cepkit.language.sequences.patterns import event_patterns
 
             kinds = {type(event.event_type) for event in event_patterns(query.pattern)}
-            types[query.event_type] = TEXTS if str in kinds else TRUTHS if bool in kinds else _NUMBER
+            if str in kinds:
+                types[query.event_type] = TEXTS
+            else:
+                types[query.event_type] = TRUTHS if bool in kinds else _NUMBER
     if query.order_by:
         limits = (query.within, getattr(query, "gap_within", None))
         if any(isinstance(limit, str | timedelta) for limit in limits):

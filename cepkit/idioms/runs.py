@@ -153,7 +153,8 @@ def runs(
 
 
 def _columns_of(frame: Frame, by: str | Sequence[str] | None) -> tuple[str, ...]:
-    columns = () if by is None else (by,) if isinstance(by, str) else tuple(by)
+    given = () if by is None else by
+    columns = (given,) if isinstance(given, str) else tuple(given)
     names = [name for name in column_names(frame) if name is not None]
     # Fields of structs, such as user.id, are found when the query is bound.
     require_columns("by", [name for name in columns if path_of(name, names) is None], names)

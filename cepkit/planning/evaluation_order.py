@@ -33,11 +33,9 @@ _LARGEST_FACTORIAL = 170  # of a float
 
 
 def partial_matches(
-    order: Sequence[int],
-    n_events: Sequence[float],
-    in_window: Sequence[float],
+    order: Sequence[int], n_events: Sequence[float], in_window: Sequence[float],
     selectivities: Sequence[Selectivity],
-) -> tuple[float, ...]:
+) -> tuple[float, ...]:  # fmt: skip
     """Return how many partial matches of a sequence are expected after each component of an order."""
     # With k events in one window, the first begins it and the others come in one of (k - 1)! orders. The
     # formula treats conditions as independent.
@@ -58,11 +56,9 @@ def partial_matches(
 
 
 def nested_search_cost(
-    order: Sequence[int],
-    n_events: Sequence[float],
-    in_window: Sequence[float],
+    order: Sequence[int], n_events: Sequence[float], in_window: Sequence[float],
     selectivities: Sequence[Selectivity],
-) -> float:
+) -> float:  # fmt: skip
     """Return how many combinations of events a nested search tests. Parameters as in `partial_matches`."""
     # At each level, the search tests every partial match with every event of the next component in its
     # window. At the last level, vector instructions run the tests, so each test counts as ``LAST_LEVEL``.
@@ -72,18 +68,18 @@ def nested_search_cost(
     tested = [float(n_events[order[0]])]
     for k in range(1, len(order)):
         tested.append(passed[k - 1] * in_window[order[k]] / k)
-    return sum(tested[:-1]) + (tested[-1] * LAST_LEVEL if len(order) > 1 else tested[-1])
+    if len(order) > 1:
+        tested[-1] *= LAST_LEVEL
+    return sum(tested)
 
 
 Cost = Callable[[Sequence[int], Sequence[float], Sequence[float], Sequence[Selectivity]], float]
 
 
 def cheapest_order(
-    n_events: Sequence[float],
-    in_window: Sequence[float],
-    selectivities: Sequence[Selectivity],
+    n_events: Sequence[float], in_window: Sequence[float], selectivities: Sequence[Selectivity],
     cost: Cost = nested_search_cost,
-) -> tuple[int, ...]:
+) -> tuple[int, ...]:  # fmt: skip
     """Return the cheapest order; among equally cheap orders, the one closest to the pattern's."""
     # With up to ``MOST_PERMUTED`` components, all orders are compared. With more, the search is greedy: each
     # step takes the component that keeps the order so far cheapest.

@@ -508,5 +508,7 @@ class Latencies:
 
     def add_all(self, other: Latencies) -> None:
         """Add the latencies that ``other`` has counted."""
-        self.n, self.sum = self.n + other.n, self.sum + other.sum
-        self.most, self.n_within = float(np.fmax(self.most, other.most)), self.n_within + other.n_within
+        self.n += other.n
+        self.sum += other.sum
+        self.most = float(np.fmax(self.most, other.most))
+        self.n_within += other.n_within

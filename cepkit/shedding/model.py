@@ -48,11 +48,9 @@ class DriftWatch:
     """
 
     def __init__(
-        self,
-        gaps: Mapping[int, np.ndarray],
-        samples: Mapping[int, Columns],
+        self, gaps: Mapping[int, np.ndarray], samples: Mapping[int, Columns],
         values_at: Callable[[int, np.ndarray], Columns],
-    ):
+    ):  # fmt: skip
         self._values_at = values_at
         self._samples = {
             (at, name): SeenValues.of(values)
@@ -349,13 +347,13 @@ class _Comparison:
 
 def _separate(condition: LeafCondition, own: Role) -> _Comparison | None:
     """Return the comparison of a condition whose sides separate into the event and the others, or None."""
-    term, negated = condition.term, False
+    term, is_negated = condition.term, False
     while term.op == "not":
-        term, negated = term.args[0], not negated
+        term, is_negated = term.args[0], not is_negated
     if term.op != "compare" or any(arg.kind == BOOLEAN for arg in term.args):
         return None
     (left, right), sign = term.args, term.data
-    if negated:
+    if is_negated:
         sign = NEGATED[sign]
     if right.op == "abs" and not any(leaves_of_term(left)):
         left, right, sign = right, left, MIRRORED[sign]
@@ -363,12 +361,16 @@ def _separate(condition: LeafCondition, own: Role) -> _Comparison | None:
         if sign in ("==", "!="):
             return None
         addends, limit = _addends(left.args[0]), right
-    else:
-        addends, limit = [*_addends(left), *(replace(a, sign=-a.sign) for a in _addends(right))], None
-    mine = tuple(a for a in addends if a.term is not None and own in _roles(condition, a.term))
-    if any(len(_roles(condition, a.term)) > 1 for a in mine):
+    else:  # bring all addends to the left side
+        moved = [replace(addend, sign=-addend.sign) for addend in _addends(right)]
+        addends, limit = [*_addends(left), *moved], None
+    of_event = [
+        addend for addend in addends if addend.term is not None and own in _roles(condition, addend.term)
+    ]
+    if any(len(_roles(condition, addend.term)) > 1 for addend in of_event):
         return None
-    return _Comparison(mine, tuple(a for a in addends if a not in mine), sign, limit)
+    rest = [addend for addend in addends if addend not in of_event]
+    return _Comparison(tuple(of_event), tuple(rest), sign, limit)
 
 
 def _roles(condition: LeafCondition, term: Term) -> set[Role]:

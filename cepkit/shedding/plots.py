@@ -154,7 +154,8 @@ def _position_edges(position: np.ndarray) -> np.ndarray:
     steps = np.diff(distinct)
     width = float(steps.min(initial=np.inf)) if len(steps) else 1.0
     n = round((distinct[-1] - distinct[0]) / width) + 1
-    if n <= POSITION_BINS and np.allclose(steps % width, 0) | np.allclose(steps % width, width):
+    is_even = np.allclose(steps % width, 0) or np.allclose(steps % width, width)
+    if n <= POSITION_BINS and is_even:
         return distinct[0] + width * np.arange(n + 1)
     return np.linspace(distinct[0], np.nextafter(distinct[-1], np.inf), POSITION_BINS + 1)
 

@@ -603,10 +603,8 @@ class TreeMachine:
                 branches = np.array([number[tuple(row)] for row in order.tolist()], np.int16)
                 block = MatchBlock(
                     np.take_along_axis(positions, order, axis=1).ravel(),
-                    np.tile(np.arange(n, dtype=np.int16), len(block)),
-                    block.first_item_of_match,
-                    branches,
-                )
+                    np.tile(np.arange(n, dtype=np.int16), len(block)), block.first_item_of_match, branches,
+                )  # fmt: skip
             else:
                 (branch,) = branch_of_order.values()
                 block = MatchBlock(

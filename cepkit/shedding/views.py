@@ -182,28 +182,29 @@ def utility_view_of(result: ReplayResult, *, title: str | None = None, pattern: 
     return UtilityView(frame, threshold=threshold, title=run.strategy.name if title is None else title)
 
 
+def _utilities_of_types(counts_of_type: Mapping[str, Any]) -> tuple[pd.DataFrame, float | None]:
+    """Return the utilities of event types as a frame, and the greatest one of a dropped event."""
+    parts = []
+    for name, counts in counts_of_type.items():
+        seen = counts["seen"]
+        utility = np.arange(len(seen)) / max(1, len(seen) - 1)
+        parts.append({"event_type": name, "utility": utility, "n": seen, "dropped": counts["dropped"]})
+    frame = pd.concat(map(pd.DataFrame, parts), ignore_index=True)
+    # Events that are dropped at a recomputation may have been counted with another utility.
+    frame["n"] = np.maximum(frame["n"], frame["dropped"])
+    frame = frame[frame["n"] > 0].reset_index(drop=True)
+    dropped = frame.loc[frame["dropped"] > 0, "utility"]
+    return frame, float(dropped.max()) if len(dropped) else None
+
+
 def reported_utilities(
     report: Mapping[str, Any], types: Sequence[str]
 ) -> tuple[pd.DataFrame | None, float | None]:
     """Return the utilities in a report of a shedder as a frame for views, and its threshold."""
-    if isinstance(of_type := report.get("types"), Mapping):
-        parts = [
-            pd.DataFrame(
-                {
-                    "event_type": name,
-                    "utility": np.arange(len(counts["seen"])) / max(1, len(counts["seen"]) - 1),
-                    "n": counts["seen"], "dropped": counts["dropped"],
-                }
-            )
-            for name, counts in of_type.items()
-        ]  # fmt: skip
-        frame = pd.concat(parts, ignore_index=True)
-        # Events that are dropped at a recomputation may have been counted with another utility.
-        frame["n"] = np.maximum(frame["n"], frame["dropped"])
-        frame = frame[frame["n"] > 0].reset_index(drop=True)
-        gone = frame.loc[frame["dropped"] > 0, "utility"]
-        return frame, float(gone.max()) if len(gone) else None
-    if (table := report.get("table")) is None:
+    counts_of_type, table = report.get("types"), report.get("table")
+    if isinstance(counts_of_type, Mapping):
+        return _utilities_of_types(counts_of_type)
+    if table is None:
         return None, None
     utility, expected = np.asarray(table["utility"]), np.asarray(table["expected"])
     kinds, bins, states = np.nonzero(expected > 0)

@@ -161,7 +161,7 @@ def _size(window: Window | None, side: str, source: Source, clock: str, unit: st
 def _result_columns(join: Join, sources: Sources) -> tuple[tuple[str, int, str], ...]:
     """Return the columns of the result: name, side, and name on this side."""
     shared = {left_key for left_key, right_key in join.on if left_key == right_key}
-    names = [[name for name in _own_columns(source)] for source in sources]
+    names = [list(_own_columns(source)) for source in sources]
     both = (set(names[0]) & set(names[1])) - shared
     columns = []
     for which, side in enumerate(SIDES):
@@ -315,11 +315,9 @@ class JoinRows:
 
 
 def run_join(
-    plan: PlannedJoin,
-    sources: Sources,
-    first_numbers: tuple[int, ...] = (0, 0),
+    plan: PlannedJoin, sources: Sources, first_numbers: tuple[int, ...] = (0, 0),
     find_pairs: Callable[..., Pairs] = pairs_of,
-) -> JoinRows:
+) -> JoinRows:  # fmt: skip
     """Return the result of a join over two sources; ``find_pairs`` takes what `pairs_of` takes."""
     join = plan.join
     windows = (join.left, join.right)

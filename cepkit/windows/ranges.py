@@ -62,12 +62,10 @@ class Emitted(NamedTuple):
         moment = self.moment_of_item
         return self._replace(
             row_of_item=self.row_of_item[is_item],
-            n_arrivals=int(np.count_nonzero(is_item[: self.n_arrivals])),
-            start=self.start[is_item],
-            stop=self.stop[is_item],
-            order=(np.cumsum(is_item) - 1)[order],
+            n_arrivals=int(np.count_nonzero(is_item[: self.n_arrivals])), start=self.start[is_item],
+            stop=self.stop[is_item], order=(np.cumsum(is_item) - 1)[order],
             moment_of_item=None if moment is None else moment[is_item],
-        )
+        )  # fmt: skip
 
     def parts(self, size: int) -> Iterator[Emitted]:
         """Yield runs of items with the places that they need; all at once if runs would share many places."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -221,14 +221,14 @@ class Window(_Operator):
         return (*names, STATUS, EMITTED) if is_timed else (*names, STATUS)
 
     def __repr__(self) -> str:
-        arguments = [] if not self.aggregates else [repr(_texts(self.aggregates))]
         size = "time" if self.time is not None else "length"
+        arguments = [repr(_texts(self.aggregates))] if self.aggregates else []
         arguments.append(f"{size}={getattr(self, size)!r}")
-        arguments += ["tumbling=True"] if self.tumbling else []
-        arguments += _said(self, ("group_by", "order_by"))
-        arguments += [] if self.where is None else [f"where={str(self.where)!r}"]
-        arguments += [] if self.emit == ARRIVAL else [f"emit={self.emit!r}"]
-        arguments += [f"params={dict(self.params)!r}"] if self.params else []
+        arguments += _set_arguments(
+            tumbling=self.tumbling, group_by=_names_or_name(self.group_by),
+            order_by=_names_or_name(self.order_by), where=None if self.where is None else str(self.where),
+            emit=None if self.emit == ARRIVAL else self.emit, params=dict(self.params),
+        )  # fmt: skip
         return f"Window({', '.join(arguments)})"
 
 
@@ -307,6 +307,7 @@ class Join(_Operator):
         refuse_parameters(self)
 
     def _check_sides(self) -> None:
+        running = ("sum", "count", "avg", *OF_TRUTHS)
         for role, tree in self.trees():
             for node in tree.walk(literals=False):
                 if isinstance(node, ex.Reference) and node.variable not in SIDES:
@@ -315,12 +316,7 @@ class Join(_Operator):
                 if isinstance(node, ex.Reference) and (node.index is not None or node.name is None):
                     message = f"a side of a join has one row; write {node.variable}.column"
                     raise self._fault(role, node, message)
-                if isinstance(node, ex.Aggregate) and node.function not in (
-                    "sum",
-                    "count",
-                    "avg",
-                    *OF_TRUTHS,
-                ):
+                if isinstance(node, ex.Aggregate) and node.function not in running:
                     raise self._fault(
                         role, node,
                         "pairs leave in any order, so their running aggregates are sum, count, avg, "
@@ -334,24 +330,14 @@ class Join(_Operator):
 
     def __repr__(self) -> str:
         arguments = [f"{name}={getattr(self, name)!r}" for name in SIDES]
-        if self.on:
-            names = [
-                left_column if left_column == right_column else None for left_column, right_column in self.on
-            ]
-            on = dict(self.on) if None in names else names[0] if len(names) == 1 else names
-            arguments.append(f"on={on!r}")
-        arguments += [] if self.where is None else [f"where={str(self.where)!r}"]
-        arguments += [f"how={self.how!r}"] if self.how != "inner" else []
-        arguments += [f"trigger={self.trigger!r}"] if self.trigger != "both" else []
-        arguments += [f"measures={_texts(self.measures)!r}"] if self.measures else []
-        if self.order_by:
-            left_column, right_column = self.order_by
-            arguments.append(
-                f"order_by={left_column!r}"
-                if left_column == right_column
-                else f"order_by={[left_column, right_column]!r}"
-            )
-        arguments += [f"params={dict(self.params)!r}"] if self.params else []
+        has_shared_names = all(left == right for left, right in self.on)
+        arguments += _set_arguments(
+            on=_names_or_name([left for left, _ in self.on]) if has_shared_names else dict(self.on),
+            where=None if self.where is None else str(self.where),
+            how=None if self.how == "inner" else self.how,
+            trigger=None if self.trigger == "both" else self.trigger, measures=_texts(self.measures),
+            order_by=_names_or_name([*dict.fromkeys(self.order_by)]), params=dict(self.params),
+        )  # fmt: skip
         return f"Join({', '.join(arguments)})"
 
 
@@ -420,13 +406,14 @@ def _texts(trees: Iterable[tuple[str, ex.Expression]]) -> dict[str, str]:
     return {name: str(tree) for name, tree in trees}
 
 
-def _said(value: Any, names: tuple[str, ...]) -> list[str]:
-    arguments = []
-    for name in names:
-        columns = getattr(value, name)
-        if columns:
-            arguments.append(f"{name}={columns[0] if len(columns) == 1 else [*columns]!r}")
-    return arguments
+def _names_or_name(names: Sequence[str]) -> list[str] | str:
+    """Return names as a user writes them: a single one without a list."""
+    return names[0] if len(names) == 1 else [*names]
+
+
+def _set_arguments(**values: Any) -> list[str]:
+    """Return the text of each argument that is not empty or false."""
+    return [f"{name}={value!r}" for name, value in values.items() if value]
 
 
 def window_of(given: Any, **settings: Any) -> Window:
