@@ -10,7 +10,6 @@ from cepkit.errors import CepError
 from cepkit.parallel.agents import Costs
 from cepkit.parallel.divided import RIP
 from cepkit.parallel.engines import Hybrid, Sequential
-from papers.claims import rises
 from papers.hybrid_parallel import details, figures, workloads
 from papers.hybrid_parallel.drawings import network_svg
 from tests.support.sizes import needs_kernels
@@ -204,22 +203,6 @@ def test_buffers_hold_a_window_and_what_is_removed_late():
     more = events.loc["window", "mean"] - events.loc["watermark", "mean"]
     assert more.to_numpy() == pytest.approx(events.loc["window", "by_window"].to_numpy(), rel=0.2)
     assert (table["most"] >= table["mean"]).all()
-
-
-@needs_kernels
-def test_threads_by_cost_model():
-    table = details.by_cost_model(STREAM, [6, 9], allocation="state_dynamic")
-    assert table[["threads", "cost_model"]].value_counts().eq(1).all() and len(table) == 6
-    of = [sum(map(int, text.split())) for text in table["threads_of_agents"]]
-    assert of == table["threads"].tolist() and (table["speedup"] > 1).all()
-
-
-def test_larger_windows_have_more_pairs_for_an_item():
-    table = details.work_of_agents(workloads.poisson(duration_s=200.0), lengths=(3, 4), threads=12)
-    assert table["length"].tolist() == [4, 4, 4, 3]
-    assert rises(table["pairs_per_item"][:3])
-    assert table["busiest_agent"].between(1, 3).all() and table["share"].between(1 / 3, 1).all()
-    assert (table[["threads_by_paper", "threads_by_counts"]] >= 2).all(axis=None)
 
 
 @needs_kernels

@@ -56,6 +56,7 @@ def test_sweeps_give_the_tables_that_claims_read():
     results = over_seeds.kept_of(
         selectivities=over_seeds.selectivities(["seed 3"], blocks=1),
         speeds=over_seeds.speeds(["seed 3"], blocks=little, repeats=1),
+        speeds_as_in_paper=over_seeds.speeds_as_in_paper(["seed 3"], blocks=1, repeats=1),
         scaling=over_seeds.scaling(["seed 3"], blocks=little, repeats=1),
         orders=over_seeds.orders(["seed 3"]),
         aggregates=over_seeds.aggregates(["seed 3"], n_events=5_000),
@@ -86,6 +87,7 @@ def test_claims_have_the_same_verdicts_again(kept):
     again = over_seeds.kept_of(
         selectivities=over_seeds.selectivities(names),
         speeds=over_seeds.speeds(names),
+        speeds_as_in_paper=over_seeds.speeds_as_in_paper(names),
         scaling=over_seeds.scaling(names),
         orders=over_seeds.orders(names),
         aggregates=over_seeds.aggregates(names),

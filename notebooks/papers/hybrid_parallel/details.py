@@ -6,10 +6,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from time import perf_counter
 
 import numpy as np
 import pandas as pd
 
+import cepkit as cep
 from cepkit.errors import CepError
 from cepkit.parallel.agents import Costs, Crew
 from cepkit.parallel.engines import Hybrid, Sequential
@@ -54,58 +56,6 @@ def evaluations_per_agent(
         for source, values in sources.items()
     ]
     return pd.DataFrame(rows, columns=["agent", "source", "per_second", "error"])
-
-
-def by_cost_model(
-    workload: Workload,
-    threads: Sequence[int],
-    *,
-    window_min: float | None = None,
-    allocation: str = "state_dynamic",
-    costs: Costs = COSTS,
-) -> pd.DataFrame:
-    """Return how well each cost model divides threads among agents."""
-    runs, rows = Runs([workload], costs), []
-    query = (workload.name, "SEQ", window_min or workload.windows_min[2], len(workload.types))
-    program, events = runs.prepared(*query)
-    for n in threads:
-        for model in ("paper", "simplex", "measured"):
-            engine = Hybrid(threads=n, allocation=allocation, cost_model=model)
-            run = engine.simulate(program, events, costs=costs)
-            of_agents = " ".join(map(str, engine.crew(program, events).of_agent))
-            speedup_of_run = runs.sequential(*query).makespan / run.makespan
-            rows.append((n, model, of_agents, speedup_of_run, run.idle_share))
-    columns = ["threads", "cost_model", "threads_of_agents", "speedup", "idle_share"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def work_of_agents(
-    workload: Workload,
-    *,
-    windows_min: Sequence[float] | None = None,
-    lengths: Sequence[int] = (4, 5, 6),
-    threads: int = CORES,
-    costs: Costs = COSTS,
-) -> pd.DataFrame:
-    """Return how many pairs there are for an item, and how many threads the busiest agent gets."""
-    windows = tuple(windows_min or workload.windows_min)
-    shorter = [(windows[min(2, len(windows) - 1)], length) for length in lengths[:-1]]
-    runs, rows = Runs([workload], costs), []
-    for window_min, length in [*((window, lengths[-1]) for window in windows), *shorter]:
-        query = (workload.name, "SEQ", window_min, length)
-        program, events = runs.prepared(*query)
-        one = runs.sequential(*query)
-        pairs = one.looked.sum(axis=1)
-        busiest = int(np.argmax(pairs))
-        threads_of_busiest = []
-        for model in ("paper", "measured"):
-            engine = Hybrid(threads=threads, allocation="state_dynamic", cost_model=model)
-            threads_of_busiest.append(int(engine.crew(program, events).of_agent[busiest]))
-        share = pairs[busiest] / max(1, pairs.sum())
-        counted = pairs.sum() / one.n_items, busiest + 1, share
-        rows.append((workload.name, window_min, length, *counted, *threads_of_busiest))
-    columns = ["stream", "window_min", "length", "pairs_per_item", "busiest_agent", "share"]
-    return pd.DataFrame(rows, columns=[*columns, "threads_by_paper", "threads_by_counts"])
 
 
 def ceilings(
@@ -249,8 +199,9 @@ def measured(
     systems: Sequence[str] = (*COMPARED[:1], "RIP"),
     repetitions: int = 5,
 ) -> pd.DataFrame:
-    """Return speed-ups on real threads and in virtual time."""
-    program, events = prepared(workload, window_min or workload.windows_min[2])
+    """Return times on real threads and in virtual time, and the time of the engine that ``auto`` takes."""
+    window_min = window_min or workload.windows_min[2]
+    program, events = prepared(workload, window_min)
 
     @cache
     def costs_of(crew: Crew) -> Costs:
@@ -262,6 +213,14 @@ def measured(
         virtual = engine.simulate(program, events, costs=costs_of(engine.crew(program, events)))
         return found[0], float(np.median([run.makespan for run in found])), virtual.makespan
 
+    def count_by_auto() -> float:
+        begin = perf_counter()
+        cep.match(
+            workload.frame, workload.query(window_min), event_type=workload.event_type, order_by="ts"
+        ).count()
+        return 1e3 * (perf_counter() - begin)
+
+    auto_ms = float(np.median([count_by_auto() for _ in range(repetitions + 1)][1:]))  # the first compiles
     one, *sequential = both("sequential", 1)
     rows = []
     for name in systems:
@@ -273,6 +232,7 @@ def measured(
                     "threads": n,
                     "matches": run.n_matches,
                     "same_matches": run.n_matches == one.n_matches,
+                    "auto_ms": auto_ms,
                     "measured_ms": real / 1e6,
                     "simulated_ms": virtual / 1e6,
                     "measured_speedup": sequential[0] / real,

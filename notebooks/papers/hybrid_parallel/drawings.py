@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -16,64 +16,41 @@ from cepkit.plots import theme
 from cepkit.plots.charts import SweepPanel
 from cepkit.plots.drawing import ADVANCE, FONT_SIZE, document, element, number, path, text
 from cepkit.plots.theme import cut, escaped
-from papers.hybrid_parallel.results import along
+from papers.hybrid_parallel.results import along, judged
 from papers.hybrid_parallel.workloads import CHANGE, CORRELATION, SENSORS
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
-# --- panels: generated data in one row, recorded data in the next -----------------------------------------
+# --- panels: a row per stream, a panel per parameter ------------------------------------------------------
 
-RECORDED_STOCKS, RECORDED_HOME = ("NASDAQ 100", "NASDAQ bars"), "CASAS home"
-UP_TO, RIP_IS = "printed: up to 1,000", "printed: RIP close to 1"
-_GROUNDS = {"stocks": (CHANGE, CORRELATION), "sensors": (SENSORS,)}
-_RECORDED = {"stocks": RECORDED_STOCKS, "sensors": (RECORDED_HOME,)}
+LETTERS = {CHANGE: "abc", CORRELATION: "abc", SENSORS: "def"}  # of figure 6; stocks have two conditions here
+LETTERS_OF_TWO = {CHANGE: "ab", CORRELATION: "ab", SENSORS: "cd"}  # of figures 7 to 10
 _X_TITLES = {"window_min": "window, min", "threads": "cores", "length": "components"}
 
 
 def panels_of(
-    generated: pd.DataFrame,
-    recorded: pd.DataFrame,
+    rows: pd.DataFrame,
     value: str,
     xs: Sequence[str],
     *,
-    grounds: Sequence[str] = tuple(_GROUNDS),
-    with_printed: bool = False,
+    streams: Sequence[str] = (CHANGE, CORRELATION, SENSORS),
+    letters: Mapping[str, str] = LETTERS,
     **looks: object,
 ) -> list[SweepPanel]:
-    """Return the panels of a figure, a row per data set and a panel per x."""
+    """Return the panels of a figure with means over data sets, lettered as in the paper."""
     made: list[SweepPanel] = []
-    for ground in grounds:
-        own = generated[generated["stream"].isin(_GROUNDS[ground])]
-        real = recorded[recorded["stream"].isin(_GROUNDS[ground])]
-        named = [(name, real[real["data"] == name]) for name in _RECORDED[ground]]
-        for name, rows in [(f"{ground}, generated", own), *named]:
-            for x in xs:
-                line = _name_patterns(_drop_points(along(rows, x), x))
-                if with_printed and len(line):
-                    line = pd.concat([line, _printed(line[x].max(), x, value, ground)])
-                made.append(SweepPanel(line, x, value, name, x_title=_X_TITLES[x], **looks))
+    for stream in streams:
+        own = rows[rows["stream"] == stream].dropna(subset=[value])
+        for x in xs:
+            line = judged(along(own, x))
+            line = (
+                line.assign(system=line["system"].str.removeprefix("hybrid, ")) if "system" in line else line
+            )
+            title = f"{letters[stream][list(_X_TITLES).index(x)]}  {stream}"
+            made.append(SweepPanel(line, x, value, title, x_title=_X_TITLES[x], spread=True, **looks))
     return made
-
-
-def _name_patterns(rows: pd.DataFrame) -> pd.DataFrame:
-    if "pattern" not in rows or rows["pattern"].isna().all():  # fusion has one pattern
-        rows = rows.assign(pattern="SEQ")
-    is_correlated = rows["stream"] == CORRELATION
-    rows = rows.assign(pattern=rows["pattern"].where(~is_correlated, "correlation"))
-    return rows.assign(system=rows["system"].str.removeprefix("hybrid, ")) if "system" in rows else rows
-
-
-def _drop_points(rows: pd.DataFrame, x: str) -> pd.DataFrame:
-    """Return the rows of lines with two points or more."""
-    keys = [name for name in ("stream", "pattern", "cost_model") if name in rows and rows[name].notna().all()]
-    return rows[rows.groupby(keys)[x].transform("nunique") > 1] if len(rows) else rows
-
-
-def _printed(at: float, x: str, value: str, ground: str) -> pd.DataFrame:
-    marks = [(UP_TO, 1000.0), *([(RIP_IS, 1.0)] if ground == "sensors" else [])]
-    return pd.DataFrame([{x: at, value: y, "system": name, "pattern": "SEQ"} for name, y in marks])
 
 
 # --- agents with their queues and threads, as SVG text ----------------------------------------------------

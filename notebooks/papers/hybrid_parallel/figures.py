@@ -40,8 +40,12 @@ SYSTEMS: dict[str, Callable[[int, int], ParallelEngine]] = {
     "RIP": lambda threads, n: RIP(threads=threads, chunk=max(1, -(-n // (CHUNKS * threads)))),
     "sequential": lambda threads, n: Sequential(),
     "sequential, not scoped": lambda threads, n: Sequential(scoped=False),
+    "hybrid, by counts": lambda threads, n: Hybrid(
+        threads=threads, allocation="state_dynamic", cost_model="measured"
+    ),
+    "RIP, as in OpenCEP": lambda threads, n: RIP(threads=threads, multiple=1, start_filter=False),
 }
-FULL, STATE, STATIC, RIP_NAME, ONE = tuple(SYSTEMS)[:5]
+FULL, STATE, STATIC, RIP_NAME, ONE, _, COUNTED, OPEN_RIP = tuple(SYSTEMS)
 COMPARED = (FULL, STATE, STATIC, RIP_NAME)
 
 
@@ -168,16 +172,18 @@ def speedup(
     threads: int = CORES,
     length: int = 6,
     costs: Costs = COSTS,
+    runs: Runs | None = None,
+    scoped_only: bool = False,
 ) -> pd.DataFrame:
     """Return the speed-up of systems over one thread: figures 6 and 9, simulated."""
     # Source: HYPERSONIC, section VII, figures 6 and 9.
     _check_systems(systems)
-    runs = Runs(workloads, costs)
+    runs = runs or Runs(workloads, costs)
 
     def point(stream, pattern, window_min, threads, length, system) -> dict:
         query = (stream, pattern, window_min, length)
         run, one = runs.simulated(system, threads, *query), runs.sequential(*query)
-        wide = runs.sequential(*query, scoped=False)
+        wide = runs.sequential(*query, scoped=scoped_only)
         return {
             "makespan_us": run.makespan / 1e3,
             "speedup": one.makespan / run.makespan,
@@ -207,12 +213,13 @@ def paced(
     threads: int = CORES,
     length: int = 6,
     costs: Costs = COSTS,
+    runs: Runs | None = None,
 ) -> pd.DataFrame:
     """Return latency and memory when events arrive at a fixed rate: figures 7 and 8, simulated."""
     # Source: HYPERSONIC, section VII, figures 7 and 8.
     # Differs: the paper does not give the rate of its events.
     _check_systems(systems)
-    runs = Runs(workloads, costs)
+    runs = runs or Runs(workloads, costs)
 
     def point(stream, pattern, window_min, threads, length, system, load) -> dict:
         run = runs.simulated(system, threads, stream, pattern, window_min, length, load=load)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -16,9 +17,13 @@ from papers.hybrid_parallel.details import ceilings, evaluations
 from papers.hybrid_parallel.figures import (
     COMPARED,
     CORES,
+    COSTS,
+    COUNTED,
     FULL,
     ONE,
-    STATE,
+    OPEN_RIP,
+    RIP_NAME,
+    Runs,
     fusion,
     never_pruned,
     paced,
@@ -26,6 +31,7 @@ from papers.hybrid_parallel.figures import (
 )
 from papers.hybrid_parallel.workloads import (
     CHANGE,
+    CORRELATION,
     PATTERNS,
     SENSORS,
     Workload,
@@ -42,6 +48,10 @@ LEAST_CORES = 10  # two threads for each of five agents
 MORE_HOMES = (10, 11)  # homes without matches have no latency, so figure 7 needs further ones
 FEWER_CORES = (LEAST_CORES, 16)
 UNPRUNED = (2_500, 5_000, 10_000, 20_000, 40_000, 130_000)
+# The paper's regime: windows with many matches, and threads divided by counts. The third window is usual.
+REGIME = {CHANGE: (20.0, 30.0, 40.0), CORRELATION: (15.0, 20.0, 30.0)}
+LEAST_MATCHES = 1_000  # points with fewer are not judged
+JUDGED = (FULL, COUNTED, RIP_NAME, OPEN_RIP)
 _UNPRUNED_DAYS = 32  # at every seed at least 130,000 events
 _POINT = ["stream", "pattern", "window_min", "threads", "length", "system"]
 
@@ -74,11 +84,30 @@ def paces(workloads: Sequence[Workload], *, systems: Sequence[str] = (*COMPARED,
     return pd.concat(rows, ignore_index=True)
 
 
-def gains(speeds: pd.DataFrame) -> pd.DataFrame:
-    """Return how much faster fully dynamic threads are than state-dynamic ones: figure 9."""
-    point = [name for name in ("data", *_POINT[:-1]) if name in speeds]
-    wide = speeds.pivot_table(index=point, columns="system", values="events_per_ms", sort=False)
-    return (100 * (wide[FULL] / wide[STATE] - 1)).rename("percent").reset_index()
+def regime(workloads: Sequence[Workload]) -> pd.DataFrame:
+    """Return the points of figures 6 to 8 in the paper's regime: speed, and latency and memory at load 8."""
+    rows = []
+    for short in (of for of in workloads if of.name in REGIME):
+        own = replace(short, windows_min=REGIME[short.name])
+        given = {"systems": JUDGED, "runs": Runs([own], COSTS)}
+        for by, values in (("window", None), ("threads", FEWER_CORES), ("length", (4, 5))):
+            rows.append(speedup([own], by, values, patterns=PATTERNS[:1], scoped_only=True, **given))
+        given["systems"] = (*JUDGED, ONE)
+        for by, values in (("window", None), ("threads", FEWER_CORES)):
+            rows.append(paced([own], by, values, loads=(8.0,), **given))
+    return pd.concat(rows, ignore_index=True)
+
+
+def judged(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the regime that have enough matches, and all rows of other tables."""
+    return rows[(rows["table"] != "regime") | (rows["matches"] >= LEAST_MATCHES)]
+
+
+def gains(speeds: pd.DataFrame, system: str) -> pd.DataFrame:
+    """Return how much faster fully dynamic threads are than a system, at each point: figure 9."""
+    point = [name for name in ("data", "table", *_POINT[:-1]) if name in speeds]
+    wide = speeds.pivot_table(index=[*point, "matches"], columns="system", values="speedup", sort=False)
+    return (100 * (wide[FULL] / wide[system] - 1)).rename("percent").reset_index()
 
 
 def fusions(
@@ -146,6 +175,15 @@ def _pace(seeds, progress) -> pd.DataFrame:
     return made[["data", *_POINT, "load", "mean_latency_us", "most_kb"]]
 
 
+def _regime(seeds, progress) -> pd.DataFrame:
+    columns = ["data", *_POINT, "load", "matches", "speedup", "makespan_us", "mean_latency_us", "most_kb"]
+    rows = []
+    for seed in seeds:
+        rows.append(regime(generated(seed)).assign(data=f"seed {seed}"))
+        progress(f"seed {seed}")
+    return pd.concat(rows, ignore_index=True)[columns]
+
+
 def _fusion(seeds, progress) -> pd.DataFrame:
     columns = ["data", "stream", "cost_model", "window_min", "threads", "fused", "events_per_ms"]
     return _by_data(fusions, seeds, progress)[[*columns, "events_per_ms_fused", "gain"]]
@@ -177,6 +215,7 @@ def _limits(seeds, progress) -> pd.DataFrame:
 TABLES: Mapping[str, Callable] = {
     "speed": _speed,
     "pace": _pace,
+    "regime": _regime,
     "fusion": _fusion,
     "never_pruned": _never_pruned,
     "model": _model,
