@@ -24,7 +24,6 @@ from cepkit.errors import CepError, OrderError
 from cepkit.events import Events, sums_before
 from cepkit.frames.arrow import ArrowSource, FieldTypes, path_of, type_of_arrow
 from cepkit.frames.building import key_column
-from cepkit.language.expressions.trees import Attribute, Reference
 from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.values import dataclass
@@ -103,13 +102,9 @@ def _arrow_type(of: DataType) -> pa.DataType | None:
 
 def needed_columns(program: BoundQuery, source: EmptySource) -> list[str]:
     """Return the columns that matching and measuring look at, in the frame's order."""
-    query = program.query
-    names = {*query.partition_by, *query.order_by, *program.columns_of_frame(program.columns_to_read)}
-    nodes = [node for _, tree in query.measures or () for node in tree.walk()]
-    names |= {node.name for node in nodes if isinstance(node, Attribute | Reference) and node.name}
-    names = {source.path(name)[0] for name in names}
+    names = {source.path(name)[0] for name in program.names_to_read()}
     check_convertible(source, names)
-    check_keys(source, query.partition_by)
+    check_keys(source, program.query.partition_by)
     return [name for name in source.names if name in names]
 
 

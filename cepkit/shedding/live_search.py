@@ -534,7 +534,7 @@ class LiveSearch(Search):
         for name in _PLAIN:
             setattr(self, f"_{name}", state[name])
         self._reader.unpack(saved.tables)
-        warm_up = saved.tables["warm_up"].cast(self.schema.arrow)
+        warm_up = saved.tables["warm_up"].select(self.schema.arrow.names).cast(self.schema.arrow)
         if len(warm_up):
             self._tables_of_warm_up = [warm_up]
         if (training := state["training"]) is not None:
@@ -562,7 +562,7 @@ class LiveSearch(Search):
         self._costs, self._told = CallCosts(**state["costs"]), tuple(state["told"])
         self._called_at, self._called_until = state["calls"]
         starts, offers = state["kept"]
-        whole = saved.tables["kept"].cast(self.schema.arrow)
+        whole = saved.tables["kept"].select(self.schema.arrow.names).cast(self.schema.arrow)
         firsts = [start - starts[0] for start in starts]
         parts = list(zip(firsts, [*firsts[1:], len(whole)], strict=False))  # none before the first
         tables = [whole.slice(first, stop - first) for first, stop in parts]

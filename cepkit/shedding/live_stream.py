@@ -66,7 +66,7 @@ class LiveStream(Stream):
 
     def _open_search(self) -> LiveSearch:
         assert isinstance(self.query, SequenceQuery)
-        return LiveSearch(self.query, self.schema, self.options, self._settings, self._clock)
+        return LiveSearch(self.query, self._read, self.options, self._settings, self._clock)
 
     # --- events in, matches out
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from cepkit.engines.reducing import one_chunk
 from cepkit.errors import CepError, OrderError, column_not_found, nearest
 from cepkit.events import INTEGER, NULL_INTEGER, TEXT, Column, ColumnType
-from cepkit.frames.arrow import ArrowSource, FieldTypes, arrow_of_series, type_of_arrow
+from cepkit.frames.arrow import ArrowSource, FieldTypes, arrow_of_series, path_of, type_of_arrow
 from cepkit.frames.building import stream_order
 from cepkit.frames.pandas import array_of_arrow, frame_of_arrays
 from cepkit.frames.sources import no_rows, schema_of_export, table_of_export
@@ -59,6 +59,16 @@ class StreamSchema:
     def source(self, table: pa.Table | None = None) -> ArrowSource:
         """Return a table with some of these columns as a source; without a table, one with no rows."""
         return ArrowSource(self.arrow.empty_table() if table is None else table, schema=self.columns)
+
+    def only(self, names: Iterable[str]) -> StreamSchema:
+        """Return the schema of these columns, some by the names of their fields; at least of one column."""
+        wanted = set(names)
+        wanted |= {path[0] for name in wanted if (path := path_of(name, self.columns)) is not None}
+        fields = [column for column in self.arrow if column.name in wanted]
+        return StreamSchema(
+            pa.schema(fields or [self.arrow.field(0)]),
+            {name: texts for name, texts in self.ordered.items() if name in wanted},
+        )
 
     def without_nulls(self, names: tuple[str, ...]) -> StreamSchema:
         """Return the schema with these columns declared never null."""

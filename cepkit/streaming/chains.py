@@ -16,7 +16,7 @@ from cepkit.engines.regex_measures import Picked, measure, measure_expressions
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError
 from cepkit.events import BOOLEAN, INTEGER, LIST, TEXT, Column, Events
-from cepkit.frames.arrow import ArrowSource, column_of_arrow, path_of
+from cepkit.frames.arrow import ArrowSource, column_of_arrow
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.expressions.trees import Aggregate, Attribute
 from cepkit.language.match_recognize.query import RowsQuery
@@ -334,9 +334,7 @@ def _result_columns(query: RegexQuery, schema: StreamSchema, rows: str) -> pa.Sc
         return schema.arrow
     trees = [tree for _, tree in measure_expressions(query)]
     used = {node.name for tree in trees for node in tree.walk() if isinstance(node, Attribute)}
-    used.update((*query.partition_by, *(name for name in query.order_by[:1] if name in schema.arrow.names)))
-    used |= {path[0] for name in used if (path := path_of(name, schema.arrow.names)) is not None}
-    return pa.schema([f for f in schema.arrow if f.name in used] or [schema.arrow.field(0)])
+    return schema.only((*used, *query.partition_by, *query.order_by[:1])).arrow
 
 
 def _looks_back(program: Program) -> bool:
@@ -348,6 +346,14 @@ def _looks_back(program: Program) -> bool:
 def _key_text(query: RegexQuery, keys: KeyCodes, replica: int, n_replicas: int) -> Callable[[int], str]:
     """Return a function that describes a replica's partition in words."""
     return lambda number: key_text(query.partition_by, keys.key_of_code[number * n_replicas + replica])
+
+
+def read_schema(query: Any, schema: StreamSchema, options: Options) -> StreamSchema:
+    """Return the columns of a batch that a query looks at; all of them where results have whole rows."""
+    if options.rows == "all" or not isinstance(query, SequenceQuery | RegexQuery):
+        return schema
+    program = compile_checked(query, schema.without_nulls(query.order_by).source())
+    return schema.only(program.names_to_read())
 
 
 def open_search(query: Any, schema: StreamSchema, options: Options) -> Search:

@@ -70,7 +70,8 @@ def stream(
     schema : mapping of str to type, pyarrow.Schema, or a frame
         The columns of all batches: ``{"ts": "timestamp[us]", "symbol": "string", "price": "float64"}``.
         ``"int64 not null"`` declares integers that are never missing. A frame, which may be empty, gives only
-        its types. A join needs two: ``{"left": …, "right": …}``.
+        its types. A join needs two: ``{"left": …, "right": …}``. Regexes and sequences whose results are
+        rows per match take only the columns that they read out of batches.
     **keywords
     rows : str
         ``"one"``: a result row per match. ``"all"``: the matched rows, after the columns ``match`` (its

@@ -227,10 +227,10 @@ _LEAST_IN_NANOS, _MOST_IN_NANOS = 1677, 2262  # years that nanoseconds do not ho
 
 
 class RowValues:
-    """Reads single events of a schema."""
+    """Reads the columns of a schema from single events; tuples have a value for each of ``names``."""
 
-    def __init__(self, schema: StreamSchema, order_by: Sequence[str] = ()):
-        self.schema = schema
+    def __init__(self, schema: StreamSchema, names: Sequence[str], order_by: Sequence[str] = ()):
+        self.schema, self._names_of_tuple = schema, names
         self._readers = [
             (item.name, _unusual if item.name in schema.ordered else _reader_of(item.type), item.nullable)
             for item in schema.arrow
@@ -244,7 +244,7 @@ class RowValues:
         """Return an event as a mapping; raise for what is none."""
         if isinstance(row, Mapping):
             return row
-        names = self.schema.arrow.names
+        names = self._names_of_tuple
         if not isinstance(row, tuple | list) or len(row) != len(names):
             given = f"{len(row)} values" if isinstance(row, tuple | list) else type(row).__name__
             raise CepError(f"an event is a dict, or a tuple with a value per column {names}, got {given}")

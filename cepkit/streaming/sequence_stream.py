@@ -454,7 +454,7 @@ class SequenceSearch(Search):
         last, n_there = saved.counters("done", 2, least=-1)
         self._done = (last, n_there)
         self._searched_at, self._now = saved.header.get("searched_at"), saved.header.get("now")
-        self._kept = saved.tables["kept"].cast(self.schema.arrow)
+        self._kept = saved.tables["kept"].select(self.schema.arrow.names).cast(self.schema.arrow)
         self._position_of_kept = saved.arrays["position"]
         rows = [tuple(row.values()) for row in saved.tables["keys"].to_pylist()]
         self._n_codes = saved.counter("n_codes")

@@ -29,7 +29,7 @@ from cepkit.streaming.batches import (
     schema_of,
     table_of_batch,
 )
-from cepkit.streaming.chains import ChainSearch, joined, open_search
+from cepkit.streaming.chains import ChainSearch, joined, open_search, read_schema
 from cepkit.streaming.saved import (
     Saved,
     duration_as_json,
@@ -73,8 +73,9 @@ class Stream:
                 f"rows='all' adds the columns 'match' and 'variable'; rename {taken} of the schema"
             )
         self.query, self.schema, self.options, self._kind = query, schema, options, kind
+        self._read = read_schema(query, schema, options)  # of the columns that batches are asked for
         self._search = self._open_search()
-        self._reader = RowValues(schema, getattr(query, "order_by", ()))
+        self._reader = RowValues(self._read, schema.arrow.names, getattr(query, "order_by", ()))
         self._newest = self._first = None
         self._n_events = self._n_matches = 0
         self._closed = False
@@ -92,7 +93,7 @@ class Stream:
         self._newest_table, self._newest_row = newest, None
 
     def _open_search(self) -> Search:
-        return open_search(self.query, self.schema, self.options)
+        return open_search(self.query, self._read, self.options)
 
     # --- events in, matches out
 
@@ -105,8 +106,8 @@ class Stream:
         ----------
         batch : DataFrame, table or list of dict
             A pandas or polars DataFrame, an Arrow table or record batch, or a list with a dict per event. It
-            has at least the columns of the schema. The rows may be in any order, but none may come before
-            the newest event of earlier batches. Ties keep their order.
+            has at least the columns of the schema that the query reads. The rows may be in any order, but
+            none may come before the newest event of earlier batches. Ties keep their order.
 
         Returns
         -------
@@ -141,13 +142,13 @@ class Stream:
                 table, n_rows = ready
                 return self._results((table.to_table() if isinstance(table, PlainRow) else table, n_rows))
         newest = self._newest
-        table, kind = read_batch(batch, self.schema, newest)
+        table, kind = read_batch(batch, self._read, newest)
         if table.num_rows == 0:
             self._kind = kind
             return self._results(self._search.release())
         keys = None
         if self.query.order_by:
-            table, keys = ordered_batch(table, newest, self.query.order_by, self.schema)
+            table, keys = ordered_batch(table, newest, self.query.order_by, self._read)
             newest = keys.slice(len(keys) - 1)
         with self.options.bound_memory():
             ready = self._search.advance(table, keys, self._n_events)

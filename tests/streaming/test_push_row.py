@@ -119,6 +119,7 @@ GOOD = {"k": "a", "t": 5, "x": 1, "y": 0.5}
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_bad_event_is_one_error_and_changes_nothing(bad, error, words, is_first):
     given = {"define": {"up": "x > prev(x)"}, "partition_by": "k", "order_by": "t"}
+    given["measures"] = {"x": "last(x)", "y": "last(y)"}
     opened, clean = (cep.stream(". up", SCHEMA, **given) for _ in range(2))
     for good in ({**GOOD, "t": 4}, {**GOOD, "x": 2}):
         if not (is_first and good["t"] == 4 and bad != {**GOOD, "t": 3}):

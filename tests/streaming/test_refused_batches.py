@@ -137,7 +137,7 @@ def test_a_push_that_fails_has_no_effect(kind, seed):
     for number, batch in enumerate(batches_of(seed)):
         bad = rng.choice(batch)
         late = [{**bad, "ts": -1}] if number >= 2 and kind != "after a buffer" else []
-        for wrong in ({**bad, "x": "?"}, {**bad, "ts": None}, {"ts": bad["ts"]}, *late):
+        for wrong in ({**bad, "x": "?", "kind": 5}, {**bad, "ts": None}, {"ts": bad["ts"]}, *late):
             before = seen_of(failing)
             with pytest.raises(cep.CepError):
                 push(failing, [*batch, wrong], number)

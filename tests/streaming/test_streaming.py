@@ -796,3 +796,22 @@ def test_status_says_how_long_ago_the_oldest_open_event_came_and_how_many_come()
     )
     pairs.push(left=rows), pairs.push(right=rows[2:])
     assert (pairs.status().newest, pairs.status().oldest) == (rows[3]["t"], rows[0]["t"])
+
+
+@pytest.mark.parametrize("rows", ["one", "all"])
+def test_a_stream_takes_the_columns_that_its_query_reads(rows, tmp_path):
+    schema = {"t": "int64", "k": "string", "x": "int64", "note": "string"}
+    up = {"define": {"up": "x > prev(x)"}, "order_by": "t", "partition_by": "k", "rows": rows}
+    batch = pd.DataFrame({"t": [1, 2, 3], "k": list("aab"), "x": [1, 2, 3], "note": ["u", "v", "w"]})
+    found = cep.stream(". up", schema, **up).push(batch)
+    if rows == "all":
+        assert found["note"].tolist() == ["u", "v"]
+        with pytest.raises(CepError, match="note"):
+            cep.stream(". up", schema, **up).push(batch.drop(columns="note"))
+    else:
+        for less in (batch.drop(columns="note"), batch.assign(note=[1.5, None, {}])):
+            stream = cep.stream(". up", schema, **up)
+            pd.testing.assert_frame_equal(stream.push(less), found)
+            stream.save(tmp_path / "state")
+            again = cep.Stream.load(tmp_path / "state")
+            assert again.push_row((4, "b", 9, 7)) == stream.push_row({"t": 4, "k": "b", "x": 9}) != []
