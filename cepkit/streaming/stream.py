@@ -73,7 +73,7 @@ class Stream:
                 f"rows='all' adds the columns 'match' and 'variable'; rename {taken} of the schema"
             )
         self.query, self.schema, self.options, self._kind = query, schema, options, kind
-        self._read = read_schema(query, schema, options)  # of the columns that batches are asked for
+        self._read = read_schema(query, schema, options)  # a batch has at least these columns
         self._search = self._open_search()
         self._reader = RowValues(self._read, schema.arrow.names, getattr(query, "order_by", ()))
         self._newest = self._first = None
