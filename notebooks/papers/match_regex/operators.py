@@ -20,7 +20,8 @@ def by_key(key: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the event of each row, sorted by key, then in stream order, and the first row of its key."""
     codes, keys = pd.factorize(pd.Series(key), use_na_sentinel=False)
     n_of_key = np.bincount(codes, minlength=len(keys))
-    return np.argsort(codes, kind="stable"), np.repeat(np.cumsum(n_of_key) - n_of_key, n_of_key)
+    small = codes.astype(np.min_scalar_type(len(keys)))  # numpy sorts 16 bits ten times as fast as 64
+    return np.argsort(small, kind="stable"), np.repeat(np.cumsum(n_of_key) - n_of_key, n_of_key)
 
 
 class Windows(NamedTuple):
@@ -39,7 +40,9 @@ def tumbling_minmax(key: Any, value: Any, k: int) -> Windows:
     n_of_key = np.searchsorted(first, first, "right") - first
     is_full = row - first < n_of_key // k * k
     windows = event[is_full].reshape(-1, k)
-    windows = windows[np.argsort(windows[:, -1])]
+    window_of_event = np.full(len(event), -1)
+    window_of_event[windows[:, -1]] = np.arange(len(windows))
+    windows = windows[window_of_event[window_of_event >= 0]]
     values = np.asarray(value)[windows]
     return Windows(windows[:, -1], values.min(axis=1), values.max(axis=1))
 
