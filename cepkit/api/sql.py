@@ -188,7 +188,7 @@ def match_rows(
 
 
 def _refuse_repeated(source: Source, rows: RowPatternQuery) -> None:
-    """Raise for a column of a condition or a measure whose name several columns have."""
+    """Raise if a condition or a measure names a column that the frame has several times."""
     trees = [tree for _, tree in (*rows.define, *rows.measures)] if source.duplicates else []
     nodes = (node for tree in trees for node in tree.walk(literals=False))
     for node in nodes:

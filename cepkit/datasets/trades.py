@@ -22,8 +22,8 @@ MORE_TICKS = (0.1573, 0.0784, 0.0367, 0.0191, 0.0097, 0.0055, 0.0030, 0.0025, 0.
 # Trades of one order: P(more than k) = (1 + k / ORDER_SCALE) ** -ORDER_SHAPE, mean 1.89, 65 % single.
 ORDER_SCALE, ORDER_SHAPE = 2.0, 2.58
 
-# Distribution function of the gaps between orders, in mean gaps between trades: 1, 2, 98, 612 and 1,829 ms
-# for a mean of 208 ms. The longest gap is chosen so that the mean fits.
+# Distribution function of the gaps between orders. The unit is the mean gap between trades, 208.2 ms in the
+# source, which has gaps of 1, 2, 98, 612 and 1,829 ms. The longest one is chosen so that the mean fits.
 GAP_PROBABILITY = (SHARE_IN_ORDER, 0.50, 0.75, 0.95, 0.99, 1.0)
 GAP_MEANS = (1 / 208.2, 2 / 208.2, 98 / 208.2, 612 / 208.2, 1829 / 208.2, 143.0)
 

@@ -158,7 +158,7 @@ def judge(case: Case, result: Result, position_of_row: np.ndarray) -> Verdict:
 
 
 def _items(result: Result, numbers: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of the first items of matches, with one more at the end, and the events of items."""
+    """Return where the items of each match begin and, last, their number; and the event of each item."""
     if result.is_sequence:
         block = result.block_of(numbers)
         return block.first_item_of_match, block.event_of_item

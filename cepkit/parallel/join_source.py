@@ -410,7 +410,8 @@ def join(
     first, out, report, memo, WORLD_NAMES
 ):
     c, in_order, most = COMPONENT[stage], IN_ORDER[stage], HIGH[stage]"""
-# The interpreting kernel has the rest of the text, and calls its scan with other arguments.
+# `_JOIN` is the head of a kernel. Its body is that of the interpreting kernel, with other arguments of the
+# scan: the second in place of the first.
 _CALL = "own, listed, query, limits, blocks, state, events, part, rising, counted"
 _CALL_OF_SCAN = """stage, c, items, sizes, b, row, path, first, events, low, high, n, rising, counted,
                         out, memo, WORLD_NAMES"""

@@ -105,7 +105,7 @@ def _search_unsupported(program: Program | SequenceProgram) -> str | None:
 
 
 def _later(module: str, name: str) -> Callable[..., Any]:
-    """Return a function whose module loads with its first call: a regex waits for none of sequences."""
+    """Return a function that imports its module when it is called, so a regex loads no sequences."""
     return partial(_call_of, module, name)  # results keep it, and are pickled
 
 

@@ -22,6 +22,7 @@ from cepkit.language.expressions.parsing import check_depth
 from cepkit.language.match_recognize.building import column_name
 from cepkit.language.match_recognize.clauses import (
     TOO_LARGE,
+    InnerClause,
     LexedText,
     check_brackets,
     first_clause,
@@ -50,7 +51,7 @@ def run_around(
     text, clause = query.rstrip().removesuffix(";"), first_clause(query)
     tables = {name: collected(frame) for name, frame in tables.items()}
     place = error.position if isinstance(error, PatternSyntaxError) else (error.span or (0, 0))[0]
-    if clause is None or clause.body.start + len("MATCH_RECOGNIZE") <= place < clause.body.stop:
+    if clause is None or clause.has_in_brackets(place):  # these are cepkit's; no other engine can read them
         raise error
     if len(text) > TEXT:
         _refuse_long(text)
@@ -58,16 +59,23 @@ def run_around(
     with engine.opened():
         n_clauses, searched = 0, None
         while (clause := first_clause(text)) is not None:
-            name = (clause.name or "").lower()
-            alike = [] if name in clause.entry_names else [table for table in tables if table.lower() == name]
-            frame = tables[alike[0]] if alike else engine.run(clause.query_of_table)
+            frame = _searched_frame(clause, tables)
+            frame = engine.run(clause.query_of_table) if frame is None else frame
             searched = frame if searched is None else searched
             n_clauses += 1
-            name = f"match_recognize_{n_clauses}"
-            engine.add(name, find_rows(frame, clause.body.text))
-            text = clause.replaced_by(name)
+            new_table = f"match_recognize_{n_clauses}"
+            engine.add(new_table, find_rows(frame, clause.body.text))
+            text = clause.replaced_by(new_table)
         rows = engine.run(text)
     return SelectedTable(query, next(iter(tables.values()), searched), rows, not is_spark)
+
+
+def _searched_frame(clause: InnerClause, tables: Mapping[str, Frame]) -> Frame | None:
+    """Return the given table that a clause names; None if it reads a query, or a name of WITH."""
+    name = (clause.name or "").lower()
+    if name in clause.entry_names:
+        return None
+    return next((frame for table, frame in tables.items() if table.lower() == name), None)
 
 
 def _refuse_long(text: str) -> None:

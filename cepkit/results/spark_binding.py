@@ -102,11 +102,12 @@ def bind_any(
     return program, source
 
 
-def _warn_of_one_task(or_with: str = "") -> None:
-    """Warn that one task reads the whole frame; ``or_with`` is another remedy besides partitions."""
+def _warn_of_one_task(*other_remedies: str) -> None:
+    """Warn that one task reads the whole frame, and name the remedies besides partitions."""
+    remedies = " or ".join(("partition_by", *other_remedies))
     warn(
         "without partition_by all events are one stream, which a single Spark task must hold and match; "
-        f"with partition_by{or_with and ' or ' + or_with} the tasks share the work"
+        f"with {remedies} the tasks share the work"
     )
 
 

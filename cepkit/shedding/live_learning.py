@@ -456,9 +456,9 @@ class CallCosts:
         self.matches_per_second = float(found.sum()) / max(float(served.sum()), 1e-9)
 
     def of_slice(self, time_slice: float, rate: float) -> tuple[float, float]:
-        """Return the seconds of a whole call under overload, and those after its events were served.
+        """Return the seconds that a call takes under overload, and how many of them come after serving.
 
-        It serves for a time slice, and reads the events that arrive with ``rate`` while it lasts.
+        The call serves for ``time_slice`` seconds, and reads ``rate`` events for each second that it takes.
         """
         if time_slice == inf:
             return time_slice, 0.0

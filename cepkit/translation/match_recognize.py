@@ -68,7 +68,10 @@ def _contradict(one: ex.Expression, other: ex.Expression) -> bool:
 
 
 def _comparisons(tree: ex.Expression) -> Iterator[tuple[ex.Expression, str, object]]:
-    """Yield (left, outcomes, right) of a comparison, in both directions; IN has a list of constants."""
+    """Yield (value, outcomes, constant) of a comparison and of its mirror; IN has a tuple of constants.
+
+    ``outcomes`` are the letters of `_TRUE_FOR` for which the comparison is true, such as "le" for <=.
+    """
     if isinstance(tree, ex.Comparison):
         yield tree.left, _TRUE_FOR[tree.operator], tree.right
         yield tree.right, _TRUE_FOR[ex.MIRRORED[tree.operator]], tree.left

@@ -272,8 +272,8 @@ class WindowEvaluator(RowEvaluator):
         return by if isinstance(e.by, ex.Literal) else one_chunk(repeat_scalar(by, len(self.row_of_place)))
 
     def _by_family(self, compute: Callable[..., np.ndarray], dtype: type, *more: np.ndarray) -> np.ndarray:
-        """Return what ``compute`` returns for the ranges of rows that arrive and for those that leave."""
-        # It takes the values of ``more`` for these ranges, and their starts and stops.
+        """Return as one array what ``compute`` says of rows that arrive, and of rows that leave."""
+        # ``compute(*more, start, stop)`` gets the ranges of one of the two kinds, and their part of ``more``.
         out = np.empty(len(self.emitted.start), dtype)
         for family in self._families:
             if family.stop > family.start:

@@ -301,7 +301,7 @@ class RegisterWriter:
         return slot
 
     def _nth(self, rule: int, variable: str | None, offset: int) -> _Register:
-        """Return the register of the first or last row of a variable, or of one ``offset`` rows inside."""
+        """Return the register of a variable's first or last row, or of the row ``offset`` rows from there."""
         names = None if variable is None else self.members[variable]
         register = _Register(rule, -1, names)
         for _ in range(offset):

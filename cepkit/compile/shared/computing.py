@@ -267,7 +267,7 @@ def _in_one_unit(rows: Binding, call: ex.Call, terms: list[Term]) -> list[Term]:
 
 
 def _ticks(rows: Binding, call: ex.Call, text: str, like: Term, unit: str) -> Term:
-    """Return the constant of a text next to a time or a duration (``like``)."""
+    """Return the constant that a text means where it is compared with ``like``, a time or a duration."""
     try:
         ticks = (
             duration_ticks(text, unit)

@@ -337,31 +337,32 @@ _TIMES = (
 def _of_times(name: str, types: Sequence[ColumnType], constants: Sequence[Any]) -> BoundCall:
     """Return what a function of times, or one that makes times, computes. Units and forms are constants."""
     first = types[0]
-    of = next((column_type for column_type in types if column_type.kind in (TIME, DURATION)), _TIME_OF_TEXT)
+    time_type = next((kind for kind in types if kind.kind in (TIME, DURATION)), _TIME_OF_TEXT)
     if name in ("date_trunc", "date_diff", "datediff", "date_add"):
         unit = unit_of_time(constants[0])
         if name == "date_add":
-            move = partial(moved, unit, of)
-            return BoundCall(lambda _, n, ticks: move(whole(n), ticks), of,
+            move = partial(moved, unit, time_type)
+            return BoundCall(lambda _, n, ticks: move(whole(n), ticks), time_type,
                              of_arrays=lambda _, n, ticks: move(n, ticks))  # fmt: skip
-        compute, kind = function_of_times(name, unit, of)
+        compute, kind = function_of_times(name, unit, time_type)
         return BoundCall(lambda _, *ticks: compute(*ticks), kind, of_arrays=lambda _, *ticks: compute(*ticks))
     if name in FIELDS_OF_TIMES or name == "epoch":
-        compute, kind = function_of_times(name, None, of)
+        compute, kind = function_of_times(name, None, time_type)
         return BoundCall(compute, kind, of_arrays=compute)
     if name == "add_months":
-        move = partial(moved, "month", of)
+        move = partial(moved, "month", time_type)
         return BoundCall(
-            lambda ticks, n: move(whole(n), ticks), of, of_arrays=lambda ticks, n: move(n, ticks)
+            lambda ticks, n: move(whole(n), ticks), time_type, of_arrays=lambda ticks, n: move(n, ticks)
         )
     if name == "months_between":
-        compute = partial(months_between, of)
+        compute = partial(months_between, time_type)
         return BoundCall(compute, ColumnType(FLOAT), of_arrays=compute)
     if name == "last_day":
-        compute = partial(last_day, of)
-        return BoundCall(compute, of, of_arrays=compute)
+        compute = partial(last_day, time_type)
+        return BoundCall(compute, time_type, of_arrays=compute)
     if name in ("dayname", "monthname"):
-        return BoundCall(partial(time_as_text, of, "%a" if name == "dayname" else "%b"), ColumnType(TEXT))
+        directives = "%a" if name == "dayname" else "%b"
+        return BoundCall(partial(time_as_text, time_type, directives), ColumnType(TEXT))
     form = constants[1] if len(constants) > 1 else None
     if form is not None and not isinstance(form, str):
         raise PredicateError(f"{name}() takes its form as a constant text, as in 'YYYY-MM-DD'")
@@ -369,19 +370,20 @@ def _of_times(name: str, types: Sequence[ColumnType], constants: Sequence[Any]) 
         unit = unit_of_time("day" if form is None else form)
         if unit is None:
             raise PredicateError(f"{name}(): {form!r} is no unit of time, such as 'month' or 'MM'")
-        compute = partial(beginning, unit, of)
+        compute = partial(beginning, unit, time_type)
         call = lambda ticks, *_: compute(ticks)  # noqa: E731
-        return BoundCall(call, of, of_arrays=call)
+        return BoundCall(call, time_type, of_arrays=call)
     if name in ("to_char", "date_format"):
         if first.kind != TIME:
             return BoundCall(lambda value, *_: str(value), ColumnType(TEXT))
         default = "%Y-%m-%d %H:%M:%S"
         directives = default if form is None else directives_of(form, is_java=name == "date_format")
-        return BoundCall(lambda ticks, *_: time_as_text(of, directives, ticks), ColumnType(TEXT))
+        return BoundCall(lambda ticks, *_: time_as_text(time_type, directives, ticks), ColumnType(TEXT))
+    # from_unixtime, to_timestamp and date are left, which make a time of a number or a text.
     if first.kind in NUMBERS:
         return BoundCall(lambda seconds, *_: round(seconds * 10**6), _TIME_OF_TEXT)
     directives = None if form is None else directives_of(form).replace("%3f", "%f")
-    read = partial(time_of_text, directives) if name != "date" else partial(day_of_text, directives)
+    read = partial(day_of_text if name == "date" else time_of_text, directives)
     return BoundCall(lambda text, *_: read(text), _TIME_OF_TEXT)
 
 

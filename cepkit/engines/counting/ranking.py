@@ -243,7 +243,7 @@ class LineSample:
                 begin = m
 
     def n_tuples(self, last: np.ndarray) -> float:
-        """Return how many tuples of events, one of each state, lie in the windows of the last entries."""
+        """Return how many tuples with an event of each state end at these entries, within their windows."""
         return self._windows(last)[1].prod(axis=1, dtype=np.float64).sum()
 
     def _windows(self, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

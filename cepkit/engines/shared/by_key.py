@@ -102,13 +102,13 @@ def _with_branches(program: SequenceProgram, branches: list[BoundBranch], n_role
     """Return the program with other branches, and without columns that these do not read."""
     leaves = (leaf for bound in branches for root in bound.terms() for leaf in root.walk())
     read = {leaf.column for leaf in leaves if leaf.op == "element"}
-    columns = *(name for name in program.columns if name in read), *map(_column_of, range(n_roles))
-    groups = tuple(group for group in program.text_groups if group & read)
-    columns = tuple(dict.fromkeys((*columns, *(name for group in groups for name in sorted(group)))))
-    types = dict.fromkeys(map(_column_of, range(n_roles)), ColumnType(BOOLEAN))
+    kept = [name for name in program.columns if name in read]
+    roles = [_column_of(role) for role in range(n_roles)]
+    groups = tuple(group for group in program.text_groups if group & read)  # a group is kept whole
+    of_groups = [name for group in groups for name in sorted(group)]
     return replace(
-        program, branches=tuple(branches), columns=columns, text_groups=groups,
-        schema={**program.schema, **types},
+        program, branches=tuple(branches), columns=tuple(dict.fromkeys([*kept, *roles, *of_groups])),
+        text_groups=groups, schema={**program.schema, **dict.fromkeys(roles, ColumnType(BOOLEAN))},
     )  # fmt: skip
 
 

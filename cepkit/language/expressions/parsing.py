@@ -81,8 +81,8 @@ def _negate_if(expression: ex.Expression, negation: Token | None) -> ex.Expressi
 
 
 def _check_chain(left: ex.Expression, right: ex.Expression) -> None:
-    """Raise if the operators on the left are a chain of too many levels; its end need not be read."""
-    if left.span[1] - left.span[0] < 2 * DEPTH:
+    """Raise once a chain such as a + b + c + … has too many levels, before the rest of it is read."""
+    if left.span[1] - left.span[0] < 2 * DEPTH:  # a level takes two characters at least
         return
     n_levels, node = 2, left
     while isinstance(node, ex.Arithmetic):

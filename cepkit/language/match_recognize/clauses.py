@@ -500,6 +500,10 @@ class InnerClause(NamedTuple):
     name: str | None  # of the table, without its schema; None if it is no name
     alias: str  # by which the query may call the rows; empty if an alias follows the clause
 
+    def has_in_brackets(self, place: int) -> bool:
+        """Return whether a place of the text comes after the word MATCH_RECOGNIZE, in its brackets."""
+        return self.body.start + len("MATCH_RECOGNIZE") <= place < self.body.stop
+
     @property
     def entry_names(self) -> set[str]:
         """The names of the entries of WITH, in lower case."""

@@ -268,7 +268,7 @@ class Loop(SequencePattern):
     until: Expression | None = None
 
     def where(self, *conditions: Any) -> Any:
-        """Return the repeated event with conditions on each event; a group becomes a query."""
+        """Return the repeated event with conditions on each event; for a group, return a query."""
         if not isinstance(self.body, EventPattern):
             return SequencePattern.where(self, *conditions)
         return replace(self, body=self.body.where(*conditions))

@@ -113,18 +113,19 @@ class WarmUpWork:
 
     def pair_seconds(self) -> np.ndarray:
         """Return the seconds for an event and each partial match that it meets, by type and step."""
-        pairs = self.training.machine.considered[:, :, 1:].sum(axis=(1, 2))
-        made = np.zeros((self.n_types, N_STEPS))
+        n_pairs_of_type = self.training.machine.considered[:, :, 1:].sum(axis=(1, 2))
+        of_step = np.zeros((self.n_types, N_STEPS))
         for number, mean in enumerate(self.training.seconds_of_type):
-            own = self.types == number
-            step, seconds = self.step_of_event[own], self.seconds_of_event[own]
-            n = np.bincount(step, minlength=N_STEPS) + 2.0  # a few mean events, where a step has few
-            total = np.bincount(step, seconds, minlength=N_STEPS) + 2.0 * mean
-            made[number] = total / n / max(1.0, pairs[number] / max(1, own.sum()))
-        return made
+            is_of_type = self.types == number
+            seconds_of_event = _means(
+                self.step_of_event[is_of_type], self.seconds_of_event[is_of_type], float(mean)
+            )
+            pairs_of_event = n_pairs_of_type[number] / max(1, is_of_type.sum())
+            of_step[number] = seconds_of_event / max(1.0, pairs_of_event)
+        return of_step
 
     def matches_of_event(self) -> np.ndarray:
-        """Return of how many matches an event is part on average, by type and step."""
+        """Return the mean number of matches that contain an event, by type and step."""
         events = members(self.lineage, self.training.program.n_leaves)[self.lineage.is_match].ravel()
         of_event = np.bincount(events[events >= 0], minlength=self.training.n_events)
         of_step = np.zeros((self.n_types, N_STEPS))
@@ -132,8 +133,7 @@ class WarmUpWork:
         for number in range(self.n_types):
             here = self.types == number
             step, matches = self.step_of_event[here], of_event[positions[here]]
-            n, mean = np.bincount(step, minlength=N_STEPS), float(matches.mean()) if len(matches) else 0.0
-            of_step[number] = (np.bincount(step, matches, minlength=N_STEPS) + 2.0 * mean) / (n + 2.0)
+            of_step[number] = _means(step, matches, float(matches.mean()) if len(matches) else 0.0)
         return of_step
 
     def worth(self) -> Worth:
@@ -142,23 +142,40 @@ class WarmUpWork:
         waits, member = np.flatnonzero(~lineage.is_match), members(lineage, n_leaves)
         matches = contributions(lineage)[waits].astype(np.float64)
         seconds = (self.seconds_of_row + sum_of_descendants(lineage, self.seconds_of_row))[waits]
-        of_step, matches_of_step = np.zeros((2, n_leaves, N_STEPS + 1))
+        of_step, matches_of_step = np.zeros((2, n_leaves, N_STEPS + 1))  # 0 for the last, an unknown step
         for leaf in range(n_leaves):
-            at = member[waits, leaf]
-            rows, step = at >= 0, self.steps[at[at >= 0]]
-            found, spent, n = (
-                np.bincount(step, values[rows], minlength=N_STEPS)[:N_STEPS] / max(values[rows].sum(), 1e-12)
-                for values in (matches, seconds, np.ones(len(matches)))
-            )
-            of_step[leaf, :N_STEPS] = np.log((found + _FEW) / (spent + _FEW))
-            matches_of_step[leaf, :N_STEPS] = np.log((found + _FEW) / (n + _FEW))
-        partner = np.full(n_leaves + len(self.training.program.nodes), -1)
-        for parent in (lineage.left, lineage.right):
-            waited = (parent >= 0) & (lineage.position[parent] < lineage.position)
-            partner[lineage.node[parent[waited]]] = lineage.type[waited]
+            event = member[waits, leaf]
+            has_event = event >= 0
+            step = self.steps[event[has_event]]
+            match_share = _shares(step, matches[has_event])
+            work_share = _shares(step, seconds[has_event])
+            partial_share = _shares(step, np.ones(len(step)))
+            of_step[leaf, :N_STEPS] = np.log((match_share + _FEW) / (work_share + _FEW))
+            matches_of_step[leaf, :N_STEPS] = np.log((match_share + _FEW) / (partial_share + _FEW))
+        partner = self._type_waited_for()
         n_of_node = np.bincount(lineage.node[waits], minlength=len(partner))
         n_matches = np.bincount(lineage.node[waits], matches, minlength=len(partner))
         return Worth(of_step, partner, n_matches / np.maximum(1, n_of_node), matches_of_step)
+
+    def _type_waited_for(self) -> np.ndarray:
+        """Return, per node, the type of the events that its partial matches wait for; -1: not known."""
+        lineage, training = self.lineage, self.training
+        type_of_node = np.full(training.program.n_leaves + len(training.program.nodes), -1)
+        for parent in (lineage.left, lineage.right):
+            waited = (parent >= 0) & (lineage.position[parent] < lineage.position)
+            type_of_node[lineage.node[parent[waited]]] = lineage.type[waited]
+        return type_of_node
+
+
+def _means(step: np.ndarray, values: np.ndarray, mean: float) -> np.ndarray:
+    """Return the mean of the values of each step. Two mean values count beside those of each step."""
+    n = np.bincount(step, minlength=N_STEPS)
+    return (np.bincount(step, values, minlength=N_STEPS) + 2.0 * mean) / (n + 2.0)
+
+
+def _shares(step: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the share of the sum of values that falls on each step."""
+    return np.bincount(step, values, minlength=N_STEPS)[:N_STEPS] / max(values.sum(), 1e-12)
 
 
 class Worth(NamedTuple):
