@@ -63,7 +63,8 @@ class StreamSchema:
     def only(self, names: Iterable[str]) -> StreamSchema:
         """Return the schema of these columns, some by the names of their fields; at least of one column."""
         wanted = set(names)
-        wanted |= {path[0] for name in wanted if (path := path_of(name, self.columns)) is not None}
+        names_of_schema = set(self.arrow.names)
+        wanted |= {path[0] for name in wanted if (path := path_of(name, names_of_schema)) is not None}
         fields = [column for column in self.arrow if column.name in wanted]
         return StreamSchema(
             pa.schema(fields or [self.arrow.field(0)]),
