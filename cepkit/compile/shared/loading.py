@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from cepkit.cache import cache_path, keep, kept_path, lock_folder, read_kept
+from cepkit.cache import cache_path, keep, kept_path, lock_folder, read_kept, shared_path
 from cepkit.compile.shared.images import (
     can_use_images,
     drop_image,
@@ -261,7 +261,10 @@ def is_ready(text: str) -> bool:
 
 def _is_image_kept(name: str) -> bool:
     path = image_path(name)
-    return path is not None and path.exists()
+    if path is None:
+        return False
+    shared = shared_path(path.name)
+    return path.exists() or (shared is not None and shared.exists())
 
 
 def _names_in(folder: Path) -> frozenset[str]:
