@@ -209,6 +209,7 @@ def test_a_shared_folder_that_others_can_write_is_not_used(mode, shared):
 
 
 @posix
+@pytest.mark.skipif(not JIT, reason="no image is kept without the JIT")
 def test_kernels_of_a_shared_folder_are_not_compiled_again(folder, tmp_path, monkeypatch):
     text = "from cepkit.kernels.jit import njit\n\n\n@njit([], nogil=True)\ndef f():\n    pass\n"
     shared, name = tmp_path / "shared", loading._name_of(text)
