@@ -17,9 +17,9 @@ from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError, 
 
 # --- text and trees
 TEXT = 100_000  # characters, besides the items of long lists of constants
-WORDS = 25_000  # names, numbers and signs, besides the same items; the parser takes a step for each
+WORDS = 10_000  # names, numbers and signs, besides the same items; the parser takes a step for each
 DEPTH = 100  # levels of a tree; the passes that walk a deeper one would overflow the stack
-CONDITIONS = 5_000  # comparisons, or parts of AND and OR, of a text; each is walked by some twenty passes
+CONDITIONS = 2_500  # comparisons, or parts of AND and OR, of a text; each is walked by some twenty passes
 REPEATED_PARTS = 20_000  # in a tree; BETWEEN has its operand twice, so BETWEEN inside BETWEEN doubles them
 REPEATS = 1_000_000  # rounds of a repetition with an upper bound
 ENTRIES = 1_000  # of a list of MATCH_RECOGNIZE, such as DEFINE, and of the aggregates of a window

@@ -19,7 +19,7 @@ from cepkit.language.expressions.functions import (
 )
 from cepkit.language.expressions.trees import rebuilt
 from cepkit.language.expressions.vocabulary import VOCABULARY
-from cepkit.limits import REPEATED_PARTS, refuse_beyond
+from cepkit.limits import CONDITIONS, refuse_beyond
 from cepkit.values import dataclass
 
 _USE_SYMBOLS = (
@@ -245,7 +245,7 @@ def _junction(kind: type[ex.And] | type[ex.Or], left: Any, right: Any) -> Operan
             )
         expression = as_expression(side)
         operands += expression.operands if isinstance(expression, kind) else (expression,)
-    refuse_beyond(REPEATED_PARTS, len(operands), "conditions joined by & or |", "Compute them as columns")
+    refuse_beyond(CONDITIONS, len(operands), "conditions joined by & or |", "Compute them as columns")
     return Operand(kind(tuple(operands)))
 
 
