@@ -159,7 +159,7 @@ def doubled(part, join, n: int = 60):
 A, B = cep.event("a", "A"), cep.event("b", "B")
 BOOLEAN, NUMBER = ex.Attribute("good"), ex.Attribute("x")
 EITHER = ex.Comparison(">", NUMBER, ex.Literal(1))
-SUM, AND_OR = "equal parts repeat more than 20,000 times; compute them as columns", "limit is 20,000"
+SUM, AND_OR = "equal parts repeat more than 20,000 times; compute them as columns", "limit is 2,500"
 
 
 def plus(left, right):
