@@ -88,16 +88,6 @@ class EventOutcome:
         """Each match as a tuple over the variables of the query, with the positions of their events."""
         return self._as_matches(self.found) if len(self.found) else []
 
-    @property
-    def before_match(self) -> list[tuple[int, int]]:
-        """For each match: how many conditions were evaluated and partial matches created before it."""
-        return [(evaluated, created) for evaluated, created in self.found.before.tolist()]
-
-    @property
-    def match_ids(self) -> tuple[int, ...]:
-        """The numbers of the matches among all partial matches."""
-        return tuple(self.found.ids.tolist())
-
 
 @dataclass(frozen=True, slots=True)
 class PartialMatches:

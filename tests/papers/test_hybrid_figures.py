@@ -11,7 +11,6 @@ from cepkit.parallel.agents import Costs
 from cepkit.parallel.divided import RIP
 from cepkit.parallel.engines import Hybrid, Sequential
 from papers.hybrid_parallel import details, figures, workloads
-from papers.hybrid_parallel.drawings import network_svg
 from tests.support.sizes import needs_kernels
 
 POINT = ["stream", "pattern", "window_min", "threads", "length", "system"]
@@ -213,19 +212,6 @@ def test_speed_ups_over_equal_work_stay_below_the_number_of_threads():
     assert (equal <= 8).all() and (of.xs("looks at all", level="baseline") > equal).all()
     assert of[500.0, "locks", "equal work"] > of[5.0, "locks", "equal work"]
     assert (equal.xs("locks are free", level="locks") > equal.xs("locks", level="locks")).all()
-
-
-@needs_kernels
-def test_the_network_of_a_run_can_be_drawn():
-    program, events = workloads.prepared(STREAM, 5 / 60)
-    engine = Hybrid(threads=7, allocation="static")
-    run = engine.simulate(program, events, trace=True)
-    trace = run.trace
-    agents = details.network_of(STREAM, trace)
-    assert agents["agent"].tolist() == ["b", "c", "d"] and agents["events"].tolist() == ["B", "C", "D"]
-    assert agents[["event_threads", "partial_threads"]].to_numpy().sum() == 7
-    assert agents["sent"].tolist() == [*run.sent[:2], run.n_matches]
-    assert network_svg(agents).count('class="edge"') == 7
 
 
 @needs_kernels

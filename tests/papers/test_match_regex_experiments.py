@@ -222,7 +222,3 @@ def test_parsing_in_parts_gives_the_same_frame():
         parts = parse(data)
     whole = paper.BENCHMARKS["twitter0"].prepared(data)
     assert parts.astype({"author": str}).equals(whole.astype({"author": str}))
-
-
-def test_best_of_the_paper():
-    assert scaling.PAPER_BEST.loc["finance5"].tolist() == pytest.approx([8, 3.13], abs=0.01)

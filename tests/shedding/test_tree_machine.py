@@ -137,7 +137,8 @@ def test_work_is_that_of_the_plain_tree(seed):
         assert (outcome.created, outcome.removed) == (created, removed)
         assert sorted(outcome.matches) == sorted(found)
         assert all(
-            0 <= done <= outcome.evaluated.sum() and 0 < n <= created for done, n in outcome.before_match
+            0 <= done <= outcome.evaluated.sum() and 0 < n <= created
+            for done, n in outcome.found.before.tolist()
         )
         alive = machine.partial()
         nodes = [name_of_node[node] for node in alive.node]
@@ -214,7 +215,8 @@ def test_batches_and_saved_states_change_nothing(seed, family):
             assert outcome.evaluated.tolist() == wanted[p].evaluated.tolist()
             assert outcome.passed.tolist() == wanted[p].passed.tolist()
             assert (outcome.created, outcome.removed) == (wanted[p].created, wanted[p].removed)
-            assert (outcome.matches, outcome.before_match) == (wanted[p].matches, wanted[p].before_match)
+            assert outcome.matches == wanted[p].matches
+            assert outcome.found.before.tolist() == wanted[p].found.before.tolist()
             at += 1
     assert machine.finish().positions.tolist() == last.positions.tolist()
     assert at == n and machine.n_alive == whole.n_alive
@@ -257,10 +259,10 @@ def test_what_a_machine_learns(seed):
     assert known.cost.sum() <= sum(outcome.evaluated[own].sum() for outcome in outcomes)
     assert (machine.contributed <= machine.considered).all()
     assert machine.contributed.sum() == sum(outcome.created for outcome in outcomes)
-    ids = [id for outcome in outcomes for id in outcome.match_ids]
+    ids = [id for outcome in outcomes for id in outcome.found.ids.tolist()]
     assert np.flatnonzero(known.is_match).tolist() == sorted(ids)
     for outcome in outcomes:
-        for id, match in zip(outcome.match_ids, outcome.matches, strict=True):
+        for id, match in zip(outcome.found.ids.tolist(), outcome.matches, strict=True):
             waiting, positions = [id], set()
             while waiting:
                 row = waiting.pop()

@@ -18,9 +18,8 @@ from cepkit.parallel.engines import Hybrid, Sequential
 from cepkit.parallel.model import AgentRates, agent_statistics, evaluation_rates, event_loads
 from cepkit.parallel.outcome import ParallelRun
 from cepkit.parallel.running import calibrate_costs
-from cepkit.parallel.trace import ACTIONS, Trace
 from papers.hybrid_parallel.figures import COMPARED, CORES, COSTS, Runs, simulated, speedup, system_of
-from papers.hybrid_parallel.workloads import VARIABLES, Workload, prepared, sensors
+from papers.hybrid_parallel.workloads import Workload, prepared, sensors
 
 
 def evaluations(workload: Workload, *, window_min: float | None = None, costs: Costs = COSTS) -> pd.DataFrame:
@@ -160,29 +159,6 @@ def _at_one_point(workload: Workload, window_min: float, threads: int, costs: Co
 def _concatenate(rows: list[pd.DataFrame], first: str) -> pd.DataFrame:
     columns = [first, "system", "speedup", "busiest_share", "sequential_us", "matches"]
     return pd.concat(rows, ignore_index=True)[columns]
-
-
-def network_of(workload: Workload, trace: Trace) -> pd.DataFrame:
-    """Return the agents of a run for `network_svg`; only for sequences without loops."""
-    done, agents = trace.agents_frame(), list(trace.agents)
-    role = trace.threads()[["agent", "role"]].astype(str)
-    types = dict(zip(VARIABLES, workload.types, strict=False))
-    homes = {
-        kind: [int(((role["agent"] == a) & (role["role"] == kind)).sum()) for a in agents] for kind in ACTIONS
-    }
-    return pd.DataFrame(
-        {
-            "agent": agents,
-            "events": [types[a] for a in agents],
-            "start": [workload.types[0], *[None] * (len(agents) - 1)],
-            "next": [*agents[1:], None],
-            "loops": False,
-            "event_threads": homes["events"],
-            "partial_threads": homes["partials"],
-            **{name: done[name].to_numpy() for name in ("taken_events", "taken_partials")},
-            "sent": np.append(done["sent"].to_numpy()[:-1], done["n_matches"].iloc[-1]),
-        }
-    )
 
 
 def machine_load() -> str:

@@ -359,20 +359,6 @@ def protocol_steps(example: str | Interleaving, rules: str | Rules = "unsafe") -
     return frame.astype({"agent": "Int64", "ticket": "Int64"})
 
 
-def step_table(steps: pd.DataFrame) -> pd.DataFrame:
-    """Return steps as a readable table."""
-    items = steps["item"].fillna("").astype(str)
-    tickets = steps["ticket"].astype(str).radd("#").where(steps["ticket"].notna(), "")
-    texts = items + tickets
-    texts = texts.where(~steps["in_hand"], "[" + texts + "]")
-    wide = texts.groupby([steps["step"], steps["place"]], sort=False).agg(", ".join).unstack("place")
-    said = steps.drop_duplicates("step").set_index("step")
-    places = list(dict.fromkeys(steps["place"]))
-    return pd.concat([said[["who", "what"]], wide[places], said[["outcome"]]], axis=1).rename_axis(
-        columns=None
-    )
-
-
 def _look_up(what: str, name: Any, known: Mapping[str, Any]) -> Any:
     """Return the value of a name; an example or rules stand for themselves."""
     if isinstance(name, Interleaving | Rules):

@@ -45,7 +45,6 @@ class Sizes:
 
 
 SIZES = Sizes()
-PAPER_SIZE = Sizes(per_group=10, of_windows=100_000, of_queries=100_000, with_sticky=False)
 
 
 # --- results ----------------------------------------------------------------------------------------------

@@ -36,7 +36,6 @@ from papers.tables import sweep as run_sweep
 STOCKS, SOCCER, BUSES = "stocks", "soccer", "buses"
 WINDOW, LENGTH, PARTIAL_MATCHES, OVERLOAD = "window", "length", "partial matches", "overload"
 PEAKS, CONTINUOUS, NO_DROPS = "peaks", "continuous", "no drops"
-LOADS = (PEAKS, CONTINUOUS, NO_DROPS)
 # The strategies of the paper, "none" not among them; other names of strategies work as well.
 COMPARED = ("darling", "random", "espice", "hspice", "zhao")
 # Dropping arriving events at random is not among the paper's strategies. It is drawn, and no claim counts it.

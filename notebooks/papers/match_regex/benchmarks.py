@@ -112,9 +112,6 @@ class Benchmark:
     pattern: str | None  # none: only the stages run (twitter0)
     paper_selectivity: float  # matches per input event, table 5
     paper_events_per_s: int  # speed of one replica, table 6
-    # paper_best_width, paper_best_events_per_s: the fastest number of replicas and its speed, table 6
-    paper_best_width: int
-    paper_best_events_per_s: int
     # define, params, measures: as for `cepkit.match`
     define: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, object] = field(default_factory=dict)
@@ -216,7 +213,7 @@ _FINANCE = [
         "trades",
         "large rise+ drop",
         0.0171,
-        *(778_584, 1, 778_584),
+        778_584,
         define={"large": "size > :large", "rise": "price > prev(price)", "drop": "price < prev(price)"},
         params={"large": 100},
         free=Free(0, 2000, 100, lambda x: {"large": round(x)}),
@@ -227,7 +224,7 @@ _FINANCE = [
         "trades",
         ". rise+ drop+ rise+ drop* deep",
         0.0031,
-        *(708_118, 1, 708_118),
+        708_118,
         define={
             "rise": "price > first(price) and price >= prev(price)",
             "drop": "price >= first(price) and price < prev(price)",
@@ -242,7 +239,7 @@ _FINANCE = [
         "trades",
         ". rise* rise_end flat* flat_end",
         0.0272,
-        *(832_469, 1, 832_469),
+        832_469,
         define={
             "rise": "price >= prev(price) and delta(ts) < :t1",
             "rise_end": "price >= prev(price) and delta(ts) >= :t1",
@@ -258,7 +255,7 @@ _FINANCE = [
         "trades",
         "divergence",
         0.0003,
-        *(229_090, 4, 732_837),
+        229_090,
         define={"divergence": "price > (1 + :x) * vwap"},
         params={"x": 0.041},
         stages=(with_vwap,),
@@ -270,7 +267,7 @@ _FINANCE = [
         "trades",
         "hi gap* lo",
         0.0515,
-        *(371_753, 4, 670_781),
+        371_753,
         define={
             "hi": "mn is not null",
             "gap": "not (mn > first(mx)) and delta(ts) < :t",
@@ -286,7 +283,7 @@ _FINANCE = [
         "trades",
         ". soon* large",
         0.0004,
-        *(235_672, 8, 737_656),
+        235_672,
         define={"soon": "delta(ts) < :t", "large": "price > (1 + :p) * first(price) and delta(ts) < :t"},
         params={"t": "0.5 s", "p": 0.015},
         free=Free(0, 1, 0.015, lambda x: {"p": x}),
@@ -299,7 +296,7 @@ _TWITTER = [
         "tweets",
         None,
         1.0,
-        *(6_488, 32, 87_158),
+        6_488,
         stages=(parse_tweets,),
         printed=True,
     ),
@@ -309,7 +306,7 @@ _TWITTER = [
         "tweets",
         ". same+ same_5th",
         0.1407,
-        *(6_267, 16, 66_492),
+        6_267,
         define={
             "same": "tag_code == first(tag_code)",
             "same_5th": "count() == :n and tag_code == first(tag_code)",
@@ -325,7 +322,7 @@ _TWITTER = [
         "tweets",
         ".+ disjoint",
         0.0215,
-        *(316, 32, 2_378),
+        316,
         define={"disjoint": "bit_and(tag_mask, first(tag_mask)) == 0"},
         stages=(parse_tweets, with_tag_mask),
     ),

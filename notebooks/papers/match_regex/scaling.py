@@ -55,15 +55,6 @@ PAPER_FIGURES = pd.DataFrame(
     columns=["figure", "benchmark", "width", "speedup"],
 )
 
-# Best speed divided by the speed of one replica, table 6, at the best width of each benchmark.
-PAPER_BEST = pd.DataFrame(
-    [
-        (b.name, b.paper_best_width, b.paper_best_events_per_s / b.paper_events_per_s)
-        for b in BENCHMARKS.values()
-    ],
-    columns=["benchmark", "width", "speedup"],
-).set_index("benchmark")
-
 
 # --- measured ---------------------------------------------------------------------------------------------
 
