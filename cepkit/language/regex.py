@@ -451,7 +451,7 @@ def regex_query(
         ``last(price)`` and ``prev(price)``. If a column itself has such a name, register the function
         and call it in text: ``"f(last_price)"``.
     measures : mapping of str to (str or Expression), optional
-        The output columns; None means the default ones.
+        The output columns; None means the default ones. The result has the partition columns anyway.
     partition_by, order_by : str or iterable of str, optional
         Columns.
     within : str or timedelta or int, optional
@@ -548,8 +548,11 @@ def _with_variables(query: RegexQuery) -> RegexQuery:
         name: fields_of_structs(tree, lambda owner: owner in known or bool(nearest(owner, known)))
         for name, tree in query.measures
     }
-    measures = ((name, ex.rebuilt(tree, ex.Expression, read)) for name, tree in trees.items())
-    return replace(query, measures=tuple(measures))
+    in_result = {(column, ex.Attribute(column)) for column in query.partition_by}  # symbol = symbol
+    measures = [(name, tree) for name, tree in trees.items() if (name, tree) not in in_result]
+    return replace(
+        query, measures=tuple((name, ex.rebuilt(tree, ex.Expression, read)) for name, tree in measures)
+    )
 
 
 # The arguments, converted to trees.
