@@ -547,12 +547,10 @@ def _with_variables(query: RegexQuery) -> RegexQuery:
     trees = {
         name: fields_of_structs(tree, lambda owner: owner in known or bool(nearest(owner, known)))
         for name, tree in query.measures
+        if tree != ex.Attribute(name) or name not in query.partition_by  # the result has the key anyway
     }
-    in_result = {(column, ex.Attribute(column)) for column in query.partition_by}  # symbol = symbol
-    measures = [(name, tree) for name, tree in trees.items() if (name, tree) not in in_result]
-    return replace(
-        query, measures=tuple((name, ex.rebuilt(tree, ex.Expression, read)) for name, tree in measures)
-    )
+    measures = ((name, ex.rebuilt(tree, ex.Expression, read)) for name, tree in trees.items())
+    return replace(query, measures=tuple(measures))
 
 
 # The arguments, converted to trees.

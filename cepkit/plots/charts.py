@@ -337,10 +337,19 @@ def _log_axis(values: np.ndarray) -> dict:
         ticks = [step * 10.0**k for k in range(low, high + 1, every) for step in steps]
         if sum(positive.min() <= tick <= positive.max() for tick in ticks) >= FEWEST_LOG_TICKS:
             break
-    texts = [
-        f"{tick:,.12g}" if 1e-4 < tick < 1e6 else f"10<sup>{round(math.log10(tick))}</sup>" for tick in ticks
-    ]
+    least_k = 1e3 if positive.max() >= 1e4 else 1e4
+    texts = [_short_text(tick, least_k) for tick in ticks]
     return {"type": "log", "tickmode": "array", "tickvals": ticks, "ticktext": texts}
+
+
+def _short_text(tick: float, least_k: float) -> str:
+    """Return a number as the text of a tick, 100k for 100,000, so that it does not touch the next panel."""
+    if 1e-4 < tick < 1e9:
+        size, unit = (1e6, "M") if tick >= 1e6 else (1e3, "k") if tick >= least_k else (1, "")
+        return f"{tick / size:,.12g}{unit}"
+    exponent = math.floor(math.log10(tick) + 1e-9)
+    factor = f"{tick / 10.0**exponent:.3g}"
+    return f"{'' if factor == '1' else f'{factor}·'}10<sup>{exponent}</sup>"
 
 
 def _lay_out(figure: go.Figure, n_rows: int, title: str | None, measured: bool | None) -> None:

@@ -244,7 +244,7 @@ def test_logarithmic_axes_leave_out_what_they_cannot_show():
     figure = sweep_figure(SweepPanel(rows, "x", "y", log_x=True, log_y=True))
     (line,) = drawn_lines(figure)
     assert line.x.tolist() == [1, 10, 1000] and np.isnan(line.y[0]) and line.y.tolist()[1:] == [10.0, 1e9]
-    assert "10<sup>8</sup>" in figure.layout.yaxis.ticktext
+    assert "100M" in figure.layout.yaxis.ticktext
     assert list(figure.layout.xaxis.ticktext) == ["1", "10", "1,000"]
 
 
@@ -254,6 +254,22 @@ def test_logarithmic_axes_have_three_ticks_at_least(low, high):
     axis = sweep_figure(SweepPanel(rows, "x", "y", log_y=True)).layout.yaxis
     assert 3 <= sum(low <= tick <= high for tick in axis.tickvals) <= 8
     assert len(set(axis.ticktext)) == len(axis.ticktext)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "texts"),
+    [
+        (900, 200_000, ["1k", "10k", "100k"]),
+        (90, 9_000, ["100", "1,000"]),
+        (1_200_000, 7_000_000, ["1M", "2M", "5M", "10M"]),
+        (1.2e9, 7e9, ["10<sup>9</sup>", "2·10<sup>9</sup>", "5·10<sup>9</sup>", "10<sup>10</sup>"]),
+        (1.2e-6, 7e-6, ["10<sup>-6</sup>", "2·10<sup>-6</sup>", "5·10<sup>-6</sup>", "10<sup>-5</sup>"]),
+    ],
+)
+def test_ticks_of_large_numbers_are_short_and_true(low, high, texts):
+    rows = pd.DataFrame({"x": [1, 2], "y": [low, high]})
+    axis = sweep_figure(SweepPanel(rows, "x", "y", log_y=True)).layout.yaxis
+    assert set(texts) <= set(axis.ticktext)
 
 
 def test_a_sweep_without_points():
