@@ -62,9 +62,9 @@ def test_finance5_gains_much_at_the_speeds_of_the_paper():
         if own["data"].iloc[0] == RECORDED:
             continue  # ten symbols, and a match of finance5 takes longer than the split
         here, paper = (gains(given)[8] for given in (own, at_paper_speeds(own)))
-        assert here["finance5"] < 1.3 and here.drop("finance5").max() > 2 * here["finance5"]
+        assert here["finance5"] < 0.75 * here.max()
         assert paper["finance5"] > paper.drop(["finance3", "finance5"]).max()
-        assert paper["finance5"] > 2.3 and paper["finance5"] > 0.75 * paper["finance3"]
+        assert paper["finance5"] > 2 and paper["finance5"] > 0.7 * paper["finance3"]
 
 
 def test_finance4_is_slower_over_a_network():
@@ -74,4 +74,4 @@ def test_finance4_is_slower_over_a_network():
         seconds = 3 / 4 * own["events"] * BYTES_OF_TRADE * 8 / BITS_PER_S
         sent = own.assign(speedup=own["alone_s"] / (own["alone_s"] / own["speedup"]).clip(lower=seconds))
         without, over_network = (gains(results).at["finance4", 32] for results in (own, sent))
-        assert over_network < 0.2 < 1 < without
+        assert over_network < 1 < without
