@@ -9,11 +9,12 @@ import pytest
 
 from cepkit.errors import CepError
 from papers.claims import CANNOT, IN_REGIME, NO, YES, examine
+from papers.real_nodes import measuring
 from papers.recorded import RecordedDataError
 from papers.scatter_gather import figures, results
 from papers.scatter_gather.claims import CLAIMS, gain_over_nodes, line_of, linear_fit, power_of_nodes
 from papers.scatter_gather.drawings import FIGURES, PRINTED, draw_figures
-from papers.scatter_gather.figures import TABLES, beside_paper, paper_numbers
+from papers.scatter_gather.figures import beside_paper, paper_numbers
 from papers.scatter_gather.formulas import ExampleLoad, formula_table
 
 KEPT = Path(__file__).resolve().parents[2] / "notebooks" / "results"
@@ -35,7 +36,7 @@ def kept():
 
 def test_kept_results_have_ten_seeds_and_all_figures(kept):
     assert {f"seed {seed}" for seed in range(10)} <= set(kept["data"])
-    assert set(FIGURES) | set(TABLES) <= set(kept["figure"])
+    assert set(FIGURES) | {"table 5.1", "table 5.2"} <= set(kept["figure"])
     assert kept.groupby(["data"])["value"].count().drop("Coinbase trades", errors="ignore").nunique() == 1
     assert kept["value"].notna().all()
 
@@ -133,11 +134,20 @@ def test_recorded_trades_are_late_and_k_slack_orders_them(reference, monkeypatch
 
 
 def test_tables_stand_beside_those_of_the_paper(kept):
-    for name in TABLES:
-        table = beside_paper(kept, name)
-        paper = table[table.index.get_level_values("source") == "thesis"]
-        assert np.allclose(paper.to_numpy(), list(TABLES[name].values()))
-        assert set(table.index.get_level_values("source")) >= {"thesis", "here", "random weights"}
+    printed = {  # out of order, %; greatest delay; mean latency; error, %
+        "table 5.1": [[0, 0.58, 0.07], [0, 92, 30], [0.243, 0.349, 55.6], [0, 0.08, 0.03]],
+        "table 5.2": [[0, 3.4, 0.05], [0, 33, 202], [0.366, 0.504, 261], [0, 6.6, 1]],
+    }
+    real = results.kept_results(KEPT, measuring.FILE)
+    for name in printed:
+        table = beside_paper(kept, real, name)
+        assert np.allclose(table.xs("thesis", level="source"), printed[name])
+        assert set(table.index.get_level_values("source")) >= {"thesis", "real", "simulated"}
+        errors = table.loc["error, %"].index.tolist()
+        kinds = [
+            f"{source}, {kind} weights" for source in ("real", "simulated") for kind in ("equal", "random")
+        ]
+        assert errors == ["thesis", *kinds, *(["simulated, 50 symbols"] if name == "table 5.1" else [])]
 
 
 def test_every_figure_is_drawn(kept):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from functools import cache
@@ -36,6 +37,20 @@ SIDDHI = (
     *("org.osgi:org.osgi.core:6.0.0", "org.atteo.classindex:classindex:3.8", "org.slf4j:slf4j-api:1.7.36"),
     "org.slf4j:slf4j-nop:1.7.36",
 )
+# Siddhi as in the scatter-gather thesis, which ran 4.2.35 (not published) with the same TCP extension.
+SIDDHI4 = (
+    *(f"org.wso2.siddhi:siddhi-{part}:4.2.34" for part in ("core", "query-api", "query-compiler")),
+    *(
+        "org.wso2.siddhi:siddhi-annotations:4.2.34",
+        "io.netty:netty-all:4.1.7.Final",
+        "commons-pool:commons-pool:1.5.6",
+    ),
+    "org.wso2.extension.siddhi.io.tcp:siddhi-io-tcp:2.0.20",
+    "org.wso2.extension.siddhi.map.binary:siddhi-map-binary:1.0.15",
+    "org.wso2.extension.siddhi.execution.unique:siddhi-execution-unique:4.0.27",
+    "org.wso2.extension.siddhi.execution.reorder:siddhi-execution-reorder:4.0.11",
+    *(jar for jar in SIDDHI if not jar.startswith("io.siddhi")),
+)
 FLINK = (
     *(f"org.apache.flink:flink-{part}:2.3.0" for part in ("cep", "core", "core-api", "metrics-core")),
     *(f"org.apache.flink:flink-shaded-{part}-21.0" for part in ("asm-9:9.9.1", "guava:33.5.0-jre")),
@@ -48,7 +63,7 @@ FLINK_SQL = (
     ),
     "org.slf4j:slf4j-nop:1.7.36",
 )
-JARS = {"esper": ESPER, "flink": FLINK, "flinksql": FLINK_SQL, "siddhi": SIDDHI}
+JARS = {"esper": ESPER, "flink": FLINK, "flinksql": FLINK_SQL, "siddhi": SIDDHI, "siddhi4": SIDDHI4}
 NEEDS_OTHERS = ("esper", "flinksql")  # Maven also brings what their jars name
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>peers</groupId><artifactId>peers</artifactId><version>1</version><dependencies>{}</dependencies></project>"""
@@ -113,3 +128,7 @@ class Peer:
 
 def _line(event: Event) -> str:
     return "\t".join("\\N" if cell is None else str(cell) for cell in event)
+
+
+if __name__ == "__main__":  # print the jars of an engine
+    print(class_path(sys.argv[1]))

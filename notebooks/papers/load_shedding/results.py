@@ -1,7 +1,6 @@
 """Tables of results for the figures of the DARLING paper, kept beside its notebook.
 
-`keep_results` computes them in virtual time and keeps them as CSV. Each row has its parameters, so
-`computed_again` can run any row once more with the code of today.
+`keep_results` computes them in virtual time and keeps them as CSV. Each row has its parameters.
 """
 
 from __future__ import annotations
@@ -15,16 +14,11 @@ import pandas as pd
 import cepkit
 from cepkit.errors import CepError, nearest
 from papers.load_shedding.figures import (
-    AXES,
     DRAWN,
     LONG,
     OURS,
-    RECORDED,
     SEEDS,
     SHORT,
-    Scale,
-    measure,
-    point_of,
     recorded_sweep,
     sweep,
 )
@@ -99,13 +93,3 @@ def kept_results(folder: str | os.PathLike) -> pd.DataFrame:
     """Return the panels on generated streams, for `papers.claims.examine`."""
     # The recorded streams are of another size than the paper's, so they cannot refute its claims.
     return kept(folder, "figures")
-
-
-def computed_again(row: Mapping[str, object]) -> dict[str, object]:
-    """Return the measures of a row of a kept table, computed by the code of now."""
-    axis = AXES[row["stream"], row["by"]]
-    scale, x = Scale(int(row["n_events"]), float(row["work_s"])), point_of(axis, str(row["x"]))
-    is_recorded = row["data"] in RECORDED.values()
-    seed = 0 if is_recorded else int(str(row["data"]).removeprefix("seed "))
-    measures = measure(axis, x, row["load"], row["strategy"], seed, scale, recorded=is_recorded)
-    return rounded(pd.DataFrame([measures])).iloc[0].to_dict()

@@ -72,10 +72,6 @@ def _falls(line: pd.Series) -> Verdict:
     return float(line.iloc[-1] / line.iloc[0]), falls(line)
 
 
-def _rises(line: pd.Series) -> Verdict:
-    return float(line.iloc[-1] / line.iloc[0]), rises(line)
-
-
 def _is_linear(line: pd.Series) -> Verdict:
     return linear_fit(line), linear_fit(line) > LEAST_R2
 

@@ -132,28 +132,17 @@ def naive_sums(
     if (length is None) == (window is None):
         raise CepError("naive_sums: give either length or window")
     values = np.asarray(values)
-    n = len(values)
-    number = np.arange(n, dtype=np.int64)
-    order = number if order is None else np.asarray(order, np.int64)
-    arrived = np.empty(n, np.int64)
-    arrived[order] = number
-    total = np.zeros(n, values.dtype)  # by arrival
+    number = np.arange(len(values), dtype=np.int64)
+    partial, order = np.empty_like(values), number if order is None else np.asarray(order, np.int64)
     for node in range(n_nodes):
         own = number[node::n_nodes]
-        if length is not None:
-            start = np.searchsorted(own, own - length, "right")
-        else:
-            its = np.asarray(time)[own]
-            start = np.searchsorted(its, its - window, "right")
+        at = own if length is not None else np.asarray(time)[own]
+        start = np.searchsorted(at, at - (window if length is None else length), "right")
         before = np.concatenate([np.zeros(1, values.dtype), np.cumsum(values[own])])
-        partial = before[np.arange(1, len(own) + 1)] - before[start]
-        # Place of the node's newest partial result at each arrival; -1 before the first one.
-        newest = np.full(n, -1, np.int64)
-        newest[arrived[own]] = np.arange(len(own))
-        by_arrival = arrived[own]
-        last_arrival = np.maximum.accumulate(np.where(newest >= 0, number, -1))
-        known = last_arrival >= 0
-        at = np.where(known, newest[last_arrival], 0)
-        if len(by_arrival):
-            total += np.where(known, partial[at], 0).astype(values.dtype)
-    return total[arrived]
+        partial[own] = before[1:] - before[start]
+    # A partial result replaces the one before it of its node, in the order of arrival.
+    newest = pd.DataFrame({"node": order % n_nodes, "partial": partial[order]})
+    step = newest["partial"] - newest.groupby("node")["partial"].shift(fill_value=0)
+    total = np.empty_like(values)
+    total[order] = step.cumsum()
+    return total

@@ -34,10 +34,7 @@ MEASURES = {
 
 
 def usable_events(capacity_events: float, garbage_share: float, utilisation: float) -> float:
-    """Return how many events a node can hold, because garbage takes room while the node is busy.
-
-    C (1 - γ u). The thesis attributes the growth of figure 5.4 to garbage collection and has no formula.
-    """
+    """Return how many events fit beside the garbage of a busy node: C (1 - γ u), which the thesis lacks."""
     return capacity_events * (1 - garbage_share * min(utilisation, 1.0))
 
 
@@ -52,41 +49,18 @@ def capacity_for(usable: float, garbage_share: float, utilisation: float) -> flo
 def grid_join_node(
     left_hz: float, right_hz: float, n_left: float, n_right: float, rows: int, columns: int
 ) -> NodeLoad:
-    """Return the load of a node of a grid: a row has a part of the left window, a column of the right one.
-
-    On one node: λ_A + λ_B, e_A + e_B, λ_A e_B + λ_B e_A. With one column, each node has the whole right
-    window: λ_A/n + λ_B, e_A/n + e_B, (λ_A/n) e_B + λ_B e_A/n. With an index, the work is that of the output.
-    """
+    """Return the load of a node of a grid: a row has a part of the left window, a column of the right one."""
     left_in, right_in = left_hz / rows, right_hz / columns
     left, right = n_left / rows, n_right / columns
     return NodeLoad(left_in + right_in, left_in + right_in, left + right, left_in * right + right_in * left)
 
 
 def square_grid(n_nodes: int) -> tuple[int, int]:
-    """Return the square grid of ``n_nodes`` nodes.
-
-    The thesis asks for a number of nodes "equal to the power of two" and uses 4 and 9, which are squares.
-    """
+    """Return the square grid of ``n_nodes`` nodes. The thesis says "power of two" and uses 4 and 9."""
     side = isqrt(max(0, n_nodes))
     if side < 1 or side * side != n_nodes:
         raise CepError(f"square_grid: {n_nodes} nodes form no square. Give 1, 4, 9 or another square")
     return side, side
-
-
-def longest_large_window(capacity_events: float, n_small: float, n_nodes: int) -> float:
-    """Return the longest large window that fits into memory beside a small one on each node."""
-    return n_nodes * (capacity_events - n_small)
-
-
-def longest_of_two_windows(
-    *, capacity_events: float = float("inf"), pairs_per_s: float = float("inf"), rate_hz: float, n_nodes: int
-) -> float:
-    """Return the longest length of two equal windows on a square grid, by memory and by work.
-
-    Work: 2 λ e/n ≤ P, so e = P n/(2 λ).
-    """
-    side = square_grid(n_nodes)[0]
-    return min(capacity_events * side / 2, pairs_per_s * n_nodes / (2 * rate_hz))
 
 
 # Patterns over n nodes: λ events per second and stream, s states, window of t seconds.
@@ -95,10 +69,7 @@ def longest_of_two_windows(
 def state_node(
     rate_hz: float, waiting: float, matches_in_hz: float = 0.0, matches_out_hz: float = 0.0
 ) -> NodeLoad:
-    """Return the load of the node of one state.
-
-    Without an index, each event is compared with each waiting partial match: λ e_k steps per second.
-    """
+    """Return the load of the node of one state, which compares events with all waiting partial matches."""
     return NodeLoad(rate_hz + matches_in_hz, matches_out_hz, waiting, rate_hz * waiting + matches_in_hz)
 
 
@@ -110,11 +81,8 @@ def grid_node(
     matches_in_hz: float = 0.0,
     matches_out_hz: float = 0.0,
 ) -> NodeLoad:
-    """Return the load of one of ``groups`` x ``members`` replicas of a state.
-
-    An event goes to one group: λ/G. A partial match goes to one member of each group: a share 1/M of them.
-    So a replica holds e_k/M partial matches, and makes λ e_k/(G M) comparisons. One group is figure 3.4.
-    """
+    """Return the load of one of ``groups`` x ``members`` replicas of a state. One group is figure 3.4."""
+    # An event goes to one group, and a partial match to one member of each group.
     matches = matches_in_hz / members
     n_nodes = groups * members
     return NodeLoad(
@@ -124,12 +92,8 @@ def grid_node(
 
 
 def leghari_node(rate_hz: float, start_rate_hz: float, interval_s: float, n_nodes: int) -> NodeLoad:
-    """Return the load of a node if a start and its window go to a random node (Leghari et al., 2014).
-
-    A node gets an event unless none of its own starts was in the window before it. Starts at a node form a
-    Poisson process with rate λ₁/n, so the share of events is 1 - exp(-λ₁ t/n). It is near 1 in busy
-    streams.
-    """
+    """Return the load of a node if a start and its window go to a random node (Leghari et al., 2014)."""
+    # A node gets an event if one of its starts, a Poisson process with rate λ₁/n, is in the window before it.
     share = 1 - exp(-start_rate_hz * interval_s / n_nodes)
     memory = start_rate_hz * interval_s / n_nodes
     return NodeLoad(rate_hz * share, 0.0, memory, rate_hz * share * memory)
@@ -139,12 +103,8 @@ def leghari_node(rate_hz: float, start_rate_hz: float, interval_s: float, n_node
 
 
 def window_node(rate_hz: float, n_events: float, n_nodes: int, n_groups: int = 1) -> NodeLoad:
-    """Return the load of one of ``n_nodes`` window nodes: Θ(λ/n), Θ(λ/n), Θ(e/n + g), Θ(λ/n).
-
-    Source: Suhothayan, 2019, tables 2.2 and 3.1, right apart from g: the aggregates of each group are at
-    every node. An event costs two steps: arrival and expiry. Section 5 divides by n - 1, since n counts the
-    gather there. Here, n does not count it.
-    """
+    """Return the load of one of ``n_nodes`` window nodes: Θ(λ/n), Θ(λ/n), Θ(e/n + g), Θ(λ/n)."""
+    # Tables 2.2 and 3.1 of the thesis lack g. Its section 5 counts the gather as a node, and n does not.
     node_rate_hz = rate_hz / n_nodes
     return NodeLoad(node_rate_hz, node_rate_hz, n_events / n_nodes + n_groups, 2 * node_rate_hz)
 
@@ -152,11 +112,8 @@ def window_node(rate_hz: float, n_events: float, n_nodes: int, n_groups: int = 1
 def longest_interval(
     capacity_events: float, rate_hz: float, n_nodes: int, garbage_share: float = 0.0, utilisation: float = 0.0
 ) -> float:
-    """Return the longest time window in seconds that ``n_nodes`` window nodes can hold.
-
-    λ t / n ≤ C (1 - γ u / n), so t = (n - γ u) C / λ. This is a line in n. Without garbage it begins at 0.
-    With garbage, n nodes hold more than n times the window of one node. It is never exponential.
-    """
+    """Return the longest time window in seconds that ``n_nodes`` window nodes can hold."""
+    # λ t / n ≤ C (1 - γ u / n), so t = (n - γ u) C / λ. This is a line in n.
     return usable_events(capacity_events, garbage_share, utilisation / n_nodes) * n_nodes / rate_hz
 
 
@@ -272,19 +229,13 @@ class NodeRun:
 
 
 def serve(ready: np.ndarray, service: np.ndarray) -> np.ndarray:
-    """Return when a server finishes jobs that come in the order of ``ready``.
-
-    finish_i = max(ready_i, finish_(i-1)) + service_i, as sums and a running maximum.
-    """
+    """Return when a server finishes jobs: finish_i = max(ready_i, finish_(i-1)) + service_i."""
     done = np.cumsum(service)
     return done + np.maximum.accumulate(ready - (done - service))
 
 
 def run_node(jobs: Jobs, kind: NodeKind, duration_s: float) -> NodeRun:
-    """Return what a node does with its jobs, until ``duration_s``.
-
-    Jobs that are ready at the same time run in the order of ``jobs``.
-    """
+    """Return what a node does with its jobs until ``duration_s``; equally ready ones run in their order."""
     order = np.argsort(jobs.ready, kind="stable")
     ready, service = jobs.ready[order], jobs.service[order] / kind.cpu
     finished = serve(ready, service)
@@ -310,11 +261,8 @@ def _bin(moment: np.ndarray, n_bins: int) -> np.ndarray:
 
 def joined(*parts: Jobs) -> Jobs:
     """Return several groups of jobs as one."""
-    return Jobs(
-        np.concatenate([part.ready for part in parts]),
-        np.concatenate([part.service for part in parts]),
-        np.concatenate([part.change for part in parts]),
-    )
+    ready, service, change = zip(*((part.ready, part.service, part.change) for part in parts), strict=True)
+    return Jobs(np.concatenate(ready), np.concatenate(service), np.concatenate(change))
 
 
 def equal_jobs(ready: np.ndarray, service_us: float | np.ndarray, change: int | np.ndarray = 0) -> Jobs:

@@ -30,6 +30,6 @@ def keep_results(folder: str | os.PathLike = "results", seeds: Iterable[int] = S
     keep_table(compute_results(seeds), Path(folder, FILE), "results.keep_results('results')")
 
 
-def kept_results(folder: str | os.PathLike = "results") -> pd.DataFrame:
-    """Return the kept table: ``data``, ``figure``, ``measure``, ``series``, ``x``, ``value``."""
-    return kept_table(Path(folder, FILE))
+def kept_results(folder: str | os.PathLike = "results", file: str = FILE) -> pd.DataFrame:
+    """Return a kept table: ``data``, ``figure``, ``measure``, ``series``, ``x``, ``value``."""
+    return kept_table(Path(folder, file))

@@ -28,8 +28,6 @@ from papers.scatter_gather.nodes import (
     greatest_that_works,
     joined,
     longest_interval,
-    longest_large_window,
-    longest_of_two_windows,
     run_node,
     square_grid,
 )
@@ -58,10 +56,8 @@ def events_of_nodes(n_events: int, routings: tuple[Routing, Routing]) -> list[np
 def simulate_join(
     n_nodes: int, setting: ClusterSetting, lengths: tuple[int, int], *, layout: str = "replicated"
 ) -> SimulatedRun:
-    """Simulate a join of two length windows over ``n_nodes`` join nodes, and a gather if there are several.
-
-    An event is compared with all events of the other window at its node, and so is an event that leaves.
-    """
+    """Simulate a join of two length windows over ``n_nodes`` nodes, and a gather if there are several."""
+    # An event is compared with all events of the other window at its node, and so is an event that leaves.
     sent = setting.times()
     routings = join_routings(n_nodes, layout)
     of_node = events_of_nodes(len(sent), routings)
@@ -117,21 +113,17 @@ def longest_join(
     n_nodes: int, setting: ClusterSetting, *, small: int | None = None, layout: str = "replicated",
     step: int = 1,
 ) -> int:  # fmt: skip
-    """Return the longest window in events: the left one beside ``small`` right events, or both if None.
-
-    ``step`` is the resolution. The search begins at the value of the formulas.
-    """
+    """Return the longest window in events: the left one beside ``small`` right events, or both if None."""
     node, costs = setting.node, setting.costs
     capacity, half_rate = node.capacity_events, setting.rate_hz / 2
     if small is None:
         per_event = (costs.arrival_us + costs.emit_us) / 1e6
         rest = max(0.0, node.cpu - setting.rate_hz / square_grid(n_nodes)[0] * per_event)
         pairs = rest / (2e-6 * costs.probe_us) if costs.probe_us else float("inf")
-        guess = longest_of_two_windows(
-            capacity_events=capacity, pairs_per_s=pairs, rate_hz=half_rate, n_nodes=n_nodes
-        )
+        # In memory, 2 e / √n events. Work: 2 λ e/n pairs per second.
+        guess = min(capacity * square_grid(n_nodes)[0] / 2, pairs * n_nodes / (2 * half_rate))
     else:
-        guess = longest_large_window(capacity, small, n_nodes)
+        guess = n_nodes * (capacity - small)
     longest = int(setting.duration_s * setting.rate_hz / 2)
     return step * greatest_that_works(
         lambda k: simulate_join(n_nodes, setting, (k * step, small or k * step), layout=layout).works,
@@ -192,12 +184,8 @@ def simulate_pattern(
     layout: str, setting: ClusterSetting, stream: CardStream, interval_s: float, *, replicas: int = 2,
     groups: int | None = None,
 ) -> SimulatedRun:  # fmt: skip
-    """Simulate the pattern with a window of ``interval_s`` seconds.
-
-    Each small purchase begins a partial match, which takes the next small and then the next large purchase
-    of its card. Every node gets only the events that its state can take. An event is compared with all
-    partial matches that wait at its node.
-    """
+    """Simulate the pattern with a window of ``interval_s`` seconds."""
+    # A node gets only the events that its state can take, and compares them with all waiting partial matches.
     rng = np.random.default_rng([setting.seed, LAYOUTS.index(layout)])
     begin, small, large = np.flatnonzero(stream.is_small), stream.is_small, np.flatnonzero(stream.is_large)
     expire = stream.sent[begin] + interval_s
@@ -318,11 +306,8 @@ WINDOW, GATHER = "window", "gather"
 def simulate_window(
     n_nodes: int, setting: ClusterSetting, *, interval_s: float | None = None, length: int | None = None
 ) -> SimulatedRun:
-    """Simulate a window over ``n_nodes`` window nodes, and a gather if there are several.
-
-    In a time window, a timer makes a job of each expiry. In a length window, the expiry is a part of the
-    arrival, so it costs no job of its own.
-    """
+    """Simulate a window over ``n_nodes`` window nodes, and a gather if there are several."""
+    # In a time window, a timer makes a job of each expiry. In a length window, it is a part of the arrival.
     if (interval_s is None) == (length is None):
         raise CepError("simulate_window: give either interval_s or length")
     sent = setting.times()
@@ -387,10 +372,7 @@ def _length_jobs(ready: np.ndarray, position: np.ndarray, length: int, setting: 
 
 
 def longest_window(n_nodes: int, setting: ClusterSetting, *, by: str, step: int = 1) -> int:
-    """Return the longest time window in seconds (``by="time"``), or length window (``by="length"``).
-
-    ``step`` is the resolution, in seconds or events. The search begins at the value of the formula.
-    """
+    """Return the longest time window in seconds (``by="time"``), or length window (``by="length"``)."""
     node, costs = setting.node, setting.costs
     per_event = costs.arrival_us + costs.emit_us + (costs.expiry_us if by == "time" else costs.expiry_us / 3)
     utilisation = setting.rate_hz * per_event / 1e6 / node.cpu
@@ -454,10 +436,7 @@ def slack_order(time: np.ndarray, arrival: np.ndarray) -> tuple[np.ndarray, np.n
 def window_partials(
     n_nodes: int, setting: ClusterSetting, interval_s: float, weight: np.ndarray, group: np.ndarray
 ) -> tuple[ArrivingPartials, np.ndarray]:
-    """Return the partial sums of a time window, and the sum of a single node at each event.
-
-    Each node expires its events by the time of its own newest event, as in the thesis.
-    """
+    """Return the partial sums of a time window, and the sum of a single node at each event."""
     sent = setting.times()
     exact = _running_sum(sent, weight, group, interval_s)
     routing = in_turn(n_nodes)
@@ -478,10 +457,7 @@ def window_partials(
 def join_partials(
     n_nodes: int, setting: ClusterSetting, length: int, weight: np.ndarray
 ) -> tuple[ArrivingPartials, np.ndarray]:
-    """Return the partial sums of a join of two windows on a grid, and the sum of a single node.
-
-    The sum is that of the left weights of all pairs. A node knows only the numbers of its own events.
-    """
+    """Return the partial sums of left weights of a join on a grid, and the sum of a single node."""
     sent = setting.times()
     of_node = events_of_nodes(len(sent), join_routings(n_nodes, "grouped"))
     everything = np.arange(len(sent))
@@ -515,10 +491,8 @@ def _running_sum(sent: np.ndarray, weight: np.ndarray, group: np.ndarray, interv
 
 
 def _join_sum(events: np.ndarray, weight: np.ndarray, length: int) -> np.ndarray:
-    """Return the sum of left weights over all pairs of a node's windows after each of its events.
-
-    A window ends with the node's own newest event of the side: the rule of the thesis.
-    """
+    """Return the sum of left weights over all pairs of a node's windows after each of its events."""
+    # A window ends with the node's own newest event of the side: the rule of the thesis.
     side, rank = events % 2, events // 2
     sums = []
     for which in (0, 1):
