@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import pandas as pd
 
-from cepkit.api.searching import spark_module
+from cepkit.api.searching import check_spread, spark_module
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Frame
 from cepkit.frames.united import takes_frames
@@ -29,14 +29,14 @@ def match(
     frame: pd.DataFrame, query: Query, *, engine: str | EngineValue = "auto", trace: bool = False,
     memory_limit: MemoryLimit = "auto", latency_bound: Duration | float | None = None, shedding: Any = None,
     warm_up: int | None = None, weights: Mapping[str, float] | None = None, seed: int = 0,
-    **keywords: Unpack[QueryKeywords],
+    spread_by: str | None = None, **keywords: Unpack[QueryKeywords],
 ) -> Matches: ...  # fmt: skip
 @overload
 def match(
     frame: Frame, query: Query, *, engine: str | EngineValue = "auto", trace: bool = False,
     memory_limit: MemoryLimit = "auto", latency_bound: Duration | float | None = None, shedding: Any = None,
     warm_up: int | None = None, weights: Mapping[str, float] | None = None, seed: int = 0,
-    **keywords: Unpack[QueryKeywords],
+    spread_by: str | None = None, **keywords: Unpack[QueryKeywords],
 ) -> Matches | SparkMatches | SparkStream: ...  # fmt: skip
 @takes_frames
 @takes_query_keywords
@@ -44,7 +44,7 @@ def match(
     frame: Frame, query: Query, *, engine: str | EngineValue = "auto", trace: bool = False,
     memory_limit: MemoryLimit = "auto", latency_bound: Duration | float | None = None, shedding: Any = None,
     warm_up: int | None = None, weights: Mapping[str, float] | None = None, seed: int = 0,
-    **keywords: Unpack[QueryKeywords],
+    spread_by: str | None = None, **keywords: Unpack[QueryKeywords],
 ) -> Matches | SparkMatches | SparkStream:  # fmt: skip
     """Find the matches of a query in a frame.
 
@@ -86,6 +86,11 @@ def match(
         sheds load on finished frames, and `stream` on events that you push.
     shedding, warm_up, weights, seed
         As for `stream`, for each bucket. They need ``latency_bound``.
+    spread_by : str, optional
+        Only for event sequences in finite Spark frames: ``"time"`` lets the tasks share slices of time in
+        place of the keys of ``partition_by``. Each slice has the events of all keys. The matches are the
+        same. It is for clusters, where one task with most of the events would keep the others waiting. The
+        query needs a window of time, and ``after_match="none"``. Spark reads the frame twice.
 
     Returns
     -------
@@ -131,14 +136,15 @@ def match(
         seed=None if type(seed) is int and seed == 0 else seed,
     )  # fmt: skip
     memory_limit_of(memory_limit)  # raises for a value that is no limit
+    check_spread(frame, spread_by)
     if isinstance(query, str) and is_match_recognize(query):
-        return _match_rows(frame, query, engine, trace, keywords, memory_limit)
+        return _match_rows(frame, query, engine, trace, keywords, memory_limit, spread_by)
     if isinstance(query, list | tuple) and (spark_module(frame) and frame.isStreaming):
         refuse_limit_on_spark(memory_limit)
         return _match_chain(frame, query, engine, bounded, keywords)
     from cepkit.api.searching import search_frame
 
-    return search_frame(match, frame, query, engine, trace, bounded, memory_limit, keywords)
+    return search_frame(match, frame, query, engine, trace, bounded, memory_limit, keywords, spread_by)
 
 
 def _match_chain(
@@ -163,14 +169,14 @@ def _match_chain(
 
 def _match_rows(
     frame: Frame, query: str, engine: str | EngineValue, trace: bool, keywords: Mapping[str, Any],
-    memory_limit: MemoryLimit,
+    memory_limit: MemoryLimit, spread_by: str | None,
 ) -> Any:  # fmt: skip
     """Return the result of the text of MATCH_RECOGNIZE, whose clauses say all but the parameters."""
     from cepkit.api.sql import match_rows
     from cepkit.language.match_recognize.parsing import parse_match_recognize
 
     arguments = read_arguments(match, keywords)
-    others = {"engine": engine != "auto", "trace": trace}
+    others = {"engine": engine != "auto", "trace": trace, "spread_by": spread_by is not None}
     refuse_options(arguments, *(name for name in others if others[name]), takes=("params", "complete_until"))
     value = parse_match_recognize(query)
     if spark_module(frame) is not None:

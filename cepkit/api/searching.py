@@ -60,6 +60,18 @@ def refuse_spark(name: str, frame: Frame) -> None:
         )
 
 
+def check_spread(frame: Frame, spread_by: str | None) -> None:
+    """Raise for a wrong ``spread_by``, and for a frame without tasks that could share slices of time."""
+    if spread_by is None:
+        return
+    if spread_by != "time":
+        raise CepError(f"spread_by={spread_by!r}: there is 'time'; without it the tasks of Spark share keys")
+    if not is_on_spark(frame) or frame.isStreaming:
+        raise UnsupportedQueryError(
+            "spread_by: only the tasks of finite Spark frames share rows; leave it out"
+        )
+
+
 # What the functions have in common: a call's query as a value, and its program.
 
 
@@ -107,6 +119,7 @@ def check_names(function: Callable[..., Any], keywords: QueryKeywords) -> QueryK
 def search_frame(
     function: Callable[..., Any], frame: Frame, query: Query, engine: str | EngineValue, trace: bool,
     bounded: Mapping[str, Any] | None, memory_limit: MemoryLimit, keywords: Mapping[str, Any],
+    spread_by: str | None = None,
 ) -> Any:  # fmt: skip
     """Return the matches of the arguments of `cepkit.match`, which is ``function``."""
     value = query_of(function, frame, query, keywords)
@@ -117,7 +130,7 @@ def search_frame(
         refuse_limit_on_spark(memory_limit)
         from cepkit.pipelines.spark_session import worker_python
 
-        matches = spark.match(frame, value, engine, bounded=bounded)
+        matches = spark.match(frame, value, engine, spread_by=spread_by, bounded=bounded)
         worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
         return matches
     source, native = source_of_frame(frame)

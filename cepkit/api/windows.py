@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cepkit.api.searching import spark_module
+from cepkit.api.searching import check_spread, spark_module
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Frame
 from cepkit.frames.sources import source_of_frame
@@ -31,6 +31,7 @@ def window(
     group_by: str | Sequence[str] | None = None, where: str | Expression | None = None,
     order_by: str | Sequence[str] | None = None, emit: str = "arrival",
     params: Mapping[str, Any] | None = None, engine: EngineValue | None = None,
+    spread_by: str | None = None,
 ) -> Frame:  # fmt: skip
     """Compute running aggregates over a window that moves with the rows.
 
@@ -70,6 +71,9 @@ def window(
         Values of ``:name`` in the expressions.
     engine : engine, optional
         ``cepkit.ScatterGather(nodes=4)`` runs on several nodes, with the same result. See `cepkit.plan`.
+    spread_by : str, optional
+        Only for finite Spark frames and windows of time: with ``"time"`` the tasks share slices of time, not
+        groups, as for `match`.
 
     Returns
     -------
@@ -112,12 +116,15 @@ def window(
         order_by=order_by, emit=emit, params=params,
     )  # fmt: skip
     nodes = _nodes_of(engine)
+    check_spread(frame, spread_by)
     if spark_module(frame):
         if frame.isStreaming:
             return _window_stream(frame, value, engine)
         from cepkit.windows.spark import window_spark
 
-        return window_spark(frame, value, run=run_window if nodes is None else nodes.run_window)
+        return window_spark(
+            frame, value, spread_by=spread_by, run=run_window if nodes is None else nodes.run_window
+        )
     source, native = source_of_frame(frame)
     source = with_types_of_window(value, source)
     checked = check_window(value, source)
@@ -163,7 +170,7 @@ def join(
     on: str | Sequence[str] | Mapping[str, str] | None = None, where: str | Expression | None = None,
     how: str = "inner", trigger: str = "both", measures: Mapping[str, str | Expression] | None = None,
     order_by: str | Sequence[str] | None = None, params: Mapping[str, Any] | None = None,
-    engine: EngineValue | None = None, memory_limit: MemoryLimit = "auto",
+    engine: EngineValue | None = None, memory_limit: MemoryLimit = "auto", spread_by: str | None = None,
 ) -> Frame:  # fmt: skip
     """Join two frames as streams: each arrival meets the rows in the window of the other side.
 
@@ -200,6 +207,9 @@ def join(
         ``cepkit.ScatterGather(nodes=4)`` runs on several nodes, with the same result. See `cepkit.plan`.
     memory_limit : str, int or None
         The most memory that the pairs of two frames in memory may take, as for `match`.
+    spread_by : str, optional
+        Only for finite Spark frames and windows of time: with ``"time"`` the tasks share slices of time, not
+        keys, as for `match`.
 
     Returns
     -------
@@ -242,6 +252,7 @@ def join(
         params=() if params is None else params,
     )  # fmt: skip
     nodes = _nodes_of(engine)
+    check_spread(frame, spread_by)
     is_spark = [bool(spark_module(side)) for side in (frame, other)]
     if any(is_spark):
         if not all(is_spark):
@@ -251,7 +262,8 @@ def join(
             return _join_stream(frame, other, value, engine)
         from cepkit.windows.spark import join_spark
 
-        return join_spark(frame, other, value, run=run_join if nodes is None else nodes.run_join)
+        run = run_join if nodes is None else nodes.run_join
+        return join_spark(frame, other, value, spread_by=spread_by, run=run)
     (source, native), (other_source, _) = source_of_frame(frame), source_of_frame(other)
     sources = with_types_of_join(value, (source, other_source))
     plan = plan_join(value, sources)

@@ -33,7 +33,8 @@ _DEFAULT_TASKS = 200  # Spark's default
 
 def match(
     frame: DataFrame, value: RegexQuery | SequenceQuery, engine: str = "auto", *,
-    boundaries: tuple[int | float, ...] | None = None, bounded: Mapping[str, Any] | None = None,
+    spread_by: str | None = None, boundaries: tuple[int | float, ...] | None = None,
+    bounded: Mapping[str, Any] | None = None,
 ) -> SparkMatches:  # fmt: skip
     """Return the matches of a query in a Spark frame after every check that does not read rows."""
     # A streaming frame gives `SparkStream`.
@@ -41,21 +42,31 @@ def match(
         return open_door("stream of a Spark frame")(frame, value, engine, bounded)
     program, source = bind(frame, value)
     if not isinstance(program, SequenceProgram):
+        if spread_by:
+            raise UnsupportedQueryError(
+                "spread_by='time': slices of time are for event sequences with a window; a match of a regex "
+                "may take any time. Leave spread_by out"
+            )
         matches = SparkMatches(SparkFound(frame, source, program, choose_engine(program, engine)))
         if not value.partition_by:
             _warn_of_one_task()
         return matches
-    refuse_strict(program)
+    if not spread_by:
+        refuse_strict(program)
     if program.clock_of_waits is not None and program.complete_until is None:
         program = replace(program, complete_until=_last_tick(frame, source, program.clock_of_waits))
     chosen = choose_engine(program, engine)
-    result = None if chosen.on_spark is None else chosen.on_spark(frame, source, program, chosen)
-    if result is not None:
-        return SparkMatches(result)
     slices, instead = None, ""
-    if not value.partition_by:
+    if spread_by or not value.partition_by:
         slices, instead = slices_of(program, source, n_tasks(frame))
         slices = slices and replace(slices, boundaries=boundaries)
+    if spread_by and instead:
+        raise UnsupportedQueryError(f"spread_by='time': the query needs {instead}")
+    result = None if chosen.on_spark is None else chosen.on_spark(frame, source, program, chosen)
+    if result is not None:
+        if spread_by:
+            raise UnsupportedQueryError(f"spread_by: engine={engine!r} divides the rows itself; leave it out")
+        return SparkMatches(result)
     matches = SparkMatches(SparkFound(frame, source, program, chosen, slices))
     if instead:
         _warn_of_one_task(instead)

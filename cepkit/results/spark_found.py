@@ -28,6 +28,7 @@ from cepkit.frames.spark import (
     rows_by_key,
     run_tasks,
     send_slices,
+    slices_of,
     too_many,
 )
 from cepkit.language.expressions import trees as ex
@@ -172,8 +173,15 @@ class SparkFound(FoundResult):
             "df.limit(…) or df.filter(…), then toPandas().cep.match(…)",
         )
         rows = run_job(self._run(tasks.counted).collect)
-        tasks.warn_of_key(rows)
+        if self._slices is None:
+            tasks.warn_of_key(rows, *self._cure_of_hot_keys())
         return sum(int(row[0], 16) for row in rows)
+
+    def _cure_of_hot_keys(self) -> list[str]:
+        """Return what helps if a key has most rows, where slices of time do."""
+        if isinstance(self.program, Program) or slices_of(self.program, self.source, 1)[0] is None:
+            return []
+        return ["where there are many cores, spread_by='time' lets tasks share slices of time, with all keys"]
 
     def any(self) -> bool:
         return not run_job(self._run(tasks.found_any).isEmpty)

@@ -229,14 +229,14 @@ def largest_key(source: Source, names: tuple[str, ...]) -> Results:
     return [*numbers, ("key", pa.array([shown]))]
 
 
-def warn_of_key(rows: Sequence[Any]) -> None:
+def warn_of_key(rows: Sequence[Any], cure: str = "add a column to the keys that divides it") -> None:
     """Warn if most rows have one key; each row ends with what `largest_key` returned for a task."""
     total = sum(row[-3] for row in rows)
     most, key = max(((row[-2], row[-1]) for row in rows), default=(0, ""))
     if total >= MANY_ROWS and 2 * most > total:
         warn(
             f"the key {key} has {most:,} of the {total:,} rows, and one Spark task does all of its work; "
-            "add a column to the keys that divides it"
+            f"{cure}"
         )
 
 

@@ -50,13 +50,13 @@ _SAID = {
 
 
 def window_spark(
-    frame: DataFrame, window: Window, *, boundaries: Boundaries = None,
+    frame: DataFrame, window: Window, *, spread_by: str | None = None, boundaries: Boundaries = None,
     run: Callable[[Window, Source], WindowRows] = run_window,
 ) -> DataFrame:  # fmt: skip
     """Return the rows that a window emits on a Spark frame, lazily."""
-    # A window of time runs by group, or without groups in slices of time. Each slice gets the rows of one
-    # window before it. A window of rows counts the rows of all groups together, so one task reads all of
-    # them.
+    # A window of time runs by group, or in slices of time without groups or if the user says so. Each slice
+    # gets the rows of one window before it. A window of rows counts the rows of all groups together, so one
+    # task reads all of them.
     _check_frame(frame)
     check_ordered(window.order_by)
     check_functions(dict(window.functions))
@@ -66,7 +66,7 @@ def window_spark(
     check_convertible(source, columns)
     check_keys(source, window.group_by, "group_by")
     events, size = numbered_columns(frame, source, columns), size_of(window, source)
-    in_slices, way = False, _way_of_window(window, source)
+    in_slices, way = False, _way_of_window(window, source, spread_by)
     if way == _BY_KEY:
         shuffled = rows_by_key(frame, source, columns, window.group_by)
     elif way == _IN_SLICES:
@@ -86,13 +86,23 @@ def window_spark(
     return results.toDF(*(name for name, _ in nothing))
 
 
-def _way_of_window(window: Window, source: EmptySource) -> str:
+def _way_of_window(window: Window, source: EmptySource, spread_by: str | None = None) -> str:
     """Return how the tasks share the rows of a checked window."""
-    if not size_of(window, source).is_time:
-        return _IN_ONE_TASK
-    if window.group_by:
+    is_time = size_of(window, source).is_time
+    if is_time and window.group_by and not spread_by:
         return _BY_KEY
-    return _IN_SLICES if _has_ticks(source, window.order_by[0]) else _IN_ONE_TASK
+    way = _IN_SLICES if is_time and _has_ticks(source, window.order_by[0]) else _IN_ONE_TASK
+    return _checked(way, spread_by)
+
+
+def _checked(way: str, spread_by: str | None) -> str:
+    """Return the way of the tasks; raise if it is not in slices of time, as the user says."""
+    if spread_by and way != _IN_SLICES:
+        raise UnsupportedQueryError(
+            f"spread_by={spread_by!r}: slices of time need windows of time, and clocks of numbers, dates or "
+            "timestamps, of one type on both sides of a join"
+        )
+    return way
 
 
 def how_window_runs(window: Window, source: EmptySource) -> str:
@@ -171,13 +181,14 @@ def check_order(source: ArrowSource, order: Order) -> None:
 
 
 def join_spark(
-    frame: DataFrame, other: DataFrame, join: Join, *, boundaries: Boundaries = None,
+    frame: DataFrame, other: DataFrame, join: Join, *, spread_by: str | None = None,
+    boundaries: Boundaries = None,
     run: Callable[[PlannedJoin, tuple[Source, Source]], JoinRows] = run_join,
 ) -> DataFrame:  # fmt: skip
     """Return the pairs of a join on Spark frames, lazily."""
-    # Windows of time without measures run by key. Other windows of time run in slices of time. Each slice
-    # gets the rows of one window before it. A window of rows needs one task that reads all rows. Each task
-    # calls ``run``, which takes what `run_join` takes.
+    # Windows of time without measures run by key. Other windows of time run in slices of time, as all do if
+    # the user says so. Each slice gets the rows of one window before it. A window of rows needs one task that
+    # reads all rows. Each task calls ``run``, which takes what `run_join` takes.
     from pyspark.sql import functions as F
 
     _check_frame(frame)
@@ -202,7 +213,7 @@ def join_spark(
     columns = [f"e{i}" for i in range(n_left + len(sources[1].names))]
     events = events.select("side", *columns)
     clocks = [_clock_column(plan, sources, which, n_left) for which in (0, 1)]
-    in_slices, way = False, _way_of_join(plan, sources)
+    in_slices, way = False, _way_of_join(plan, sources, spread_by)
     if way == _BY_KEY:
         shuffled = events.repartition(*_join_keys(join, sources, n_left))
     elif way == _IN_SLICES:
@@ -226,14 +237,17 @@ def join_spark(
     return results.toDF(*empty.column_names)
 
 
-def _way_of_join(plan: PlannedJoin, sources: tuple[EmptySource, EmptySource]) -> str:
+def _way_of_join(
+    plan: PlannedJoin, sources: tuple[EmptySource, EmptySource], spread_by: str | None = None
+) -> str:
     """Return how the tasks share the rows of a join."""
-    if not all(size is None or size.is_time for size in plan.sizes):
-        return _IN_ONE_TASK
-    if plan.join.on and not plan.join.measures and _same_key_types(plan.join, sources):
+    is_time = all(size is None or size.is_time for size in plan.sizes)
+    by_key = plan.join.on and not plan.join.measures and _same_key_types(plan.join, sources)
+    if is_time and by_key and not spread_by:
         return _BY_KEY
     has_ticks = all(_clock_column(plan, sources, which, 0) is not None for which in (0, 1))
-    return _IN_SLICES if has_ticks and _same_clock_types(plan, sources) else _IN_ONE_TASK
+    in_slices = is_time and has_ticks and _same_clock_types(plan, sources)
+    return _checked(_IN_SLICES if in_slices else _IN_ONE_TASK, spread_by)
 
 
 def _clock_column(

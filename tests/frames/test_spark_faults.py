@@ -374,6 +374,8 @@ def test_one_key_has_nearly_all_rows(session, monkeypatch):
     there = on_spark(session, frame)
     assert there.cep.match(**RISES).count() == len(frame.cep.match(**RISES))  # too few rows for a warning
     monkeypatch.setattr("cepkit.results.spark_tasks.MANY_ROWS", 20_000)
+    with pytest.warns(cep.CepWarning, match="spread_by='time' lets tasks share slices of time"):
+        assert there.cep.match(**SEQUENCE).count() == there.cep.match(**SEQUENCE, spread_by="time").count()
     in_a_window = f"SELECT n, b OVER w FROM t WINDOW w AS ({OF_WINDOW})"
     for given in (RISES, {"query": ROWS}, {"query": in_a_window}):
         n = f"{(frame['k'] == 0).sum():,}"

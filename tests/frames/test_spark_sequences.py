@@ -386,6 +386,51 @@ def test_random_streams_in_slices(session, seed, family):
     assert rows_of(chosen.count_by_last())[1] == rows_of(expected.count_by_last().drop(columns="index"))[1]
 
 
+@pytest.mark.parametrize("seed", seeds(1, 4))
+@pytest.mark.parametrize("family", [family for family in WINDOWED if family != "strict"])
+def test_random_partitions_in_slices_of_time(session, seed, family):
+    """A slice has the events of all partitions."""
+    query, frame = packed_case(seed, family)
+    query = replace(query, within=query.within or 9)
+    on_spark = session.createDataFrame(arrow(frame, seed).select(list(frame.columns)))
+    times = tuple(sorted(set(frame["t"].tolist())))[::3]
+    cut = spark_binding.match(on_spark, query, spread_by="time", boundaries=times)
+    expected, rows = cep.match(frame, query), kind_of_rows(seed, family)
+    assert rows_of(cut.to_frame(rows)) == rows_of(expected.to_frame(rows))
+
+
+def test_what_no_slice_of_time_takes_is_an_error(session):
+    rng, n = np.random.default_rng(5), 600
+    frame = pd.DataFrame({"kind": rng.choice(list("AB"), n), "k": rng.integers(0, 2, n), "t": np.arange(n)})
+    on_spark = session.createDataFrame(frame)
+    text, given = "PATTERN SEQ(A a, B b)", {"event_type": "kind", "order_by": "t", "partition_by": "k"}
+    window = given | {"within": 7}
+    for strategy in ("strict", "partition"):  # a slice also has the rows between, of other keys
+        expected = frame.cep.match(text, **window, strategy=strategy)
+        found = on_spark.cep.match(text, **window, strategy=strategy, spread_by="time")
+        assert rows_of(found.to_frame()) == rows_of(expected.to_frame()) != []
+    refused = {
+        "a time window": lambda: on_spark.cep.match(text, **given, spread_by="time"),
+        "after_match='none'": lambda: on_spark.cep.match(
+            text, **window, after_match="past_last", spread_by="time"
+        ),
+        "a match of a regex": lambda: on_spark.cep.match(
+            "a b", define={"a": "k = 1", "b": "k = 0"}, order_by="t", spread_by="time"
+        ),
+        "there is 'time'": lambda: on_spark.cep.match(text, **window, spread_by="keys"),
+        "finite Spark frames": lambda: frame.cep.match(text, **window, spread_by="time"),
+        "windows of time": lambda: on_spark.cep.window(
+            {"n": "count()"}, length=3, order_by="t", spread_by="time"
+        ),
+        "leave it out": lambda: on_spark.cep.match(
+            text, **window, engine=cep.ScatterGather(2), spread_by="time"
+        ),
+    }
+    for message, call in refused.items():
+        with pytest.raises(CepError, match=message):
+            call()
+
+
 def test_a_hundred_slices_give_the_answer_of_one(session):
     """Every slice is there once, owns its own events once, and adds its own matches once."""
     from pyspark.sql import functions as F

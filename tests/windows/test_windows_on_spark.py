@@ -44,8 +44,10 @@ def test_windows_on_spark_equal_pandas(spark):
         window = cep.Window(MANY, **settings, order_by=["ts", "seq"])
         expected = as_set(cep.window(frame, window))
         start = int(frame["ts"].min().timestamp() * 1e6)
-        found = window_spark(on_spark, window, boundaries=tuple(start + 10**6 * i for i in (5, 9, 40)))
-        assert as_set(found.toPandas()) == expected, settings
+        begins = tuple(start + 10**6 * i for i in (5, 9, 40))
+        for spread_by in (None, "time"):
+            found = window_spark(on_spark, window, spread_by=spread_by, boundaries=begins)
+            assert as_set(found.toPandas()) == expected, settings
     window = cep.Window(MANY, length=4, emit="all", group_by="g", order_by=["ts", "seq"])
     with pytest.warns(cep.CepWarning, match="a single Spark task"):
         found = on_spark.cep.window(window)
@@ -68,8 +70,10 @@ def test_joins_on_spark_equal_pandas(spark):
         given = {"left": join.left, "right": join.right, "order_by": "ts", **settings}
         expected = as_set(cep.join(left, right, **given))
         start = int(left["ts"].min().timestamp() * 1e6)
-        found = join_spark(left_spark, right_spark, join, boundaries=(start + 5 * 10**6, start + 9 * 10**6))
-        assert as_set(found.toPandas()) == expected, settings
+        begins = (start + 5 * 10**6, start + 9 * 10**6)
+        for spread_by in (None, "time") if "measures" not in settings else (None,):
+            found = join_spark(left_spark, right_spark, join, spread_by=spread_by, boundaries=begins)
+            assert as_set(found.toPandas()) == expected, settings
 
 
 def test_spark_refuses_rows_without_an_order(spark):
