@@ -33,6 +33,7 @@ from cepkit.events import (
     Frame,
 )
 from cepkit.frames.arrow import (
+    INTEGERS,
     NOT_FOR_ARROW,
     are_texts_valid,
     arrow_of_series,
@@ -63,6 +64,9 @@ except ImportError:  # pandas 2
 _PANDAS = int(pd.__version__.split(".")[0])
 _OBJECTS = np.dtype(object), pd.array([], dtype=object).dtype
 _MANY_ROWS = 1 << 18  # whose values threads take
+_times = getattr(pd.arrays.DatetimeArray, "_simple_new", None)
+_TIMES = {np.dtype(f"M8[{unit}]") for unit in ("s", "ms", "us", "ns")}
+_FEW_ROWS = 1 << 12  # to copy a column of so many takes less time than to make a block
 _INFERRED = {
     "string": TEXT, "boolean": BOOLEAN, "integer": INTEGER, "floating": FLOAT,
     "mixed-integer-float": FLOAT, "decimal": FLOAT, "datetime": TIME, "datetime64": TIME, "date": TIME,
@@ -324,11 +328,22 @@ class PandasSource:
 
 
 def frame_of_arrays(arrays: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a frame of arrays, without copies."""
+    """Return a frame of arrays, without copies; short ones of a type share a block, which takes less time."""
     labels, plain = _labels(tuple(arrays)).view(), list(arrays.values())
     is_plain = [type(array) is np.ndarray or isinstance(array.dtype, pd.StringDtype) for array in plain]
     if frame_of_blocks and plain and all(is_plain):
-        blocks = [(a[None] if type(a) is np.ndarray else a, np.array([i])) for i, a in enumerate(plain)]
+        is_short, places_of = len(plain[0]) <= _FEW_ROWS, {}
+        for i, a in enumerate(plain):
+            shares = is_short and type(a) is np.ndarray and a.dtype.kind in "iufM"
+            places_of.setdefault(a.dtype if shares else i, []).append(i)
+        blocks = []
+        for places in places_of.values():
+            values = plain[places[0]]
+            if type(values) is np.ndarray:
+                values = np.array([plain[i] for i in places]) if len(places) > 1 else values[None]
+                if values.dtype in _TIMES and _times is not None:
+                    values = _times(values, dtype=values.dtype)  # pandas does the same in much more time
+            blocks.append((values, np.array(places)))
         return frame_of_blocks(blocks, pd.RangeIndex(len(plain[0])), labels)
     # pandas would infer a type from objects without a dtype.
     data = [
@@ -398,16 +413,15 @@ def _with_columns(frame: pd.DataFrame, columns: Mapping[str, object], place: int
 def array_of_arrow(values: pa.Array | pa.ChunkedArray) -> Any:
     """Return an Arrow array as an array for a frame. It is new, so users may write to it."""
     arrow_type = values.type
-    is_plain = (
-        pa.types.is_integer(arrow_type)
-        or arrow_type == pa.float64()
-        or (pa.types.is_timestamp(arrow_type) and arrow_type.tz is None)
-    )
+    is_plain = arrow_type.id in _PLAIN_TYPES and getattr(arrow_type, "tz", None) is None
     if is_plain and isinstance(values, pa.Array) and not values.null_count:
         return values.to_numpy().copy()
     series = series_of_arrow(values)
     # pandas shares the memory of Arrow's numbers, which is read-only.
     return series.array.copy() if series.dtype.kind in "iufmM" else series.array
+
+
+_PLAIN_TYPES = {of.id for of in (*INTEGERS, pa.float64(), pa.timestamp("s"))}
 
 
 def series_of_arrow(array: pa.Array | pa.ChunkedArray) -> pd.Series:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, cast
 
@@ -59,6 +59,15 @@ class StreamSchema:
     def source(self, table: pa.Table | None = None) -> ArrowSource:
         """Return a table with some of these columns as a source; without a table, one with no rows."""
         return ArrowSource(self.arrow.empty_table() if table is None else table, schema=self.columns)
+
+    def places_in(self, labels: pd.Index) -> list[int] | None:
+        """Return where a frame with these labels has the columns; None if one is missing, or any repeated."""
+        known: tuple | None = vars(self).get("_places")  # of the last frame; most frames share their labels
+        if known is None or known[0] is not labels:
+            is_whole = labels.is_unique and all(name in labels for name in self.arrow.names)
+            places = [cast(int, labels.get_loc(name)) for name in self.arrow.names] if is_whole else None
+            vars(self)["_places"] = known = labels, places
+        return known[1]
 
     def only(self, names: Iterable[str]) -> StreamSchema:
         """Return the schema of these columns, some by the names of their fields; at least of one column."""
@@ -218,7 +227,7 @@ def read_batch(batch: Any, schema: StreamSchema, newest: pa.Table | None = None)
     if isinstance(batch, list):
         arrays, kind = _arrays_of_rows(batch, schema, newest), Kind("rows")
     else:
-        columns = _columns_of(batch, schema.arrow.names)
+        columns = _columns_of(batch, schema)
         arrays = _arrays_of_columns(columns, schema)
         if isinstance(batch, pd.DataFrame):
             kind = Kind("pandas", {name: columns[name].dtype for name in schema.arrow.names})
@@ -254,12 +263,13 @@ def _arrays_of_columns(columns: Mapping[str, Any], schema: StreamSchema) -> list
     return arrays
 
 
-def _columns_of(batch: Any, wanted: Sequence[str]) -> dict[str, Any]:
+def _columns_of(batch: Any, schema: StreamSchema) -> dict[str, Any]:
     """Return the columns by name; None for a repeated name."""
+    wanted = schema.arrow.names
     if isinstance(batch, pd.DataFrame):
         labels, array = batch.columns, cast(Any, batch)._get_column_array  # a Series takes far longer
-        if labels.is_unique and all(name in labels for name in wanted):
-            return {name: array(labels.get_loc(name)) for name in wanted}
+        if (places := schema.places_in(labels)) is not None:
+            return {name: array(place) for name, place in zip(wanted, places, strict=True)}
         doubled = set(labels[labels.duplicated()])
         return {name: None if name in doubled else array(i) for i, name in enumerate(labels)}
     if isinstance(batch, pa.RecordBatch):
@@ -413,6 +423,8 @@ def count_late(keys: pa.Table, newest: pa.Table, by: tuple[str, ...]) -> int:
 
 def _order_columns(table: pa.Table, by: tuple[str, ...], schema: StreamSchema) -> pa.Table:
     """Return the order columns, with ordered categories as ranks."""
+    if not schema.ordered:
+        return table.select(by)
     columns = {}
     for name in by:
         columns[name] = table.column(name)

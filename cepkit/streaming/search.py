@@ -237,8 +237,6 @@ class RowValues:
         ]
         names = schema.arrow.names
         self._order = [(names.index(name), schema.arrow.field(name)) for name in order_by]
-        self._columns: pd.Index | None = None  # the columns of the last frame, and where the schema's are
-        self._places: list[int] = []
 
     def as_dict(self, row: Any) -> Mapping[str, Any]:
         """Return an event as a mapping; raise for what is none."""
@@ -264,13 +262,10 @@ class RowValues:
 
     def read_frame(self, frame: pd.DataFrame) -> list | None:
         """Return the values of a pandas DataFrame with one row, as `read` does."""
-        columns = frame.columns
-        if columns is not self._columns:
-            if not columns.is_unique or not set(self.schema.arrow.names) <= set(columns):
-                return None
-            self._columns, self._places = columns, [columns.get_loc(name) for name in self.schema.arrow.names]
+        if (places := self.schema.places_in(frame.columns)) is None:
+            return None
         row = {}
-        for name, place in zip(self.schema.arrow.names, self._places, strict=True):
+        for name, place in zip(self.schema.arrow.names, places, strict=True):
             value = frame.iat[0, place]
             row[name] = value.item() if type(value) in _NUMPY else value
         return self.read(row)

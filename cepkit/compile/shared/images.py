@@ -19,6 +19,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from cepkit.cache import keep, kept_path, numba_settings, read_kept
 from cepkit.values import dataclass
@@ -37,9 +38,6 @@ _NO_ERROR = (0, -2)  # numba's status codes for a number and for None
 _engines: list[Any] = []  # machine code lives as long as its engine
 
 
-_memory_of = (ctypes.c_char * 0).from_buffer
-
-
 @dataclass(frozen=True, slots=True, eq=False)  # each call compares them with texts
 class ArrayArgument:
     """An array that a kernel takes: C-contiguous, of this dtype and number of axes."""
@@ -53,7 +51,8 @@ class ArrayArgument:
         if not isinstance(given, np.ndarray) or given.dtype != self.dtype or given.ndim != self.n_axes:
             kind = f"{given.dtype} with {given.ndim} axes" if isinstance(given, np.ndarray) else type(given)
             raise TypeError(f"a kernel takes an array of {self.dtype} with {self.n_axes} axes, not {kind}")
-        if not given.flags.c_contiguous or not (self.is_read_only or given.flags.writeable):
+        flags = given.flags
+        if not flags.c_contiguous or not (self.is_read_only or flags.writeable):
             raise TypeError("a kernel takes contiguous arrays, and writes to some of them")
         return 0, 0, given.size, given.itemsize, _address(given), *given.shape, *given.strides
 
@@ -391,8 +390,8 @@ def host_machine(effort: int = 3) -> Any:
 
 
 def _address(values: np.ndarray) -> int:
-    if values.flags.writeable and values.dtype.kind in "iufb":
-        return ctypes.addressof(_memory_of(values))  # in a quarter of the time
+    if values.dtype.kind in "iufb":
+        return pa.py_buffer(values).address  # in a fifth of the time
     return values.__array_interface__["data"][0]
 
 
