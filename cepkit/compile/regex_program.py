@@ -91,11 +91,14 @@ class State:
     # Each partition has a slab of cells for its waiting starts, so one with many starts takes no room from
     # others. A slab that is too small moves, and its old cells serve another partition.
 
-    def __init__(self, layout: tuple[StateArray, ...], arrays: dict[str, np.ndarray], capacity: int = 8):
+    def __init__(
+        self, layout: tuple[StateArray, ...], arrays: dict[str, np.ndarray], capacity: int = 8,
+        n_used: dict[str, int] | None = None,
+    ):  # fmt: skip
         self.layout, self.arrays, self.capacity = layout, arrays, capacity
         self._free: dict[tuple[str, int], list[int]] = {}  # first cells of free slabs, by list and size
         self._n_moved: Counter[tuple[str, int]] = Counter()
-        self._n_used = {
+        self._n_used = n_used or {
             per: int(self.place(per).sum(axis=1).max(initial=0))
             for per in ("list", "queue")
             if f"{per}_place" in arrays
@@ -103,7 +106,8 @@ class State:
 
     def copy(self) -> State:
         """Return a state that does not change with this one."""
-        return State(self.layout, {name: array.copy() for name, array in self.arrays.items()}, self.capacity)
+        arrays = {name: array.copy() for name, array in self.arrays.items()}
+        return State(self.layout, arrays, self.capacity, dict(self._n_used))
 
     def arguments(self) -> list[np.ndarray]:
         """Return the arrays in the kernel's order."""

@@ -305,7 +305,7 @@ class NextMatches(SequenceSet):
 
     @property
     def accepts(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._searches[0].places.accept.any(axis=0)
+        return np.bitwise_or.reduce(self._searches[0].places.accept, axis=0).view(np.bool_)
 
     def _in_order(self, blocks: list[MatchBlock]) -> MatchBlock:
         """Return the matches of all branches in canonical order."""

@@ -206,11 +206,11 @@ _KINDS = {of.id: INTEGER for of in INTEGERS} | {
 def type_of_arrow(of: pa.DataType, *, nullable: bool = True) -> ColumnType:
     """Return the type of a column for an Arrow type."""
     if (kind := _KINDS.get(of.id)) is not None:
-        return ColumnType(kind, nullable=nullable or kind != INTEGER)
+        return _plain_column(kind, None, None, nullable or kind != INTEGER)
     if pa.types.is_decimal(of):
         return ColumnType(FLOAT, nullable=True, scale=of.scale)
     if pa.types.is_timestamp(of):
-        return ColumnType(TIME, of.unit, of.tz, nullable)
+        return _plain_column(TIME, of.unit, of.tz, nullable)
     if pa.types.is_date(of):
         return ColumnType(TIME, "s" if pa.types.is_date32(of) else "ms", None, nullable)
     if pa.types.is_duration(of) or pa.types.is_time(of):
@@ -220,6 +220,9 @@ def type_of_arrow(of: pa.DataType, *, nullable: bool = True) -> ColumnType:
     if pa.types.is_list(of) or pa.types.is_large_list(of) or pa.types.is_fixed_size_list(of):
         return ColumnType(LIST, nullable=nullable, item=type_of_arrow(of.value_type))
     return ColumnType(OTHER, nullable=nullable)
+
+
+_plain_column = lru_cache(maxsize=256)(ColumnType)  # a type of each batch of a stream
 
 
 def column_of_arrow(array: pa.Array | pa.ChunkedArray, name: str, owner: object | None = None) -> Column:
@@ -262,6 +265,11 @@ def taken(values: pa.Array | pa.ChunkedArray, rows: np.ndarray) -> pa.Array:
     if values.type.id in _PLAIN_NUMBERS and isinstance(values, pa.Array) and not values.null_count:
         return pa.array(values.to_numpy()[rows])  # numpy takes less time for few numbers
     return one_chunk(values.take(pa.array(rows)))
+
+
+def rows_of(table: pa.Table, rows: np.ndarray) -> pa.Table:
+    """Return these rows of a table, each column in one chunk."""
+    return pa.Table.from_arrays([taken(column, rows) for column in table.columns], schema=table.schema)
 
 
 def exact_decimals(array: pa.Array | pa.ChunkedArray, name: str, scale: int | None = None) -> Column:
@@ -555,6 +563,7 @@ class ArrowSource:
 
 
 _PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+_NEVER_VIEWS = {*_KINDS, pa.timestamp("s").id} - {pa.string_view().id}
 _ENCODED = frozenset((*(of.id for of in _PLAIN), pa.run_end_encoded(pa.int32(), pa.int32()).id))
 
 
@@ -573,6 +582,8 @@ def without_view(array: pa.Array) -> pa.Array:
 
 def has_view(of: pa.DataType) -> bool:
     """Return whether a type, the type of its dictionary, or a part of it is a view, or has encoded runs."""
+    if of.id in _NEVER_VIEWS:
+        return False
     if pa.types.is_dictionary(of):
         of = of.value_type
     return of.id in _ENCODED or any(has_view(of.field(i).type) for i in range(of.num_fields))

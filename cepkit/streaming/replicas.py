@@ -25,7 +25,7 @@ from cepkit.engines.regex_measures import measure
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, OrderError
 from cepkit.events import Column, Events
-from cepkit.frames.arrow import ArrowSource
+from cepkit.frames.arrow import ArrowSource, rows_of
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import plain_values, table_of_rows
 from cepkit.values import dataclass, field, replace
@@ -283,9 +283,10 @@ class Kept:
 
     def where(self, wanted: np.ndarray) -> Kept:
         """Return the rows that a mask selects."""
-        table = self.table.filter(pa.array(wanted)).combine_chunks()
-        columns = {name: values[wanted] for name, values in self.columns.items()}
-        return Kept(self.number[wanted], self.position[wanted], self.partition[wanted], table, columns)
+        rows = np.flatnonzero(wanted)
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        table = rows_of(self.table, rows)
+        return Kept(self.number[rows], self.position[rows], self.partition[rows], table, columns)
 
 
 @dataclass(frozen=True)

@@ -352,10 +352,11 @@ def total_or_mean(name: str, total: np.ndarray, count: np.ndarray, of: pa.DataTy
     unknown = count == 0
     if total.dtype.kind == "f":
         unknown |= np.isnan(total)
+    mask = unknown if unknown.any() else None  # without a mask in less time
     if name == "avg":
         with np.errstate(invalid="ignore", divide="ignore"):
-            return pa.array(total.astype(np.float64) / count, mask=unknown)
-    arrow_total = pa.array(total, mask=unknown)
+            return pa.array(total.astype(np.float64) / count, mask=mask)
+    arrow_total = pa.array(total, mask=mask)
     return arrow_total.cast(of) if pa.types.is_duration(of) else arrow_total
 
 

@@ -59,12 +59,12 @@ class Emitted(NamedTuple):
         order = wanted if self.order is None else self.order[wanted]
         is_item = np.zeros(len(self.row_of_item), bool)
         is_item[order] = True
-        moment = self.moment_of_item
+        items, moment, number = np.flatnonzero(is_item), self.moment_of_item, np.empty(len(is_item), np.int64)
+        number[items] = np.arange(len(items))
         return self._replace(
-            row_of_item=self.row_of_item[is_item],
-            n_arrivals=int(np.count_nonzero(is_item[: self.n_arrivals])), start=self.start[is_item],
-            stop=self.stop[is_item], order=(np.cumsum(is_item) - 1)[order],
-            moment_of_item=None if moment is None else moment[is_item],
+            row_of_item=self.row_of_item[items], n_arrivals=int(np.searchsorted(items, self.n_arrivals)),
+            start=self.start[items], stop=self.stop[items], order=number[order],
+            moment_of_item=None if moment is None else moment[items],
         )  # fmt: skip
 
     def parts(self, size: int) -> Iterator[Emitted]:

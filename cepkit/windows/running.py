@@ -276,7 +276,7 @@ def window_part(
     n = source.n_rows
     rows = np.arange(n, dtype=np.int64)
     size = size_of(window, source)
-    time = clock_values(source, window.order_by[0], rows) if size.is_time else None
+    time = clock_values(source, window.order_by[0], slice(None)) if size.is_time else None
     limits = limits_of(size, time, n, first_number)
     group, n_groups = partition_codes(source, window.group_by)
     emission = emitted(size, limits, group, n_groups, with_leaving=window.emit == ALL)
@@ -302,7 +302,9 @@ def emit_rows(
     columns = {name: one_chunk(pa.chunked_array(arrays)) for name, arrays in chunks.items()}
     row_of_item = rows[made.row_of_item]
     has_left = np.arange(len(row_of_item)) >= made.n_arrivals
-    moment = _moments(source, window.order_by[0], row_of_item, has_left, size) if size.is_time else None
+    moment = None  # an open stream shows the time of leaving rows alone
+    if size.is_time and (wanted is None or window.emit == ALL):
+        moment = _moments(source, window.order_by[0], row_of_item, has_left, size)
     if window.emit == ALL:
         columns[STATUS] = pa.array(np.where(has_left, EXPIRED, CURRENT).astype(object), pa.string())
         if moment is not None:

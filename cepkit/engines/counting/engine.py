@@ -266,7 +266,7 @@ class CountedMatches(SequenceSet):
     def accepts(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
         places, accept = self._placed
         accepts = np.zeros(self.events.n_events, bool)
-        accepts[places.position_of_place] = accept.any(axis=0)
+        accepts[places.position_of_place] = np.bitwise_or.reduce(accept, axis=0)
         return accepts
 
     @property
