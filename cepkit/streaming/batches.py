@@ -423,8 +423,6 @@ def count_late(keys: pa.Table, newest: pa.Table, by: tuple[str, ...]) -> int:
 
 def _order_columns(table: pa.Table, by: tuple[str, ...], schema: StreamSchema) -> pa.Table:
     """Return the order columns, with ordered categories as ranks."""
-    if not schema.ordered:
-        return table.select(by)
     columns = {}
     for name in by:
         columns[name] = table.column(name)

@@ -102,17 +102,17 @@ class MachineFunction:
         if len(given) != len(self._arguments):
             given = _parts(given)
         for i, (argument, value) in enumerate(zip(self._arguments, given, strict=True)):
-            if argument == "int":
-                number = int(value)
-                cells.append(number if number < 2**63 else number - 2**64)
-            elif argument == "float":
-                cells.append(_bits(value))
-            else:
+            if type(argument) is ArrayArgument:
                 kept = self._known[i]
                 if kept is None or kept[0]() is not value:
                     argument_cells = argument.cells(value)
                     kept = self._known[i] = weakref.ref(value), argument_cells
                 cells.extend(kept[1])
+            elif argument == "int":
+                number = int(value)
+                cells.append(number if number < 2**63 else number - 2**64)
+            else:
+                cells.append(_bits(value))
         return self.run(array("q", cells))
 
     def bind(self, *given: np.ndarray | tuple[np.ndarray, ...]) -> BoundKernel:

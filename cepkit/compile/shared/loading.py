@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from cepkit.cache import cache_path, keep, kept_path, lock_folder, read_kept, shared_path
 from cepkit.compile.shared.images import (
@@ -174,13 +174,15 @@ def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
     # only. Each is moved into place as a whole, so several processes can share the folder. The module is
     # entered into ``sys.modules`` before it runs, because numba finds functions from a cache by the name of
     # their module.
+    if not names and (image := _images.get(_name_of(text))) is not None:
+        return cast(ModuleType, image)
     with hold(_loading):
         return _load_once(text, names or {})
 
 
 def reason_to_compile(text: str, kernels: str) -> str | None:
     """Return why a generated kernel runs, or None if the query is new and ``kernels`` may interpret it."""
-    if reason := reason_not_to_interpret():
+    if _name_of(text) not in _images and (reason := reason_not_to_interpret()):
         return reason
     if is_ready(text):
         return "its kernel is compiled already"

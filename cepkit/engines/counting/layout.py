@@ -111,9 +111,9 @@ class Layout:
 
     def can_interpret(self, write: Callable[[GraphPathWriter], str]) -> bool:
         """Return whether a kernel is not compiled yet, and another one for every graph can run instead."""
-        if isinstance(self.tests_of_links, str) or reason_not_to_interpret():
+        if isinstance(self.tests_of_links, str) or is_ready(self.path_text(write)):
             return False
-        return not is_ready(self.path_text(write)) and is_general_ready(text_of(write))
+        return not reason_not_to_interpret() and is_general_ready(text_of(write))
 
     @property
     def tests_of_links(self) -> list[tuple[PairTest, ...]] | str:
