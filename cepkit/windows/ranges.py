@@ -118,13 +118,16 @@ def batches_of(size: Size, time: np.ndarray | None, n_rows: int, first_number: i
     return (first_number + np.arange(n_rows, dtype=np.int64)) // size.width
 
 
-def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, with_leaving: bool) -> Emitted:
-    """Return what a window emits."""
+def emitted(
+    size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, with_leaving: bool,
+    places: np.ndarray | None = None,
+) -> Emitted:  # fmt: skip
+    """Return what a window emits; ``places`` are all numbers of rows, if they are in memory already."""
     n, one_group = len(group), n_groups < 2
-    row_of_place = by_code(group, n_groups)
-    first_place = sums_before(np.bincount(group, minlength=max(n_groups, 1)))
-    start, places = limits.first, np.arange(n, dtype=np.int64)
+    start, places = limits.first, np.arange(n, dtype=np.int64) if places is None else places
+    row_of_place, first_place = places, np.array([0, n])
     if not one_group:
+        row_of_place, first_place = by_code(group, n_groups), sums_before(np.bincount(group))
         start = np.empty(n, np.int64)
         load_kernels(KERNELS).group_limits(limits.first, row_of_place, first_place, start)
     if not with_leaving:

@@ -173,6 +173,7 @@ def _lines_of_join(join: Join) -> Lines:
 # Windows over the rows of one source: which rows they emit, in which order, with which columns.
 
 CURRENT, EXPIRED = "current", "expired"
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,8 @@ class WindowRows:
 
     rows: np.ndarray  # int64, (n_emitted,): row numbers of the source
     columns: dict[str, pa.Array]  # those that the window adds
-    moment: np.ndarray | None = None  # (n_emitted,): ticks of the clock at which a window of time emits
+    # (n_emitted,): ticks of the clock at which a window of time emits; None if each row is emitted on arrival
+    moment: np.ndarray | None = None
 
 
 def check_window(window: Window, source: Source) -> Window:
@@ -258,12 +260,15 @@ def run_window(
     """Return what a checked window emits over a source; ``evaluator`` computes its aggregates."""
     rows = kept_rows(window, source, window.order_by)
     size, is_all = size_of(window, source), window.emit == ALL
+    is_whole = len(rows) == source.n_rows and bool((rows[1:] > rows[:-1]).all())
+    at = slice(None) if is_whole else rows  # to copy nothing
 
     def emission() -> Emitted:  # whose other arrays do not live on
-        time = clock_values(source, window.order_by[0], rows) if size.is_time else None
+        time = clock_values(source, window.order_by[0], at) if size.is_time else None
         limits = limits_of(size, time, len(rows), with_leaving=is_all)
         group, n_groups = partition_codes(source, window.group_by)
-        return emitted(size, limits, group[rows], n_groups, with_leaving=is_all)
+        places = rows if is_whole else None
+        return emitted(size, limits, group[at], n_groups, with_leaving=is_all, places=places)
 
     return emit_rows(window, source, rows, emission(), size, evaluator=evaluator)
 
@@ -299,13 +304,14 @@ def emit_rows(
         computed = evaluator(window, source, rows, part)
         for name, tree in window.aggregates:
             chunks[name].append(computed.values(f"aggregate {name!r}", tree))
-    columns = {name: one_chunk(pa.chunked_array(arrays)) for name, arrays in chunks.items()}
-    row_of_item = rows[made.row_of_item]
-    has_left = np.arange(len(row_of_item)) >= made.n_arrivals
-    moment = None  # an open stream shows the time of leaving rows alone
-    if size.is_time and (wanted is None or window.emit == ALL):
-        moment = _moments(source, window.order_by[0], row_of_item, has_left, size)
+    part = computed = None
+    made, moment = made._replace(start=_NONE, stop=_NONE), None  # a result takes their place in memory
+    columns = {name: _joined(chunks.pop(name)) for name, _ in window.aggregates}
+    row_of_item = rows if made.row_of_item is rows else rows[made.row_of_item]  # all rows as they are
     if window.emit == ALL:
+        has_left = np.arange(len(row_of_item)) >= made.n_arrivals
+        if size.is_time:
+            moment = _moments(source, window.order_by[0], row_of_item, has_left, size)
         columns[STATUS] = pa.array(np.where(has_left, EXPIRED, CURRENT).astype(object), pa.string())
         if moment is not None:
             columns[EMITTED] = _as_times(moment, source, window.order_by[0])
@@ -317,6 +323,19 @@ def emit_rows(
         columns = {name: taken(values, order) for name, values in columns.items()}
         moment = None if moment is None else moment[order]
     return WindowRows(row_of_item, columns, moment)
+
+
+def _joined(parts: list[pa.Array]) -> pa.Array:
+    """Return arrays as one; a part of many numbers leaves the list, and memory, when it is copied."""
+    is_plain = all(part.type in (pa.int64(), pa.float64()) and not part.null_count for part in parts)
+    if len(parts) < 2 or not is_plain or len({part.type for part in parts}) > 1:
+        return one_chunk(pa.chunked_array(parts))
+    out, stop = np.empty(sum(map(len, parts)), parts[0].type.to_pandas_dtype()), 0
+    while parts:
+        part = parts.pop(0)
+        stop += len(part)
+        out[stop - len(part) : stop] = part.to_numpy()
+    return pa.array(out)
 
 
 def _moments(

@@ -31,6 +31,7 @@ from cepkit.frames.spark import (
     spread_slices,
     ticks,
 )
+from cepkit.planning.clocks import clock_values
 from cepkit.results.spark_binding import check_functions, n_tasks
 from cepkit.values import dataclass
 from cepkit.windows.joining import JoinRows, PlannedJoin, frame_of_join, plan_join, run_join
@@ -151,7 +152,9 @@ class WindowTask(PartTask):
         check_order(source, Order(keys_of_window(self.window), self.window.order_by))
         window_rows = self.of_window(self.window, source)
         if self.in_slices:
-            is_in_slice = is_between(window_rows.moment, low, high)
+            moment, clock = window_rows.moment, self.window.order_by[0]
+            moment = clock_values(source, clock, window_rows.rows) if moment is None else moment
+            is_in_slice = is_between(moment, low, high)
             kept = {
                 name: values.filter(pa.array(is_in_slice)) for name, values in window_rows.columns.items()
             }
