@@ -66,7 +66,6 @@ _OBJECTS = np.dtype(object), pd.array([], dtype=object).dtype
 _MANY_ROWS = 1 << 18  # whose values threads take
 _times = getattr(pd.arrays.DatetimeArray, "_simple_new", None)
 _TIMES = {np.dtype(f"M8[{unit}]") for unit in ("s", "ms", "us", "ns")}
-_FEW_ROWS = 1 << 12  # to copy a column of so many takes less time than to make a block
 _INFERRED = {
     "string": TEXT, "boolean": BOOLEAN, "integer": INTEGER, "floating": FLOAT,
     "mixed-integer-float": FLOAT, "decimal": FLOAT, "datetime": TIME, "datetime64": TIME, "date": TIME,
@@ -328,22 +327,17 @@ class PandasSource:
 
 
 def frame_of_arrays(arrays: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a frame of arrays, without copies; short ones of a type share a block, which takes less time."""
+    """Return a frame of arrays, without copies."""
     labels, plain = _labels(tuple(arrays)).view(), list(arrays.values())
     is_plain = [type(array) is np.ndarray or isinstance(array.dtype, pd.StringDtype) for array in plain]
     if frame_of_blocks and plain and all(is_plain):
-        is_short, places_of = len(plain[0]) <= _FEW_ROWS, {}
-        for i, a in enumerate(plain):
-            shares = is_short and type(a) is np.ndarray and a.dtype.kind in "iufM"
-            places_of.setdefault(a.dtype if shares else i, []).append(i)
         blocks = []
-        for places in places_of.values():
-            values = plain[places[0]]
-            if type(values) is np.ndarray:
-                values = np.array([plain[i] for i in places]) if len(places) > 1 else values[None]
-                if values.dtype in _TIMES and _times is not None:
-                    values = _times(values, dtype=values.dtype)  # pandas does the same in much more time
-            blocks.append((values, np.array(places)))
+        for i, array in enumerate(plain):
+            if type(array) is np.ndarray:
+                array = array[None]
+                if array.dtype in _TIMES and _times is not None:
+                    array = _times(array, dtype=array.dtype)  # pandas does the same in much more time
+            blocks.append((array, np.array([i])))
         return frame_of_blocks(blocks, pd.RangeIndex(len(plain[0])), labels)
     # pandas would infer a type from objects without a dtype.
     data = [
