@@ -117,11 +117,12 @@ def funnel_of_steps(
         if given.event_type is not None:
             _warn_of_unknown_types(source, given.event_type, value.values)
         query, hits = find_hits(source, value.queries[0])
-        masks = [mask_of(hits)]
+        masks, events = [mask_of(hits)], hits.events
+        del hits  # as large as the columns
         for i, other in enumerate(value.queries[1:], 1):
-            mask = _typed_mask(value, i, source, hits.events)
+            mask = _typed_mask(value, i, source, events)
             masks.append(mask_of(find_hits(source, other)[1]) if mask is None else mask)
-        reached, n_users = _reach(value, query, source, hits.events, masks)
+        reached, n_users = _reach(value, query, source, events, masks)
         rows = {name: values for name, values in reached.items() if name != "row"}
         if by is not None:
             rows["group"] = source.arrow(by, reached["row"]).to_pandas()
@@ -336,7 +337,8 @@ def _reach(
     ]
     ticks, clock = None, clock_of(source, query.order_by)
     if clock is not None:
-        ticks = clock_values(source, query.order_by[0], events.rows(np.arange(events.n_events)))
+        rows_in_order = slice(None) if events.row_of_event is None else events.row_of_event
+        ticks = clock_values(source, query.order_by[0], rows_in_order)
     if value.mode == UNORDERED:
         reached = _reach_in_any_order(value, events, masks, ticks, limits[0])
     else:
