@@ -85,14 +85,7 @@ def _is_member(table: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def constants_of(bound: BoundQuery, inputs: Inputs) -> tuple[dict[int, int | float], dict[int, np.ndarray]]:
     """Return the values of the constants and of the tables that a query uses, by their numbers."""
-
-    def used() -> tuple[list[int], list[int]]:
-        """Return the numbers of the constants and of the tables."""
-        parts = [part for term in bound.terms() for part in term.walk()]
-        constants = sorted({part.data for part in parts if part.op == "constant"})
-        return constants, sorted({part.data for part in parts if part.op in ("table", "member")})
-
-    constants, tables = bound.once("constants and tables", used)
+    constants, tables = bound.used
     return (
         dict(zip(constants, inputs.constants, strict=True)),
         dict(zip(tables, inputs.tables, strict=True)),

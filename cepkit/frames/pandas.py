@@ -331,13 +331,7 @@ def frame_of_arrays(arrays: Mapping[str, Any]) -> pd.DataFrame:
     labels, plain = _labels(tuple(arrays)).view(), list(arrays.values())
     is_plain = [type(array) is np.ndarray or isinstance(array.dtype, pd.StringDtype) for array in plain]
     if frame_of_blocks and plain and all(is_plain):
-        blocks = []
-        for i, array in enumerate(plain):
-            if type(array) is np.ndarray:
-                array = array[None]
-                if array.dtype in _TIMES and _times is not None:
-                    array = _times(array, dtype=array.dtype)  # pandas does the same in much more time
-            blocks.append((array, np.array([i])))
+        blocks = [(_block_of(array), np.array([i])) for i, array in enumerate(plain)]
         return frame_of_blocks(blocks, pd.RangeIndex(len(plain[0])), labels)
     # pandas would infer a type from objects without a dtype.
     data = [
@@ -346,6 +340,14 @@ def frame_of_arrays(arrays: Mapping[str, Any]) -> pd.DataFrame:
     frame = pd.DataFrame(dict(enumerate(data)), copy=False)
     frame.columns = labels
     return frame
+
+
+def _block_of(array: Any) -> Any:
+    """Return the values of a column as a block of pandas has them."""
+    if type(array) is not np.ndarray:
+        return array
+    is_time = _times is not None and array.dtype in _TIMES  # pandas does the same in much more time
+    return _times(array[None], dtype=array.dtype) if is_time else array[None]
 
 
 @lru_cache(maxsize=128)

@@ -213,15 +213,14 @@ class SequenceSearch(Search):
         if codes is not None:
             keep &= ~np.isin(codes, ended)
             self._keys, self._code_of_kept, self.n_evicted = keys, codes[keep], self.n_evicted + len(ended)
-        rows = np.flatnonzero(keep)
-        if not len(rows):
-            self.wakes_at = None
         kept = whole.filter(pa.array(keep))
+        if not kept.num_rows:
+            self.wakes_at = None
         if self._room is not None:
             self._room.check(kept)
-        self._kept, self._position_of_kept, self._done = kept, position[rows], done
+        self._kept, self._position_of_kept, self._done = kept, position[keep], done
         self._forget_of_policy(
-            int(self._position_of_kept[0]) if len(rows) else int(position.max(initial=-1)) + 1
+            int(self._position_of_kept[0]) if kept.num_rows else int(position.max(initial=-1)) + 1
         )
         return ready
 

@@ -114,7 +114,7 @@ class BoundQuery(ABC):
             shared = shared_categories([columns[name] for name in names], bool(group & self.ordered_text))
             columns.update(zip(names, shared, strict=True))
         arrays = self.arrays(columns)
-        used, tables_used = self.once("used", self._used)
+        used, tables_used = self.used
         constants = [number_of_constant(self.constants[i], columns) for i in used]
         if any(map(is_exact, columns.values())):
             check_sizes(self.terms(), columns, dict(zip(used, constants, strict=True)))
@@ -122,8 +122,12 @@ class BoundQuery(ABC):
         texts = self._texts(columns)
         return Inputs(arrays, tuple(constants), tuple(tables), tuple(texts))
 
+    @property
+    def used(self) -> tuple[list[int], list[int]]:
+        """The numbers of the constants and of the tables that kernels read."""
+        return self.once("used", self._used)
+
     def _used(self) -> tuple[list[int], list[int]]:
-        """Return the numbers of the constants and of the tables that kernels read."""
         used = {term.data for root in self.terms() for term in root.walk() if term.op == "constant"}
         return sorted(used), sorted(used_tables(self.terms()))
 
