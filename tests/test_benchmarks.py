@@ -10,6 +10,7 @@ import pytest
 FOLDER = Path(__file__).with_name("benchmarks")
 sys.path.append(str(FOLDER))
 import cases  # noqa: E402
+import scale  # noqa: E402
 import sequences  # noqa: E402
 from children import answer_of, without_settings  # noqa: E402
 from rows import Options  # noqa: E402
@@ -42,6 +43,13 @@ def test_processes_have_no_settings():
     mine = {"CEPKIT_TIER": "compiled", "CEPKIT_THREADS": "1", "NUMBA_OPT": "0"}
     mine |= {"PYTHONDONTWRITEBYTECODE": "1", "PATH": "/bin"}
     assert without_settings(mine) == {"PATH": "/bin"}
+
+
+def test_jobs_of_the_scale_table_have_rows(spark, tmp_path):
+    scale.write_rows(tmp_path / "rows.parquet", 40_000)
+    jobs = scale.jobs(spark.read.parquet(str(tmp_path / "rows.parquet")))
+    assert all(not job().isEmpty() for job in jobs.values())
+    assert scale.shuffled(spark) > 0
 
 
 @pytest.mark.parametrize("table", TABLES)

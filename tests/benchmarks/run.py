@@ -27,14 +27,14 @@ TABLES = {  # and where they are; those of the first line are the default path
 }  # fmt: skip
 PROGRAMS = {  # with options of their own
     "spark": "spark_streaming", "reactions": "reactions", "shedding": "live_shedding",
-    "recorded": "recorded_shedding", "soak": "soak_shedding", "endless": "streams",
+    "recorded": "recorded_shedding", "soak": "soak_shedding", "endless": "streams", "scale": "scale",
 }  # fmt: skip
 EXAMPLES = """examples:
   run.py --list                              the tables
   run.py calls                               a table
   run.py calls --only W3 --rows 100000       some rows of it, at one size
   run.py --only "first window"               one row of any table
-  run.py spark --help                        a program: spark, reactions, shedding, recorded, soak, endless
+  run.py spark --help                        a program: spark, scale, reactions, soak, endless, …
 """
 
 
