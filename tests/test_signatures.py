@@ -25,7 +25,7 @@ QUESTIONS = {
     "explore", "run", "engine", "undecided",
 }  # fmt: skip
 OF_STREAMS = {
-    "push", "push_row", "flush", "close", "events", "matches", "status", "result_schema",
+    "push", "push_row", "flush", "close", "events", "matches", "status", "board", "result_schema",
     "save", "load", "__enter__", "__exit__",
 }  # fmt: skip
 

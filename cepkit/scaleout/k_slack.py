@@ -6,7 +6,7 @@ import copy
 import heapq
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,9 @@ from cepkit.streaming.saved import Saved, duration_as_json, save_file
 from cepkit.streaming.search import StreamStatus
 from cepkit.streaming.stream import AFTER_BUFFER, JoinStream, Stream, open_packed, pack_stream, split_late
 from cepkit.values import asdict, dataclass, replace
+
+if TYPE_CHECKING:
+    from cepkit.widgets.panels import StreamBoard
 
 MOST_LATE = 100_000  # late rows that are kept for the user
 _MOST_CHUNKS = 64  # of the table of late rows, before it becomes one
@@ -544,6 +547,10 @@ class SortedStream:
     def status(self) -> StreamStatus:
         """Return the status of the stream, with the rows that came too late for the buffer."""
         return replace(self.stream.status(), late=self.slack.after.dropped)
+
+    def board(self) -> StreamBoard:
+        """Return a widget that shows this status and follows it, as `cepkit.Stream.board`."""
+        return self.stream._board_of(self.status)
 
     def __enter__(self) -> SortedStream:
         return self

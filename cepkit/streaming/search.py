@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -16,6 +17,7 @@ import pyarrow as pa
 from cepkit import limits
 from cepkit.compile.regex_program import Program
 from cepkit.compile.sequence_program import SequenceProgram
+from cepkit.doors import open_door
 from cepkit.engines.shared.by_key import keyed_program
 from cepkit.errors import CepError, UnsupportedQueryError, whole_number
 from cepkit.events import BOOLEAN, FLOAT, INTEGER, NULL_CODE, NULL_INTEGER, TEXT, TIME, ColumnType
@@ -214,6 +216,36 @@ class StreamStatus:
     def lag_time(self) -> Any:
         """How long ago the oldest event came that is kept, by the newest one; None without one."""
         return None if self.newest is None or self.oldest is None else self.newest - self.oldest
+
+
+class Following:
+    """Tells a board what a stream holds, once a second, and in at most a twentieth of the time."""
+
+    def __init__(self, title: str, status: Callable[[], StreamStatus]):
+        self.board = open_door("board of a stream")(title=title)
+        self._status, self._before, self._at, self._due = status, status(), time.monotonic(), 0.0
+        self.tell()
+
+    def tell(self, *, at_once: bool = False) -> None:
+        """Tell the board if a second has passed, or at once."""
+        began = time.monotonic()
+        if began < self._due and not at_once:
+            return
+        status, before, seconds = self._status(), self._before, began - self._at
+        events, matches = (
+            (new - old) / seconds if seconds > 0 else 0.0
+            for new, old in ((status.events, before.events), (status.matches, before.matches))
+        )
+        numbers = {
+            "events per second": events, "matches per second": matches, "keys": status.keys,
+            "partial matches": status.live, "rows kept": status.rows,
+        }  # fmt: skip
+        figures = {name: (float(n), f"{n:,.0f}") for name, n in numbers.items() if n is not None}
+        figures["memory"] = float(status.state_bytes), size_text(status.state_bytes)
+        lines = repr(status).split("\n")
+        self.board.follow(figures, "\n".join([lines[0], *lines[2:]]))  # the second line says figures, too
+        self._before, self._at = status, began
+        self._due = began + max(1.0, 20 * (time.monotonic() - began))
 
 
 def first_value(table: pa.Table, column: str) -> Any:

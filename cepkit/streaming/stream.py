@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import os
 import warnings
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from cepkit.compile.shared.operations import end_in_ticks
 from cepkit.doors import open_door
-from cepkit.errors import CepError, CepWarning, nearest, warn
+from cepkit.errors import CepError, CepWarning, nearest, short_text, warn
 from cepkit.language.expressions.durations import counted
 from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.regex import RegexQuery
@@ -40,10 +40,13 @@ from cepkit.streaming.saved import (
     said_as_damage,
     save_file,
 )
-from cepkit.streaming.search import Options, PlainRow, Ready, RowValues, Search, StreamStatus
+from cepkit.streaming.search import Following, Options, PlainRow, Ready, RowValues, Search, StreamStatus
 from cepkit.streaming.windows import JoinSearch
 from cepkit.windows.running import Chain, said
 from cepkit.windows.values import SIDES, Join, Window
+
+if TYPE_CHECKING:
+    from cepkit.widgets.panels import StreamBoard
 
 StreamQuery = RegexQuery | SequenceQuery | Window | Chain | RowsQuery
 MANY_KEYS = 100_000  # remembered for ever, from which on a stream warns
@@ -65,6 +68,8 @@ class Stream:
     ...     pairs.push([{"kind": "a"}]), pairs.push([{"kind": "b"}])
     ([], [{'n': 1}])
     """
+
+    _following: Following | None = None  # what tells the newest board
 
     def __init__(self, query: StreamQuery, schema: StreamSchema, options: Options, kind: Kind):
         self._empties: dict[tuple, Any] = {}
@@ -271,6 +276,8 @@ class Stream:
             return self._results(self._finish(complete_until))
         finally:
             self._end()
+            if self._following is not None:
+                self._following.tell(at_once=True)
 
     def _check_end(self, complete_until: Any) -> None:
         """Raise for a value that is no time of the clock, before the stream is closed."""
@@ -289,6 +296,8 @@ class Stream:
     def _check_open(self) -> None:
         if self._closed:
             raise CepError("the stream is closed; open another one with cep.stream")
+        if self._following is not None:
+            self._following.tell()
 
     def __enter__(self) -> Self:
         return self
@@ -346,6 +355,27 @@ class Stream:
             forgotten=self._last.n_evicted, ended=self._last.n_ended, grows=search.grows,
             overflowed=self._last.n_overflowed,
         )  # fmt: skip
+
+    def board(self) -> StreamBoard:
+        """Return a widget that shows the status, and follows the stream while events are pushed.
+
+        It shows what `status` says, with the course of the last minute, and changes at most once a second.
+        The status of a stream with a large state takes time to compute: the board waits until that is less
+        than a twentieth of the time.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> ups = cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}, measures={"x": "last(x)"})
+        >>> ups.board()
+        StreamBoard(up)
+        """
+        return self._board_of(self.status)
+
+    def _board_of(self, status: Callable[[], StreamStatus]) -> StreamBoard:
+        """Return a board that shows what ``status`` says, and follows it while events are pushed."""
+        self._following = Following(short_text(said(self.query)), status)
+        return self._following.board
 
     def _state(self) -> Saved:
         return self._search.pack(self._n_events)

@@ -1,4 +1,4 @@
-"""The widgets of the explorer's board: editor, selectors, automaton, cases, reasons, sliders, steps."""
+"""The widgets of the explorer: editor, selectors, automaton, cases, reasons, steps; the board of a stream."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from cepkit.plots.layered import automaton_picture
 from cepkit.widgets.scene_view import View, browser_half
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pandas as pd
     import plotly.graph_objects as go
 
@@ -426,3 +428,38 @@ class NfaView(View):
             self.states, self.transitions, self.width, self.height, live=live, lit=self.lit,
             conditions=self.conditions,
         )  # fmt: skip
+
+
+_COURSE = 60  # figures of a course, one a second
+
+
+class StreamBoard(View):
+    """What a stream holds and does, with the course of the last minute; see `cepkit.Stream.board`."""
+
+    _esm, _css = browser_half("stream_board")
+
+    # Python -> browser
+    title = traitlets.Unicode().tag(sync=True)  # the query of the stream
+    # ``label``; ``now``: the newest figure as text; ``course``: the last figures as numbers
+    figures = traitlets.List(traitlets.Dict()).tag(sync=True)
+    note = traitlets.Unicode().tag(sync=True)  # what was lost, and what grows
+
+    def follow(self, figures: Mapping[str, tuple[float, str]], note: str) -> None:
+        """Show newer figures, by label a number and its text; those with a new label begin a course."""
+        course_of = {figure["label"]: figure["course"] for figure in self.figures}
+        self.note = note
+        self.figures = [
+            {"label": label, "now": text, "course": [*course_of.get(label, []), number][-_COURSE:]}
+            for label, (number, text) in figures.items()
+        ]
+
+    def _summary(self) -> str:
+        return self.title
+
+    def _still(self) -> str:
+        rows = [(figure["label"], figure["now"]) for figure in self.figures]
+        return (
+            table_svg(("", "now"), rows, caption=self.title, right=[1])
+            if rows
+            else lines_svg(["No events yet."])
+        )

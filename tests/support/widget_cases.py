@@ -13,6 +13,7 @@ from cepkit.widgets.panels import (
     ReasonView,
     SliderPanel,
     Stepper,
+    StreamBoard,
     TakeBar,
 )
 from cepkit.widgets.scene_view import MatchTable
@@ -30,6 +31,7 @@ KINDS = {
     "reason_view": ReasonView,
     "case_view": CaseView,
     "take_bar": TakeBar,
+    "stream_board": StreamBoard,
 }
 
 QUERY = "PATTERN SEQ(A a, B b)\nWHERE b.prise > a.price AND b.kind = '𝄞'"
@@ -244,6 +246,14 @@ FULL = {
             },
         ],
         "told": "5 matches",
+    },
+    "stream_board": {
+        "title": "up up",
+        "figures": [
+            {"label": "events per second", "now": "1,200", "course": [0.0, 900.0, 1100.0, 1200.0]},
+            {"label": "keys", "now": "1", "course": [1.0]},
+        ],
+        "note": "3 late rows dropped",
     },
     "reason_view": {
         "title": "B at 10:02",

@@ -70,6 +70,7 @@ SHOWN = {
     "case_view": ("1 of 3 hold", {"cases": FULL["case_view"]["cases"][:1]}, "1 of 1 hold"),
     "take_bar": ("5 matches", {"told": "7 matches"}, "7 matches"),
     "reason_view": ("1 of 2 met", {"lines": [{"text": "it is", "is_met": True}]}, "1 of 1 met"),
+    "stream_board": ("1,200", {"figures": [{"label": "keys", "now": "31", "course": [1, 31]}]}, "31"),
 }
 
 

@@ -160,6 +160,7 @@ def test_reprs_say_what_is_in_them():
         "nfa_view": "NfaView(3 states, 2 transitions)",
         "query_editor": "QueryEditor(62 characters, running, 1 error)",
         "reason_view": "ReasonView(3 lines, 1 not met)",
+        "stream_board": "StreamBoard(up up)",
         "slider_panel": "SliderPanel(2 sliders)",
         "stepper": "Stepper(event 4 of 10, 1,234 live partial matches)",
         "timeline_view": "TimelineView(3,600 events, 3 matches, 'line')",
@@ -309,7 +310,7 @@ def test_every_widget_has_its_files_and_there_are_no_others():
     sheets = {path.stem for path in FOLDER.glob("*.css")}
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "cepkit").rglob("*.py")]
     views = {stem for text in sources for stem in re.findall(r'_css = browser_half\(\s*"(\w+)"', text)}
-    assert set(STEMS) < views and len(views) == 12
+    assert set(STEMS) < views and len(views) == 13
     assert sheets - views == {"common", "data_bar_steps", "match_heads", "query_help"}
     of_editor = {"query_completion", "query_help", "query_painting"}
     of_timeline = {"timeline_axis", "timeline_painting", "timeline_selected", "timeline_strip"}
