@@ -252,7 +252,7 @@ def reach_steps(
     begin_of_partition = np.cumsum(size) - size
 
     def fits_in(later: np.ndarray, earlier: np.ndarray, limit: int | None) -> np.ndarray:
-        return _lasts_at_most(value, ticks, order[later], order[earlier], limit)
+        return _lasts_at_most(value, ticks, order, later, earlier, limit)
 
     # The rows that reach a step, as places in this order, and the first row of the latest attempt of each.
     rows = np.flatnonzero(masks[0][order])
@@ -266,6 +266,7 @@ def reach_steps(
             fits &= rows[before] == places - 1
         places, before = places[fits], before[fits]
         start, last = started[before], rows[before]  # ascending, as the rows are
+        del before  # it takes as much memory as they do
         fits = start >= begin_of_partition[partition[order[places]]]
         fits &= fits_in(places, start, longest) & fits_in(places, last, pauses[i])
         for number in step.excluded:
@@ -282,12 +283,14 @@ def reach_steps(
 
 
 def _lasts_at_most(
-    value: Funnel, ticks: np.ndarray | None, later: np.ndarray, earlier: np.ndarray, limit: int | None
-) -> np.ndarray:
-    """Return for which events the time since the earlier ones is within a limit; None is no limit."""
+    value: Funnel, ticks: np.ndarray | None, order: np.ndarray, later: np.ndarray, earlier: np.ndarray,
+    limit: int | None,
+) -> np.ndarray:  # fmt: skip
+    """Return for which places the time since the earlier ones is within a limit; None is no limit."""
     if ticks is None or limit is None:
         return np.ones(len(later), bool)
-    lasted = ticks[later] - ticks[earlier]
+    lasted = ticks[order[later]]
+    lasted -= ticks[order[earlier]]  # in place, since they may be as many as the rows
     if lasted.dtype == np.int64:
         lasted = lasted.view(np.uint64)  # never negative, so 64 bits without a sign hold it
     return (lasted <= limit) if value.within_closed else (lasted < limit)
@@ -312,8 +315,8 @@ def _reach_in_any_order(
         places = np.r_[np.flatnonzero(mask[order]), len(order)]  # the end stands for no later one
         next_place = places[np.searchsorted(places, starts)]
         fits = next_place < ends[partition_of_place[starts]]
-        later = order[np.where(fits, next_place, starts)]
-        fits &= _lasts_at_most(value, ticks, later, order[starts], longest)
+        later = np.where(fits, next_place, starts)
+        fits &= _lasts_at_most(value, ticks, order, later, starts, longest)
         n_steps += fits
     enough = (starts[n_steps >= n] for n in range(1, len(masks) + 1))
     return [_first_of_users(partition_of_place[rows], rows, rows, rows) for rows in enough]
