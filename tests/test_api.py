@@ -41,6 +41,16 @@ QUERY = "PATTERN SEQ(a x, b y)"
 # --- names
 
 
+def test_the_documentation_site_has_every_public_name_once():
+    source = (Path(__file__).resolve().parents[1] / ".github" / "site" / "build.py").read_text("utf-8")
+    [topics] = [
+        ast.literal_eval(node.value)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TOPICS"
+    ]
+    assert sorted(" ".join(names for _, names in topics.values()).split()) == sorted(cep.__all__)
+
+
 def test_the_table_of_names_equals_the_imports_for_type_checkers():
     tree = ast.parse(Path(cepkit.__file__).read_text(encoding="utf-8"))
     blocks = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "_TYPE_CHECKING"]

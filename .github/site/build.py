@@ -45,7 +45,7 @@ TOPICS = {
     ),
     "Streams and overload": (
         "Events that arrive in batches, and more of them than a machine can take.",
-        "stream Stream SparkStream KSlack replay Darling",
+        "stream Stream SparkStream KSlack replay Darling Cohesive",
     ),
     "Parallel and scaled-out engines": (
         "Engines of the papers as values, in virtual time and over nodes.",
