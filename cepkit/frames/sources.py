@@ -416,7 +416,7 @@ def _types(wishes: Wishes, known: Mapping[str, ColumnType], names: Iterable[str]
     types |= compared
     for tree in wishes.trees:
         summed = {name for node in tree.walk() for name in _summed(node)}
-        types |= {name: _NUMBER for name in summed if types.get(name) != _DURATION}
+        types |= {name: _NUMBER for name in summed if types.get(name) not in (_DURATION, TRUTHS)}
     types |= wishes.types
     if not wishes.ignores_case:
         return types

@@ -41,6 +41,10 @@ def check_case(seed: int) -> None:
         assert not said, (seed, name, query.text, said)
 
 
+def test_a_column_without_values_is_summed_and_compared_with_false():
+    check_case(3622)
+
+
 @pytest.mark.parametrize("seed", seeds(2, 250))
 def test_odd_frames(seed):
     for own in range(BLOCK * seed, BLOCK * (seed + 1)):
