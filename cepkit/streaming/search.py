@@ -223,7 +223,8 @@ class Following:
 
     def __init__(self, title: str, status: Callable[[], StreamStatus]):
         self.board = open_door("board of a stream")(title=title)
-        self._status, self._before, self._at, self._due = status, status(), time.monotonic(), 0.0
+        self._status, self._at, self._due = status, time.monotonic(), 0.0
+        self._before: StreamStatus | None = None
         self.tell()
 
     def tell(self, *, at_once: bool = False) -> None:
@@ -231,7 +232,8 @@ class Following:
         began = time.monotonic()
         if began < self._due and not at_once:
             return
-        status, before, seconds = self._status(), self._before, began - self._at
+        status, seconds = self._status(), began - self._at
+        before = self._before or status
         events, matches = (
             (new - old) / seconds if seconds > 0 else 0.0
             for new, old in ((status.events, before.events), (status.matches, before.matches))

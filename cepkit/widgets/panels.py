@@ -9,7 +9,7 @@ import traitlets
 from cepkit.language.expressions.durations import counted
 from cepkit.plots.drawing import lines_svg, stacked, table_svg
 from cepkit.plots.layered import automaton_picture
-from cepkit.widgets.scene_view import View, browser_half
+from cepkit.widgets.scene_view import View, browser_half, show_with_still
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -452,6 +452,14 @@ class StreamBoard(View):
             {"label": label, "now": text, "course": [*course_of.get(label, []), number][-_COURSE:]}
             for label, (number, text) in figures.items()
         ]
+        self._show_still()
+
+    def _ipython_display_(self) -> None:
+        # A saved notebook shows the newest figures, not those of the moment when the board was displayed.
+        self._show_still = show_with_still(self._repr_mimebundle_(), self._still, self.__repr__)
+
+    def _show_still(self) -> None:
+        """Draw the still again, once the board is displayed."""
 
     def _summary(self) -> str:
         return self.title

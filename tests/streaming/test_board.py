@@ -77,3 +77,19 @@ def test_streams_of_every_kind_have_a_board(clock):
     late.push(events(140, 1))
     assert "3 late rows dropped" in boards[1].note
     assert all(figures(board)["memory"] for board in boards)
+
+
+def test_the_still_of_a_displayed_board_follows(clock, monkeypatch):
+    stills = []
+
+    def show(alive, draw, describe):
+        stills.append(draw())
+        return lambda: stills.append(draw())
+
+    monkeypatch.setattr("cepkit.widgets.panels.show_with_still", show)
+    stream = cep.stream("up", {"x": "int64"}, define={"up": "x > 1"})
+    board = stream.board()
+    board._ipython_display_()
+    stream.push([{"x": 2}] * 7)
+    stream.close()
+    assert len(stills) == 2 and stills[0] != stills[1] == board._still()
