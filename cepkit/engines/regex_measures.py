@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -370,7 +371,7 @@ class Evaluator:
         """Return the value of an expression from its parts, which ``of`` computes."""
         match e:
             case ex.Literal(value=value):
-                return pa.scalar(value)
+                return pa.scalar(Decimal(value.text) if isinstance(value, ex.LongNumber) else value)
             case ex.Parameter(name=name):
                 return self._parameter(e, dict(self.query.params)[name])
             case ex.Negative(operand=operand):

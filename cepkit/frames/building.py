@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api.types import is_bool_dtype
 
@@ -152,7 +153,8 @@ def key_column(source: Source, name: str) -> Column:
     encoded = source.arrow(name, np.arange(source.n_rows)).dictionary_encode()
     ranks = np.full(len(encoded.dictionary) + 1, NULL_INTEGER)  # the last one is of null
     ranks[pc.sort_indices(encoded.dictionary)] = np.arange(len(encoded.dictionary))
-    return Column(ColumnType(INTEGER, nullable=True), ranks[pc.fill_null(encoded.indices, -1).to_numpy()])
+    codes = pc.fill_null(encoded.indices.cast(pa.int64()), -1)  # the indices of a dictionary may be unsigned
+    return Column(ColumnType(INTEGER, nullable=True), ranks[codes.to_numpy()])
 
 
 def partition_codes(source: Source, partition_by: tuple[str, ...]) -> tuple[np.ndarray, int]:

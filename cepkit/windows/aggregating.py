@@ -179,7 +179,7 @@ class RowEvaluator(Evaluator):
 
     def values(self, role: str, expression: ex.Expression) -> pa.Array:
         self.role = role
-        return one_chunk(repeat_scalar(self.value(expression), len(self.rows)))
+        return one_chunk(decimals.narrow(repeat_scalar(self.value(expression), len(self.rows))))
 
     def truths(self, role: str, expression: ex.Expression) -> np.ndarray:
         """Return for which rows a condition is true, bool, (n_rows,)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from decimal import Decimal as D
 from fractions import Fraction
@@ -179,6 +180,61 @@ def test_divisions_that_round_down_keep_all_digits(seed):
     measures = {"rest": "first(x) % first(y)", "quotient": "first(x) // first(y)"}
     found = cep.match(frame, ".", measures=measures).to_frame()
     assert [*map(int, found["rest"])] == [x % y] and [*map(int, found["quotient"])] == [x // y]
+
+
+@pytest.mark.parametrize("measure", ["delta(x)", "sum(x) + max(x)", "last(x) * last(x)", "max(x) + 1"])
+def test_decimals_of_results_have_at_most_38_digits(measure):
+    """Spark, Parquet and polars hold no more."""
+    of = pa.decimal128(38, 10)
+    table = pa.table({"i": [1, 2, 3], "x": pa.array([D("1.10"), D("1.20"), D("1.30")], of)})
+    window = cep.window(table, {"y": measure}, length=2, order_by="i")
+    matches = cep.match(table, ". .", measures={"y": measure}).to_frame()
+    assert window.schema.field("y").type == matches.schema.field("y").type
+    assert pa.types.is_decimal128(window.schema.field("y").type)
+    polars = pytest.importorskip("polars")
+    in_polars = cep.window(polars.from_arrow(table), {"y": measure}, length=2, order_by="i")
+    assert in_polars["y"].to_list() == window["y"].to_pylist()
+
+
+LONG = "12345678901234567.89"  # a float keeps 17 of its digits
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        f"x = {LONG}", f"x in ({LONG}, 2)", f"x - {LONG} = 0", f"x between {LONG} and {LONG}",
+        f"-x = -{LONG}", f"x = -(-{LONG})",
+    ],
+)  # fmt: skip
+def test_written_numbers_keep_all_digits_beside_decimals(condition):
+    numbers = [D("12345678901234567.88"), D(LONG), D("0.10")]
+    table = pa.table({"i": [0, 1, 2], "x": pa.array(numbers, pa.decimal128(38, 2))})
+    expected = [1]
+    found = cep.match(table, "r", define={"r": condition}, measures={"i": "last(i)"}).to_frame()
+    assert found["i"].to_pylist() == expected
+    rows = f"MATCH_RECOGNIZE (ORDER BY i MEASURES i AS i PATTERN (r) DEFINE r AS {condition})"
+    assert cep.match(table, rows).to_frame()["i"].to_pylist() == expected
+    kept = cep.window(table, {"m": "last(i)"}, length=1, order_by="i", where=condition)
+    assert kept["i"].to_pylist() == expected
+
+
+def test_written_numbers_keep_all_digits_in_text_copies_and_measures():
+    query = cep.regex_query("r", define={"r": f"x = {LONG} or x = -{LONG}"})
+    assert LONG in str(query) and pickle.loads(pickle.dumps(query)) == query
+    assert query != cep.regex_query("r", define={"r": f"x = {LONG[:-1]}8 or x = -{LONG}"})
+    table = pa.table({"x": pa.array([D("0.10")], pa.decimal128(38, 2)), "f": [2.0]})
+    measures = {"sum": f"last(x) + {LONG}", "product": f"last(f) * {LONG}"}
+    [row] = cep.match(table, ".", measures=measures).to_frame().to_pylist()
+    assert row == {"sum": D("12345678901234567.99"), "product": 2 * float(LONG)}
+    assert cep.match(table, "r", define={"r": "x > 1e-999999999999"}).count() == 1
+
+
+@pytest.mark.parametrize("indices", [pa.int8(), pa.uint8(), pa.uint32()])
+def test_decimals_in_a_dictionary_are_keys(indices):
+    values = pa.array([D(2**53 + 1), D(2**53)], pa.decimal128(18, 0))
+    keys = pa.DictionaryArray.from_arrays(pa.array([0, None, 1, 0], indices), values)
+    found = cep.match(pa.table({"k": keys}), "r", define={"r": "k is not null"}, partition_by="k").to_frame()
+    assert sorted(found["k"].to_pylist()) == [D(2**53), D(2**53 + 1), D(2**53 + 1)]
 
 
 @pytest.mark.parametrize("seed", seeds(2, 100))

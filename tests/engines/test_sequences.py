@@ -44,6 +44,15 @@ def test_engine_is_the_definition(shape_seed, family, engine, tier, full, monkey
     compare_many(shape_seed, family, engine, full=full)
 
 
+@pytest.mark.parametrize("tier", ["interpreted"], indirect=True)
+def test_least_and_greatest_values_of_repeated_events(tier):
+    frame = pd.DataFrame({"i": range(4), "k": list("AAAB"), "x": [3, 1, 2, 2]})
+    for name, expected_rows in (("min", [[0, 1], [0, 1, 2], [1], [1, 2]]), ("max", [[1]])):
+        text = f"PATTERN SEQ(A+ a[], B b) WHERE b.x > {name}(a.x) WITHIN 10"
+        found = cep.match(frame, text, event_type="k", order_by="i", measures={"rows": "collect(a.i)"})
+        assert sorted(map(list, found.to_frame()["rows"])) == expected_rows
+
+
 @pytest.mark.skipif(not JIT, reason="without the JIT, all engines run the text that is compiled")
 @pytest.mark.parametrize("tier", ["compiled"], indirect=True)
 @pytest.mark.parametrize("family", FAMILIES)

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -341,7 +342,9 @@ def draw_comparison(draw: Random, table: OddTable) -> tuple[OddColumn, str, str,
     if column.kind == "number":
         constant = draw.choice(NUMBERS)
         wanted: Any = int(constant) if re.fullmatch(r"-?\d+", constant) else float(constant)
-        if not pa.types.is_integer(column.type):  # decimals are floats
+        if pa.types.is_decimal(column.type):
+            wanted = Decimal(constant)
+        elif not pa.types.is_integer(column.type):
             values = [(None if value is None else float(value),) for (value,) in values]
     elif column.kind == "text":
         text = draw.choice(["A", "B", "a", "", "ä", "a'b", "NaN", "None"])

@@ -419,9 +419,9 @@ def _compile(
         case ex.Negative(operand=operand):
             compiled = part(operand)
             refuse_opposite(tree, compiled.type)
-            if compiled.is_constant and compiled.type.kind == DURATION:
-                return constant(-compiled.call(None, -1), compiled.type)
             negate = operator.neg if compiled.type.scale is None else Decimal.copy_negate
+            if compiled.is_constant and (value := compiled.call(None, -1)) is not None:
+                return constant(negate(value), compiled.type)
             return strict(negate, [compiled], compiled.type, tree, "negative")
         case rp.Joined(left=left, right=right):
             return strict(

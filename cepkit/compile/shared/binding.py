@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cepkit.compile.shared.computing import bind_call, bind_next, call_term, is_null, without_choices
-from cepkit.compile.shared.decimals import degree_of
+from cepkit.compile.shared.decimals import degree_of, exact_value
 from cepkit.compile.shared.operations import (
     MATH,
     Binding,
@@ -293,7 +293,8 @@ class Binder(Binding):
                 raise self.wrong(e, f"{value} does not fit 64 bits")
             return self.constant(Constant(INTEGER, value))
         if isinstance(value, float):
-            return self.constant(Constant(FLOAT, value))
+            exact = Decimal(value.text) if isinstance(value, ex.LongNumber) else None
+            return self.constant(Constant(FLOAT, float(value), exact=exact))
         if isinstance(value, Decimal):
             return self.constant(Constant(FLOAT, float(value), exact=value if value.is_finite() else None))
         if isinstance(value, str):
@@ -355,11 +356,13 @@ class Binder(Binding):
 
     @_bind.register
     def _(self, e: ex.Negative) -> Term:
-        if isinstance(e.operand, ex.Literal) and type(e.operand.value) in (int, float):
+        if isinstance(e.operand, ex.Literal) and type(e.operand.value) in (int, float, ex.LongNumber):
             return self.value(-e.operand.value, e)  # treated like any other constant
         arg = number(self, e.operand, e)
         if arg.op == "null":
             return arg
+        if arg.op == "constant" and (exact := exact_value(self, arg)) is not None:
+            return self.value(exact.copy_negate() if arg.kind == FLOAT else -int(exact), e)
         return Term("negative", (arg,), arg.kind, arg.unit, arg.nullable, None, arg.level)
 
     @_bind.register

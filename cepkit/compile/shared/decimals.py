@@ -184,7 +184,7 @@ def compared(binder: Binding, left: Term, sign: str, right: Term) -> tuple[Term,
     left, right = _with_digits(binder, left), _with_digits(binder, right)
     if left.op == "constant":
         left, sign, right = right, ex.MIRRORED[sign], left
-    exact = _exact_value(binder, right)
+    exact = exact_value(binder, right)
     if exact is not None:
         # Each constant is rounded in the direction that its sign allows, so it may have any digits.
         rounding = "equal" if sign in ("==", "!=") else "up" if sign in _SIGNS else "down"
@@ -198,7 +198,7 @@ def combined(binder: Binding, op: str, left: Term, right: Term, level: int) -> T
     """Return the term of a sum, a difference, a product, or a quotient of decimals."""
     left, right = _with_digits(binder, left), _with_digits(binder, right)
     nullable = left.nullable or right.nullable
-    is_exact = all(side.kind == INTEGER or _exact_value(binder, side) is not None for side in (left, right))
+    is_exact = all(side.kind == INTEGER or exact_value(binder, side) is not None for side in (left, right))
     if op == "/" or not is_exact:
         sides = tuple(as_float(binder, side) for side in (left, right))
         return Term(op, sides, FLOAT, None, True, None, level)
@@ -221,7 +221,7 @@ def called(binder: Binding, e: ex.Call, args: tuple[Term, ...], level: int) -> T
         return None
     args = tuple(_with_digits(binder, arg) for arg in args)
     degree = max(map(degree_of, args))
-    if any(arg.kind == FLOAT and _exact_value(binder, arg) is None for arg in args):
+    if any(arg.kind == FLOAT and exact_value(binder, arg) is None for arg in args):
         return None
     args = tuple(_raised(binder, arg, degree) for arg in args)
     return Term(name, args, INTEGER, str(degree), nullable, name, level)
@@ -233,7 +233,7 @@ def _with_digits(binder: Binding, term: Term) -> Term:
     if term.kind != FLOAT or term.op not in ("+", "-", "*"):
         return term
     args = [_with_digits(binder, arg) for arg in term.args]
-    if any(arg.kind == FLOAT and _exact_value(binder, arg) is None for arg in args):
+    if any(arg.kind == FLOAT and exact_value(binder, arg) is None for arg in args):
         return term
     if term.op != "*":
         args = [_raised(binder, arg, max(1, degree_of(arg))) for arg in args]
@@ -242,7 +242,7 @@ def _with_digits(binder: Binding, term: Term) -> Term:
 
 def _aligned(binder: Binding, left: Term, right: Term) -> tuple[Term, Term]:
     """Return two numbers of one degree; floats if one is a float that is no constant."""
-    if any(side.kind == FLOAT and _exact_value(binder, side) is None for side in (left, right)):
+    if any(side.kind == FLOAT and exact_value(binder, side) is None for side in (left, right)):
         return as_float(binder, left), as_float(binder, right)
     degree = max(degree_of(left), degree_of(right))
     return _raised(binder, left, degree), _raised(binder, right, degree)
@@ -261,13 +261,13 @@ def _raised(binder: Binding, term: Term, degree: int) -> Term:
 
 def _constant_term(binder: Binding, term: Term, degree: int) -> Term:
     """Return the term of a constant as a decimal of a degree."""
-    exact = _exact_value(binder, term)
+    exact = exact_value(binder, term)
     assert exact is not None
     constant = binder.constant(Constant(INTEGER, exact=exact, degree=degree))
     return replace(constant, unit=str(degree))
 
 
-def _exact_value(binder: Binding, term: Term) -> Decimal | None:
+def exact_value(binder: Binding, term: Term) -> Decimal | None:
     """Return the value of a constant with the digits of its text; None for infinity and other terms."""
     if term.op != "constant" or term.kind not in NUMBERS:
         return None

@@ -180,7 +180,7 @@ class ExpressionBuilder:
         return ex.Literal(whole_number(children[0]), span=span_of(children))
 
     def decimal(self, children):
-        value = float(children[0])
+        value = ex.number_of_text(children[0])
         if value == float("inf"):
             raise Refusal("the number is too large for a float", span_of(children))
         return ex.Literal(value, span=span_of(children))
@@ -475,7 +475,7 @@ def _constant(item: re.Match) -> ex.Expression:
         return ex.Literal(value, span=item.span("text"))
     kind = "decimal" if item["integer"] is None else "integer"
     span = item.span(kind)
-    number = ex.Literal(int(item[kind]) if kind == "integer" else float(item[kind]), span=span)
+    number = ex.Literal(int(item[kind]) if kind == "integer" else ex.number_of_text(item[kind]), span=span)
     return number if item["minus"] is None else ex.Negative(number, span=(item.start(), span[1]))
 
 

@@ -101,7 +101,8 @@ class ExpressionPrinter:
         if isinstance(value, float):
             if not math.isfinite(value):
                 raise ValueError(f"text cannot spell the number {value}; use a parameter, written :name")
-            return float.__repr__(value), ITEM if math.copysign(1, value) > 0 else UNARY
+            text = value.text if isinstance(value, ex.LongNumber) else float.__repr__(value)
+            return text, ITEM if math.copysign(1, value) > 0 else UNARY
         return str(value), ITEM if value >= 0 else UNARY
 
     def quoted(self, value: str) -> str:

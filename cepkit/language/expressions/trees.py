@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from functools import cache, singledispatch
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -145,6 +147,44 @@ class Literal(Expression):
 
     def __hash__(self) -> int:
         return hash((type(self.value), self.value))
+
+
+class LongNumber(float):
+    """A number of a query with more digits than floats keep. Exact decimals are compared with all of them."""
+
+    text: str
+
+    def __new__(cls, text: str) -> LongNumber:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    def __getnewargs__(self) -> tuple[str]:  # type: ignore[override]  # of copies and pickles
+        return (self.text,)
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, LongNumber):
+            return Decimal(self.text) == Decimal(other.text)
+        return float(self) == other
+
+    __hash__ = float.__hash__
+
+    def __neg__(self) -> LongNumber:
+        return LongNumber(self.text[1:] if self.text.startswith("-") else f"-{self.text}")
+
+
+def number_of_text(text: str) -> float:
+    """Return a number with a point or an exponent."""
+    value = float(text)
+    if len(text) < 17 or not math.isfinite(value):  # floats keep 15 digits
+        return value
+    exact = Decimal(text)
+    digits, exponent = exact.as_tuple()[1:]
+    fits = len(digits) <= 38 and int(exponent) >= -38 and exact.adjusted() < 38
+    return LongNumber(text) if fits and exact != Decimal(repr(value)) else value
 
 
 @dataclass(frozen=True, slots=True)
