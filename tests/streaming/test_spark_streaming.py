@@ -364,6 +364,9 @@ def test_a_regex_with_a_sink_that_fails_once_another_query_and_damage(spark, tmp
     other = stream.cep.match(**{**REGEX, "query": ". up{1,2} down"})
     with pytest.raises(CepError, match=r"^the checkpoint holds the state of another query: query was .*1,3"):
         run_stream(other, tmp_path, write)
+    changed = stream.withColumn("x", stream["x"].cast("double")).cep.match(**REGEX)
+    with pytest.raises(CepError, match=r"of another query: columns was .*x: int64.* and is .*x: double"):
+        run_stream(changed, tmp_path, write)
     state, said = tmp_path / "state", "^the checkpoint of the stream is damaged: .*Restore the folder"
     parts = [path for path in state.glob("state/0/*/*.zip") if not path.name.startswith(".")]
     newest = max(state.glob("commits/*[0-9]"), key=lambda path: int(path.name))
@@ -483,6 +486,26 @@ def test_a_killed_driver_loses_and_doubles_nothing(seed, spark, tmp_path, full):
     assert wanted and rows_written(spark, tmp_path / "out") == wanted
     if not n_kills:
         pytest.skip("the query ended before it was killed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_two_drivers_on_one_checkpoint_lose_and_double_nothing(seed, spark, tmp_path):
+    """Both read the same files into the same folder. Spark ends one of them, and it says why."""
+    kind, sink = [("sequence", "file"), ("regex", "by batch")][seed % 2]
+    query = {"sequence": SEQUENCE, "regex": REGEX}[kind]
+    frame = orders(400, seed)
+    write_files(frame, tmp_path / "in", 6, seed, most_late=5)
+    drivers = [start_job(kind, tmp_path, sink)]
+    wait_for_start(drivers[0], tmp_path, 0)
+    drivers.append(start_job(kind, tmp_path, sink))
+    for driver in drivers:
+        driver.wait(300)
+    forget_unfinished_start(tmp_path)
+    found = stream_of_files(spark, tmp_path / "in", "10 seconds").cep.match(**query)
+    run_stream(found, tmp_path, found.parquet_by_batch(tmp_path / "out") if sink == "by batch" else None)
+    assert rows_written(spark, tmp_path / "out") == rows_wanted(frame, query)
+    assert 0 in [driver.returncode for driver in drivers], (tmp_path / "log").read_text(errors="replace")
 
 
 def forget_unfinished_start(folder: Path) -> None:
