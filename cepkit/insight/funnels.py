@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ from cepkit.engines.after_match import MOST_LOOKED_AT, report_matches
 from cepkit.engines.counting.engine import counter_of, graph_of
 from cepkit.engines.regex import advance, match_regex
 from cepkit.engines.search import BranchSearch, search_of
-from cepkit.engines.shared.places import Places, accepted, kernel, per_call
+from cepkit.engines.shared.places import Places, accepted_places, kernel, per_call, placed_and_accepted
 from cepkit.engines.shared.python_kernels import new_as_python, plain_kernel, plain_module
 from cepkit.engines.shared.sequence_set import SequenceSet
 from cepkit.errors import UnsupportedQueryError
@@ -70,12 +71,12 @@ class Tally:
         self.following = [[0, 0, 0] for _ in range(n)]
         ends = places.end_of_partition, places.window_end, places.gap_end, places.later
         self._ends = [memoryview(each) for each in ends]
-        self._next = [_next_accepted(accept[test_of(places.program, terms)]) for terms in bound.accepts]
+        members = [accepted_places(accept[test_of(places.program, terms)]) for terms in bound.accepts]
+        self._members = [*map(memoryview, members)]
         names, arguments, scratch = _plain_search(places, accept, bound)
         for name, each in (("admits", True), ("closes", False)):
             names[name] = self._decider(bound, names, each)
-        starts = np.flatnonzero(accept[test_of(places.program, bound.accepts[0])])
-        starts = np.random.default_rng(seed).permutation(starts)
+        starts = np.random.default_rng(seed).permutation(members[0])
         outputs, work, n_done = outputs_of(places, bound), 0, 0
         for n_taken, start in enumerate(starts.tolist()):
             if work >= most:
@@ -89,6 +90,7 @@ class Tally:
             work += int(report[WORK]) + 1
             n_done += int(report[DONE])
         self.share = n_done / len(starts) if len(starts) else 1.0
+        del self._ends, self._members  # the counts stay, the arrays go
 
     def _decider(self, bound: BoundBranch, names: dict[str, Any], each: bool) -> Callable[..., bool]:
         """Return a function that tests and counts the conditions on an event, or on a component."""
@@ -122,21 +124,14 @@ class Tally:
         """Count what follows the partial match that ends with event ``d`` of the path."""
         counts = self.following[c]
         counts[0] += 1
-        if c + 1 < len(self._next):
+        if c + 1 < len(self._members):
             end_of_partition, window_end, gap_end, later = self._ends
-            p = path[d]
-            following = self._next[c + 1][later[p]]
-            if following >= end_of_partition[p]:
+            p, members = path[d], self._members[c + 1]
+            number = bisect_left(members, later[p])
+            if number == len(members) or members[number] >= end_of_partition[p]:
                 counts[2] += 1
-            elif following >= window_end[path[0]] or following >= gap_end[p]:
+            elif members[number] >= window_end[path[0]] or members[number] >= gap_end[p]:
                 counts[1] += 1
-
-
-def _next_accepted(accept: np.ndarray) -> memoryview:
-    """Return the first accepted place at or after each place, ``n`` if none; one extra entry for the end."""
-    n = len(accept)
-    at = np.append(np.where(accept.astype(bool), np.arange(n), n), n)
-    return memoryview(np.minimum.accumulate(at[::-1])[::-1])  # the least from each place on
 
 
 # The funnel of a regex: count the matches of longer and longer beginnings of its pattern.
@@ -252,8 +247,9 @@ def count_funnel(
             f"alternatives, orders and optional parts expand to {len(program.branches)} patterns, but a "
             f"funnel shows at most {MOST_BRANCHES}; split the query"
         )
-    places = Places(with_single_tests(program), events)
-    accept = _accept(places)
+    # Few events need no compiler.
+    otherwise = kernel if events.n_events > _FEW else new_as_python
+    places, accept = placed_and_accepted(with_single_tests(program), events, otherwise=otherwise)
     funnels, n_whole = [], n_matches if len(program.branches) == 1 else None
     for bound in program.branches:
         n = len(bound.branch.components)
@@ -282,10 +278,15 @@ def _step(places, accept, bound: BoundBranch, c: int, partial: Count, tally: Tal
     typed = int(component.event_type is not None)
     tests = [test_of(places.program, (term,)) for term in bound.accepts[c]]
     alone = accept[tests]
-    of_type = alone[0].astype(bool) if typed else np.ones(places.n, bool)
+    # Events that fulfil no test may have no place.
+    n_of_type = int(np.count_nonzero(alone[0])) if typed else places.events.n_events
     conditions = [
         ConditionCount(
-            condition.conjunct, str(condition.expression), True, int(of_type.sum()), int(mask[of_type].sum())
+            condition.conjunct,
+            str(condition.expression),
+            True,
+            n_of_type,
+            int(np.count_nonzero(mask & alone[0] if typed else mask)),
         )
         for condition, mask in zip(conditions_alone(bound, c), alone[typed:], strict=True)
     ]
@@ -299,7 +300,7 @@ def _step(places, accept, bound: BoundBranch, c: int, partial: Count, tally: Tal
         without = count(places, accept, cut_off(bound, c + 1, absences=before))
         absent = Count(max(0, without.n - partial.n), without.exact and partial.exact)
     return StepCount(
-        component.variable, component.event_type, int(of_type.sum()),
+        component.variable, component.event_type, n_of_type,
         int(accept[test_of(places.program, bound.accepts[c])].sum()), partial, absent, *tally.of_component[c],
         tuple(conditions), Followed(*tally.following[c - 1]) if c else Followed(),
     )  # fmt: skip
@@ -323,11 +324,6 @@ def with_single_tests(program: SequenceProgram) -> SequenceProgram:
         accepts=tuple((term,) for term in terms), absent_accepts=(), conditions=(), untils=(),
     )  # fmt: skip
     return replace(program, branches=(*program.branches, tests))
-
-
-def _accept(places: Places) -> np.ndarray:
-    """Return which places fulfil the conditions on single events; few places need no compiler."""
-    return accepted(places, otherwise=kernel if places.n > _FEW else new_as_python)
 
 
 # --- branches cut off

@@ -290,7 +290,9 @@ class Places:
     @cached_property
     def position_of_place(self) -> np.ndarray:
         """Position in stream order of every place, int64, (n,)."""
-        return self._by_partition if self.kept is None else self.kept[self._by_partition]
+        if self.kept is None or self.is_one_partition:
+            return self._by_partition if self.kept is None else self.kept
+        return self.kept[self._by_partition]
 
     @property
     def _by_partition(self) -> np.ndarray:
@@ -309,7 +311,7 @@ class Places:
         """Return the places of events, given their positions."""
         if self.kept is not None:
             positions = np.searchsorted(self.kept, positions)
-        return self.placed.rank_by_partition[positions]
+        return positions if self.is_one_partition else self.placed.rank_by_partition[positions]
 
     @cached_property
     def _placing(self) -> Placing | None:
@@ -318,6 +320,8 @@ class Places:
 
     def place(self, values: np.ndarray) -> np.ndarray:
         """Return values of the placed events, (n,), by place."""
+        if self.is_one_partition:
+            return values
         if self._placing is not None and can_place(values):
             return self._placing.place(values)
         return values[self._by_partition]
@@ -476,7 +480,9 @@ class Places:
         return out
 
 
-def placed_and_accepted(program: SequenceProgram, events: Events) -> tuple[Places, np.ndarray]:
+def placed_and_accepted(
+    program: SequenceProgram, events: Events, *, otherwise: Loader = kernel
+) -> tuple[Places, np.ndarray]:
     """Return the places of events, and which fulfil the conditions on single events; see `accepted`."""
     # Events that fulfil none get no place if they are most of all, and no window counts events.
     if events.n_events >= _FEWEST_TO_LEAVE_OUT and program.window.within_events is None:
@@ -491,7 +497,7 @@ def placed_and_accepted(program: SequenceProgram, events: Events) -> tuple[Place
             places = Places(program, events, kept)
             return places, np.stack([places.place(row[kept]) for row in accept])
     places = Places(program, events)
-    return places, accepted(places, threads=places.threads)
+    return places, accepted(places, otherwise=otherwise, threads=places.threads)
 
 
 def accepted_places(accept: np.ndarray) -> np.ndarray:
