@@ -193,8 +193,11 @@ def search_of(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[s
         np.array([test_of(program, terms) for terms in terms_of_events], np.int64)
         for terms_of_events in (bound.accepts, bound.absent_accepts)
     ]
+    # Only an absence before the first event reads where windows begin.
+    is_absent_before = any(absence.after < 0 for absence in bound.branch.absences)
     arguments = [
-        *tests, accept, places.later, places.window_end, places.gap_end, places.time_start, places.time_end,
+        *tests, accept, places.later, places.window_end, places.gap_end,
+        places.time_start if is_absent_before else places.time_end, places.time_end,
         places.position_of_place, *inputs.arguments(),
     ]  # fmt: skip
     depth = int((places.window_end - np.arange(places.n)).max(initial=0)) + 2

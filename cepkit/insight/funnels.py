@@ -253,7 +253,8 @@ def count_funnel(
     funnels, n_whole = [], n_matches if len(program.branches) == 1 else None
     for bound in program.branches:
         n = len(bound.branch.components)
-        tally = Tally(places, accept, bound, seed, most_tallied)
+        # The limits of a copy go with it.
+        tally = Tally(replace(places), accept, bound, seed, most_tallied)
         last = n if n_whole is None else n - 1
         partial = [count(places, accept, cut_off(bound, c + 1)) for c in range(last)]
         partial += [Count(n_whole)] if n_whole is not None else []
