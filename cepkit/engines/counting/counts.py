@@ -252,12 +252,12 @@ class PathCounter:
         }
         return float(sum(inside[pool] for pool in pools))
 
-    @cached_property
+    @property
     def last(self) -> np.ndarray:
         """The places where a match may end, int64."""
         return self.layout.members(self.layout.last_pool)
 
-    @cached_property
+    @property
     def since(self) -> np.ndarray:
         """The first places in their windows, int64."""
         return self.layout.array("since", self.layout.last_pool)

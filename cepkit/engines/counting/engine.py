@@ -185,6 +185,7 @@ _EVENTS_AS_PYTHON = 600  # kernels run as Python for some hundredths of a second
 _PART_OF_ALL = 16  # a part of the events is searched again up to one in 16
 _MOST_TO_LIST = 1 << 20  # matches that a search lists while the kernel of their walk is new
 _CALLS_TO_LIST = 8
+_ARRAYS_OF_ENTRIES = 6  # at least, each with an integer of 64 bits per entry
 _not_listed: set[tuple] = set()  # kernels and numbers of events for which a search took too long
 
 
@@ -322,6 +323,11 @@ class CountedMatches(SequenceSet):
         return matches
 
     @property
+    def _is_walked(self) -> bool:
+        """Whether a walk is prepared, or all matches are listed."""
+        return "_walks" in self.__dict__ or self.__dict__.get("_listed") is not None
+
+    @property
     def _texts_to_compile(self) -> list[str]:
         """The modules of kernels that would have to be compiled to list matches."""
         texts = [text for layout in self._layouts for text in layout.texts_to_list]
@@ -406,8 +412,13 @@ class CountedMatches(SequenceSet):
         if self._listed:
             return self._listed.ending(low, high)
         is_all = low <= 0 and high >= self.events.n_events and "_total" in self.__dict__
-        if is_all and len(self._walks) == 1 and isinstance(self._walks[0], PathWalk):
-            return self._walks[0].all(self._total)
+        if is_all and len(self._walks) == 1 and isinstance(walk := self._walks[0], PathWalk):
+            block = walk.all(self._total)
+            if block.n_items <= _ARRAYS_OF_ENTRIES * len(walk.entries.place):
+                # The matches take less memory than the walk, and no time when they are asked for again.
+                self.__dict__["_listed"] = KnownMatches(self.events, block)
+                del self._walks
+            return block
         blocks = [walk.ending(low, high) for walk in self._walks]
         return blocks[0] if len(blocks) == 1 else joined(blocks).sorted()
 
@@ -426,7 +437,7 @@ class CountedMatches(SequenceSet):
 
     def _first_of_first_events(self, n: int) -> MatchBlock | None:
         """Return the first ``n`` matches if they end at the first events and no walk is prepared."""
-        if self._as_python or "_walks" in self.__dict__ or self.program.can_be_forbidden_later:
+        if self._as_python or self._is_walked or self.program.can_be_forbidden_later:
             return None
         program = self.program
         return first_of_few_events(
@@ -487,8 +498,7 @@ class CountedMatches(SequenceSet):
         """Return matches by number from the windows before their ends; None if these are many events."""
         # A walk over all events takes longer to prepare. All matches that end at an event begin in its
         # window, so the events of these windows have the same matches with these ends.
-        is_known = "_walks" in self.__dict__
-        if is_known or not numbers or not self._lie_in_windows or self._total >= 2**63:
+        if self._is_walked or not numbers or not self._lie_in_windows or self._total >= 2**63:
             return None
         ends, counts = self.ends()
         first = np.concatenate([[0], np.cumsum(counts.astype(np.int64))])

@@ -132,10 +132,14 @@ class Layout:
 
     def array(self, *key: str | int) -> np.ndarray:
         """Return the array of a key; see `CountingKernel`."""
-        arrays = self._of_pools if key[0] in _OF_POOLS else self._arrays
+        arrays = self._where(key[0])
         if key not in arrays:
             arrays[key] = getattr(self, f"_{key[0]}")(*key[1:])
         return arrays[key]
+
+    def _where(self, kind: str | int) -> dict[Key, np.ndarray]:
+        """Return where the arrays of a kind are kept."""
+        return self._of_pools if kind in _OF_POOLS else self._arrays
 
     @cached_property
     def _of_pools(self) -> dict[Key, np.ndarray]:
@@ -151,6 +155,14 @@ class Layout:
                 while len(kept_pools) > _KEPT_POOLS:
                     del kept_pools[next(iter(kept_pools))]
         return arrays
+
+    def joined(self, kind: str, pools: list[int], *more: int) -> np.ndarray:
+        """Return the arrays of pools as one array, of which they become parts."""
+        whole, end = np.concatenate([self.array(kind, pool, *more) for pool in pools]), 0
+        for pool in pools:
+            begin, end = end, end + len(self.members(pool))
+            self._where(kind)[kind, pool, *more] = whole[begin:end]
+        return whole
 
     def arrays_of(self, made: CountingKernel, **scratch: Callable[..., np.ndarray]) -> list[np.ndarray]:
         """Return the arrays of a kernel; ``scratch`` has a function for each kind of scratch array."""
@@ -319,6 +331,7 @@ class Entries:
     # -1
     latest: np.ndarray
     limits: list[np.ndarray]  # limits by absent events, as `GraphPathWriter` names them
+    pools: list[int]  # the pools that the entries are of, one after the other
 
     @classmethod
     def of(cls, layout: Layout) -> Entries:
@@ -336,7 +349,7 @@ class Entries:
         else:
             first, end, offset = np.zeros(len(pools), np.int64), sizes, np.arange(len(pools)) * sizes[0]
             lists = pools[:1]
-        place = np.concatenate([layout.members(pool) for pool in lists])
+        place = layout.joined("members", lists)
         low, high = np.zeros(len(place), np.int64), np.zeros(len(place), np.int64)
         for edge in graph.edges if graph.is_line else graph.edges[:1]:
             source, target = pools[edge.source], pools[edge.target]
@@ -348,9 +361,9 @@ class Entries:
             high[target_entries] = first[edge.source] + layout.array("ends", source, target)
         entries = cls(
             layout, place, places.position_of_place[place], low, high,
-            np.concatenate([layout.array("since", pool) for pool in lists]), first, end, offset,
+            layout.joined("since", lists), first, end, offset,
             _accepted_cells(layout, place, first, end, offset),
-            _limits(layout, place, first, end),
+            _limits(layout, place, first, end), lists,
         )  # fmt: skip
         entries._find_latest_starts(layout)
         return entries
@@ -358,7 +371,7 @@ class Entries:
     @cached_property
     def values(self) -> tuple:
         """The arguments that conditions read; see `GraphPathWriter`."""
-        columns = (column[self.place] for column in self.layout.columns)
+        columns = (self.layout.joined("column", self.pools, i) for i in range(len(self.layout.columns)))
         return self.place, *self.limits, *columns, *self.layout.constants
 
     @cached_property

@@ -252,7 +252,7 @@ def accepted(
 PLACES = "cepkit.kernels.places"
 _FEW = 1 << 15  # up to this many places, a search is as fast as a kernel, which must be compiled first
 _SLICES_PER_THREAD = 2
-_FEW_OF = 4  # a search for one place in four is faster than a pass over all
+_FEW_OF = 2  # a search for one place in two is faster than a pass over all
 _FEWEST_TO_LEAVE_OUT, _SAMPLED = 1 << 15, 1 << 12  # events
 _LEFT_OUT = 2  # events are left out if less than half of them have a place
 _KEPT_LIMITS = 4  # of the events, each of 8 bytes per event
