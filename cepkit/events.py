@@ -169,8 +169,9 @@ class Events:
     def at(self, positions: np.ndarray | slice) -> Events:
         """Return the events at some rising positions, with the same partitions."""
         columns = {name: column.take(positions) for name, column in self.columns.items()}
-        partition = self.partition_of_event[positions]
         rows = None if isinstance(positions, slice) else positions
+        of_one = self.n_partitions < 2 and rows is not None  # all are 0, so that the first serve as well
+        partition = self.partition_of_event[: len(rows)] if of_one else self.partition_of_event[positions]
         if self.row_of_event is not None:
             rows = self.row_of_event[positions]
         return Events(len(partition), columns, partition, self.n_partitions, rows)

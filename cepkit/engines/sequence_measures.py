@@ -90,6 +90,7 @@ class _SequenceEvaluator(Evaluator):
     def __init__(self, program: SequenceProgram, events: Events, block: MatchBlock, source: Rows):
         super().__init__(program.query, block, source)
         self.program, self.events = program, events
+        self._rows_of_line: dict[int, np.ndarray] = {}
 
     def rows_at(self, positions: np.ndarray) -> np.ndarray:
         return self.events.rows(positions)
@@ -146,7 +147,10 @@ class _SequenceEvaluator(Evaluator):
             self._check(expression)
             item = self._item_of_variable.get(expression.variable)
             if isinstance(self.matches, LineBlock) and item is not None and not expression.index:
-                return Picked(expression.name, self.rows_at(self.matches.events[item]))
+                if item not in self._rows_of_line:  # columns of a variable share its rows
+                    rows = self.rows_at(self.matches.events[item])
+                    self._rows_of_line[item] = np.ascontiguousarray(rows)
+                return Picked(expression.name, self._rows_of_line[item])
             events, having = self.event_of(expression.variable, expression.index)
             if len(having) == len(self.matches):
                 return Picked(expression.name, self.rows_at(events))

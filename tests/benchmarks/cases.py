@@ -243,8 +243,8 @@ def _busy(n_rows: int) -> pd.DataFrame:
 CALLS: dict[str, tuple[Callable[[int], pd.DataFrame], Callable[[pd.DataFrame], object]]] = {
     "regex": (paper_trades, lambda frame: _drops(frame).to_frame()),
     "sequence count": (_busy, lambda frame: _rising(frame).count()),
-    "sequence list": (_busy, lambda frame: _rising(frame).to_frame()),
-    "next list": (_busy, lambda frame: _rising(frame, strategy="next").to_frame()),
+    "sequence list": (_busy, lambda frame: _rising(frame).to_frame(limit=None)),
+    "next list": (_busy, lambda frame: _rising(frame, strategy="next").to_frame(limit=None)),
     "MATCH_RECOGNIZE": (walk, lambda frame: cep.match(frame, SQL_SHAPE).to_frame()),
     "window": (
         paper_trades, lambda frame: cep.window(frame, {"mean": "avg(price)"}, time="15 s", order_by="ts"),
