@@ -77,7 +77,7 @@ class Tally:
         for name, each in (("admits", True), ("closes", False)):
             names[name] = self._decider(bound, names, each)
         starts = np.random.default_rng(seed).permutation(members[0])
-        outputs, work, n_done = outputs_of(places, bound), 0, 0
+        outputs, high, work, n_done = outputs_of(places, bound), places.events.n_events, 0, 0
         for n_taken, start in enumerate(starts.tolist()):
             if work >= most:
                 break
@@ -86,7 +86,7 @@ class Tally:
             report = np.zeros(7, np.int64)
             report[START], report[DEPTH] = start - 1, -1
             with np.errstate(all="ignore"):
-                names["search"](start + 1, 0, places.n, 0, limit, *arguments, *scratch, *outputs, report)
+                names["search"](start + 1, 0, high, 0, limit, *arguments, *scratch, *outputs, report)
             work += int(report[WORK]) + 1
             n_done += int(report[DONE])
         self.share = n_done / len(starts) if len(starts) else 1.0
@@ -411,7 +411,7 @@ def searched_count(
     # New queries are interpreted. If that is impossible and matches begin at few events, plain Python tests
     # them before the search is compiled, which takes longer.
     program, branch = places.program, BranchSearch(places, accept, bound, 0)
-    text = branch.text
+    text, high = branch.text, places.events.n_events
     most_work = most_work if program.compiled else min(most_work, _MOST_PLAIN)
     ways = []
     is_quick = _has_few_beginnings(places, accept, bound) and not is_ready(text)
@@ -430,7 +430,7 @@ def searched_count(
             checkpoint(int(report[START]) / max(1, places.n))
             with np.errstate(all="ignore"):
                 limit = min(size, most - int(report[WORK]))
-                search(places.n, 0, places.n, 0, limit, *branch.arguments, *branch.scratch, *outputs, report)
+                search(places.n, 0, high, 0, limit, *branch.arguments, *branch.scratch, *outputs, report)
         if report[DONE]:
             break
     return Count(sum(outputs[0].tolist()), bool(report[DONE]))

@@ -12,6 +12,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.engines.search import search_sequence
+from cepkit.engines.shared import places as shared_places
 from cepkit.engines.shared.places import Places, accepted
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.insight import funnels as fn
@@ -101,6 +102,35 @@ def test_steps_are_the_definition_cut_off(seed, family):
             if step.absent is not None:
                 assert step.absent.n >= 0
         assert branch.share == 1
+
+
+@pytest.mark.parametrize("family", PLAIN)
+@pytest.mark.parametrize("seed", seeds(2, 40))
+def test_events_that_no_step_names_change_nothing(seed, family, monkeypatch):
+    program, events = bound(gs.case(seed, None, family))
+    if len(program.branches) > fn.MOST_BRANCHES:
+        pytest.skip("more branches than a funnel shows")
+    wanted = fn.count_funnel(program, events, search_sequence)
+    monkeypatch.setattr(shared_places, "_FEWEST_TO_LEAVE_OUT", 0)
+    monkeypatch.setattr(shared_places, "_LEFT_OUT", 0)  # whatever the share is
+    assert fn.count_funnel(program, events, search_sequence) == wanted
+
+
+@pytest.mark.parametrize("text", ["SEQ(A a, B b)", "SEQ(_ a, B b)", "SEQ(_ a, _ b) WHERE a.x > 47 AND b.x < 3"])
+def test_the_funnel_of_a_large_frame_counts_all_its_rows(text):
+    rng, n = np.random.default_rng(2), 40_000
+    kind = rng.choice([*"ABC"], n, p=[0.1, 0.1, 0.8])
+    frame = pd.DataFrame({"kind": kind, "t": np.cumsum(rng.integers(0, 3, n)), "k": rng.integers(0, 3, n)})
+    frame["x"] = rng.integers(0, 50, n)
+    keywords = {"event_type": "kind", "order_by": "t", "partition_by": "k"}
+    result = cep.funnel(frame, f"PATTERN {text} WITHIN 30", **keywords)
+    assert result.count().n == cep.match(frame, f"PATTERN {text} WITHIN 30", **keywords).count()
+    of_type = Counter(kind)
+    for step in result.branches[0].steps:
+        assert step.n_of_type == (n if step.event_type is None else of_type[step.event_type])
+        alone = [one for one in step.conditions if one.alone]
+        assert all(one.looked_at == step.n_of_type for one in alone)
+        assert [one.passed for one in alone] == [step.n_alone] * len(alone)
 
 
 @pytest.mark.parametrize("family", ["after_match", "all"])

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
+from cepkit.engines.counting.walking import PathWalk
 from cepkit.frames.pandas import PandasSource
 from tests.support.sizes import JIT
 
@@ -59,6 +60,45 @@ def test_a_look_at_very_many_matches_takes_little_memory(query, n):
     assert seen.pop("one") == [True] * 3
     assert seen == {"head": 20, "chunks": 3, "iteration": 200, "sample": 200, "slice": 50}
     assert peak < MOST, peak
+
+
+CALLS = {  # the most memory in multiples of the columns, the result included
+    "funnel": (2.2, lambda frame: cep.funnel(frame, RISING, **TYPED).to_frame()),
+    "list": (2.6, lambda frame: cep.match(frame, RISING, **TYPED).to_frame(limit=None)),
+}
+RISING = "PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x AND b.x < c.x WITHIN 60"
+TYPED = {"event_type": "kind", "order_by": "t"}
+
+
+@pytest.mark.skipif(not JIT, reason="plain Python makes other arrays")
+@pytest.mark.parametrize("call", CALLS)
+def test_memory_stays_near_the_columns_where_few_rows_are_named(call):
+    rng, n = np.random.default_rng(0), 400_000
+    kind = pd.Categorical(rng.choice([*"ABCD"], n, p=[0.25 / 3] * 3 + [0.75]))
+    frame = pd.DataFrame({"t": np.arange(n), "kind": kind, "x": rng.random(n)})
+    most, ask = CALLS[call]
+    ask(frame.head(1000))  # kernels load
+    tracemalloc.start()
+    try:
+        assert len(ask(frame))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < most * frame.memory_usage(index=False, deep=True).sum()
+
+
+def test_all_matches_are_walked_once(monkeypatch):
+    """The matches take less memory than what a walk needs, so that they are kept in its place."""
+    frame = frame_of(4000)
+    matches = cep.match(frame, RISING, **TYPED)
+    wanted, n = matches.to_frame(), matches.count()
+    monkeypatch.setattr(PathWalk, "__init__", None)
+    pd.testing.assert_frame_equal(matches.to_frame(), wanted)
+    pd.testing.assert_frame_equal(matches.head(7), wanted.head(7))
+    pd.testing.assert_frame_equal(pd.concat(matches.chunks(n // 3), ignore_index=True), wanted)
+    pd.testing.assert_frame_equal(matches[n - 5 : n].to_frame(), wanted.tail(5).reset_index(drop=True))
+    monkeypatch.undo()
+    pd.testing.assert_frame_equal(matches.sample(9, 1), cep.match(frame, RISING, **TYPED).sample(9, 1))
 
 
 @pytest.mark.parametrize(
