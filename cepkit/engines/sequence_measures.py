@@ -148,8 +148,7 @@ class _SequenceEvaluator(Evaluator):
             item = self._item_of_variable.get(expression.variable)
             if isinstance(self.matches, LineBlock) and item is not None and not expression.index:
                 if item not in self._rows_of_line:  # columns of a variable share its rows
-                    rows = self.rows_at(self.matches.events[item])
-                    self._rows_of_line[item] = np.ascontiguousarray(rows)
+                    self._rows_of_line[item] = np.ascontiguousarray(self.rows_at(self.matches.events[item]))
                 return Picked(expression.name, self._rows_of_line[item])
             events, having = self.event_of(expression.variable, expression.index)
             if len(having) == len(self.matches):

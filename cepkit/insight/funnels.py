@@ -253,8 +253,7 @@ def count_funnel(
     funnels, n_whole = [], n_matches if len(program.branches) == 1 else None
     for bound in program.branches:
         n = len(bound.branch.components)
-        # The limits of a copy go with it.
-        tally = Tally(replace(places), accept, bound, seed, most_tallied)
+        tally = Tally(replace(places), accept, bound, seed, most_tallied)  # a copy's limits go with it
         last = n if n_whole is None else n - 1
         partial = [count(places, accept, cut_off(bound, c + 1)) for c in range(last)]
         partial += [Count(n_whole)] if n_whole is not None else []

@@ -82,17 +82,10 @@ class _Divided(ParallelEngine):
         return sum_runs(str(self), alone, seconds * 1e9, busy * 1e9, units)
 
     def simulate(
-        self,
-        program: SequenceProgram,
-        events: Events,
-        *,
-        costs: Costs = Costs(),  # noqa: B008
-        arrival: np.ndarray | None = None,
-        keep: bool = False,
-        trace: bool = False,
-        event_bytes: float = 64.0,
-        on_wait: Callable[[], None] | None = None,
-    ) -> ParallelRun:
+        self, program: SequenceProgram, events: Events, *, costs: Costs = Costs(),  # noqa: B008
+        arrival: np.ndarray | None = None, keep: bool = False, trace: bool = False,
+        event_bytes: float = 64.0, on_wait: Callable[[], None] | None = None,
+    ) -> ParallelRun:  # fmt: skip
         """Find the matches in virtual time; see `ParallelEngine.simulate`.
 
         A thread begins its next part when it has finished the previous one and the first event has arrived.

@@ -153,17 +153,10 @@ class ParallelEngine(EngineValue):
         return replace(run, engine=str(self))
 
     def simulate(
-        self,
-        program: SequenceProgram,
-        events: Events,
-        *,
-        costs: Costs = Costs(),  # noqa: B008
-        arrival: np.ndarray | None = None,
-        keep: bool = False,
-        trace: bool = False,
-        event_bytes: float = 64.0,
-        on_wait: Callable[[], None] | None = None,
-    ) -> ParallelRun:
+        self, program: SequenceProgram, events: Events, *, costs: Costs = Costs(),  # noqa: B008
+        arrival: np.ndarray | None = None, keep: bool = False, trace: bool = False,
+        event_bytes: float = 64.0, on_wait: Callable[[], None] | None = None,
+    ) -> ParallelRun:  # fmt: skip
         """Find the matches in virtual time; for other arguments see `run`.
 
         ``arrival`` has the time at which each event reaches the source, in ns; None: 0 for all.

@@ -400,14 +400,9 @@ class OpenPatternSearch(Search):
         return ready
 
     def _decide(
-        self,
-        codes: list[int],
-        clock: TimeSoFar,
-        states: dict[int, tuple],
-        ends: Mapping[int, tuple[int, Any]],
-        assignment: Assignment = NOTHING_NEW,
-        made: Sequence[_Made] = (),
-    ) -> Ready:
+        self, codes: list[int], clock: TimeSoFar, states: dict[int, tuple],
+        ends: Mapping[int, tuple[int, Any]], assignment: Assignment = NOTHING_NEW, made: Sequence[_Made] = (),
+    ) -> Ready:  # fmt: skip
         """Return the decided matches of these keys, and of keys with an open match that ran out of time."""
         # ``states`` has what an error restores. ``ends`` has the keys that end, see `_ends`, and ``made`` the
         # rows that are decided already.

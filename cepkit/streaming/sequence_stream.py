@@ -273,15 +273,9 @@ class SequenceSearch(Search):
         self._most_policy = max(_FEWEST_OF_POLICY, 2 * (len(reporter.taken) + len(self._codes)))
 
     def _complete(
-        self,
-        program: SequenceProgram,
-        events: Events,
-        found: SequenceSet,
-        position: np.ndarray,
-        n_old: int,
-        *,
-        is_last: bool,
-    ) -> MatchBlock:
+        self, program: SequenceProgram, events: Events, found: SequenceSet, position: np.ndarray, n_old: int,
+        *, is_last: bool,
+    ) -> MatchBlock:  # fmt: skip
         """Return the decided matches that were not returned before."""
         # A match that ends at one of the ``n_old`` kept events was returned or forbidden earlier, unless it
         # waits. The event that forbade it may be forgotten.

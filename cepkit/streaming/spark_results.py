@@ -140,14 +140,10 @@ class SparkStream:
     """
 
     def __init__(
-        self,
-        frames: tuple[DataFrame, ...],
-        query: StreamQuery,
-        program: Program | SequenceProgram | None = None,
-        engine: Engine | None = None,
-        settings: Settings = Settings(),  # noqa: B008 - it is frozen
-        shedding: Any = None,
-    ):
+        self, frames: tuple[DataFrame, ...], query: StreamQuery,
+        program: Program | SequenceProgram | None = None, engine: Engine | None = None,
+        settings: Settings = Settings(), shedding: Any = None,  # noqa: B008 - it is frozen
+    ):  # fmt: skip
         self._frames, self._sources = frames, tuple(map(EmptySource, frames))
         self._query, self._program, self._engine = query, program, engine
         self._settings, self._shedding = settings, shedding

@@ -132,14 +132,10 @@ class Layout:
 
     def array(self, *key: str | int) -> np.ndarray:
         """Return the array of a key; see `CountingKernel`."""
-        arrays = self._where(key[0])
+        arrays = self._of_pools if key[0] in _OF_POOLS else self._arrays
         if key not in arrays:
             arrays[key] = getattr(self, f"_{key[0]}")(*key[1:])
         return arrays[key]
-
-    def _where(self, kind: str | int) -> dict[Key, np.ndarray]:
-        """Return where the arrays of a kind are kept."""
-        return self._of_pools if kind in _OF_POOLS else self._arrays
 
     @cached_property
     def _of_pools(self) -> dict[Key, np.ndarray]:
@@ -158,10 +154,11 @@ class Layout:
 
     def joined(self, kind: str, pools: list[int], *more: int) -> np.ndarray:
         """Return the arrays of pools as one array, of which they become parts."""
+        arrays = self._of_pools if kind in _OF_POOLS else self._arrays
         whole, end = np.concatenate([self.array(kind, pool, *more) for pool in pools]), 0
         for pool in pools:
             begin, end = end, end + len(self.members(pool))
-            self._where(kind)[kind, pool, *more] = whole[begin:end]
+            arrays[kind, pool, *more] = whole[begin:end]
         return whole
 
     def arrays_of(self, made: CountingKernel, **scratch: Callable[..., np.ndarray]) -> list[np.ndarray]:

@@ -290,9 +290,9 @@ class Places:
     @cached_property
     def position_of_place(self) -> np.ndarray:
         """Position in stream order of every place, int64, (n,)."""
-        if self.kept is None or self.is_one_partition:
-            return self._by_partition if self.kept is None else self.kept
-        return self.kept[self._by_partition]
+        if self.kept is not None and self.is_one_partition:
+            return self.kept
+        return self._by_partition if self.kept is None else self.kept[self._by_partition]
 
     @property
     def _by_partition(self) -> np.ndarray:
