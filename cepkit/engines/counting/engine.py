@@ -415,7 +415,7 @@ class CountedMatches(SequenceSet):
         if is_all and len(self._walks) == 1 and isinstance(walk := self._walks[0], PathWalk):
             block = walk.all(self._total)
             if block.n_items <= _ARRAYS_OF_ENTRIES * len(walk.entries.place):
-                # The matches take less memory than the walk, and no time when they are asked for again.
+                # The matches take less memory than the walk, and no time in the next call.
                 self.__dict__["_listed"] = KnownMatches(self.events, block)
                 del self._walks
             return block

@@ -153,7 +153,7 @@ class Layout:
         return arrays
 
     def joined(self, kind: str, pools: list[int], *more: int) -> np.ndarray:
-        """Return the arrays of pools as one array, of which they become parts."""
+        """Return one array of the arrays of pools, and keep its parts in their place."""
         arrays = self._of_pools if kind in _OF_POOLS else self._arrays
         whole, end = np.concatenate([self.array(kind, pool, *more) for pool in pools]), 0
         for pool in pools:
