@@ -170,8 +170,8 @@ class Events:
         """Return the events at some rising positions, with the same partitions."""
         columns = {name: column.take(positions) for name, column in self.columns.items()}
         rows = None if isinstance(positions, slice) else positions
-        is_first = rows is not None and self.n_partitions < 2  # all are 0, so that the first serve as well
-        partition = self.partition_of_event[slice(np.size(positions)) if is_first else positions]
+        coded = positions if rows is None or self.n_partitions > 1 else slice(len(rows))  # all codes are 0
+        partition = self.partition_of_event[coded]
         if self.row_of_event is not None:
             rows = self.row_of_event[positions]
         return Events(len(partition), columns, partition, self.n_partitions, rows)
