@@ -247,8 +247,7 @@ def count_funnel(
             f"alternatives, orders and optional parts expand to {len(program.branches)} patterns, but a "
             f"funnel shows at most {MOST_BRANCHES}; split the query"
         )
-    # Few events need no compiler.
-    otherwise = kernel if events.n_events > _FEW else new_as_python
+    otherwise = kernel if events.n_events > _FEW else new_as_python  # few events need no compiler
     places, accept = placed_and_accepted(with_single_tests(program), events, otherwise=otherwise)
     funnels, n_whole = [], n_matches if len(program.branches) == 1 else None
     for bound in program.branches:

@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
+from cepkit.engines.counting import walking
 from cepkit.engines.counting.walking import PathWalk
+from cepkit.engines.shared.sequence_set import LineBlock
 from cepkit.frames.pandas import PandasSource
 from tests.support.sizes import JIT
 
@@ -85,6 +87,17 @@ def test_memory_stays_near_the_columns_where_few_rows_are_named(call):
     finally:
         tracemalloc.stop()
     assert peak < most * frame.memory_usage(index=False, deep=True).sum()
+
+
+def test_all_matches_of_a_line_are_a_block(monkeypatch):
+    """Blocks that are joined would take the memory of the matches again."""
+    frame = frame_of(4000)
+    wanted = cep.match(frame, RISING, **TYPED).to_frame()
+    monkeypatch.setattr(walking, "MOST_PER_BLOCK", 16)
+    matches = cep.match(frame, RISING, **TYPED)
+    assert 16 < matches.count() == len(wanted)
+    assert isinstance(matches._found.all(), LineBlock)
+    pd.testing.assert_frame_equal(matches.to_frame(), wanted)
 
 
 def test_all_matches_are_walked_once(monkeypatch):

@@ -185,7 +185,6 @@ _EVENTS_AS_PYTHON = 600  # kernels run as Python for some hundredths of a second
 _PART_OF_ALL = 16  # a part of the events is searched again up to one in 16
 _MOST_TO_LIST = 1 << 20  # matches that a search lists while the kernel of their walk is new
 _CALLS_TO_LIST = 8
-_ARRAYS_OF_ENTRIES = 6  # at least, each with an integer of 64 bits per entry
 _not_listed: set[tuple] = set()  # kernels and numbers of events for which a search took too long
 
 
@@ -414,7 +413,7 @@ class CountedMatches(SequenceSet):
         is_all = low <= 0 and high >= self.events.n_events and "_total" in self.__dict__
         if is_all and len(self._walks) == 1 and isinstance(walk := self._walks[0], PathWalk):
             block = walk.all(self._total)
-            if block.n_items <= _ARRAYS_OF_ENTRIES * len(walk.entries.place):
+            if block.n_items <= 6 * len(walk.entries.place):  # at least six arrays have a value per entry
                 # The matches take less memory than the walk, and no time in the next call.
                 self.__dict__["_listed"] = KnownMatches(self.events, block)
                 del self._walks

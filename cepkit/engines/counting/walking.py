@@ -166,6 +166,8 @@ class PathWalk(MatchWalk):
     def all(self, n_matches: int) -> MatchBlock:
         """Return all matches in canonical order."""
         # The length of a line's matches is known, so memory was checked: one block needs no copy.
+        if self.is_line and self.graph.edges and n_matches:
+            return collect(self._walk_line(0, len(self._positions), n_matches, None))
         return collect(self.blocks(n_matches if self.is_line else MATCHES_PER_BLOCK))
 
     def _walk(self, begin: int, stop: int, size: int, path: Path | None = None) -> Iterator[MatchBlock]:
