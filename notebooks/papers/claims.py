@@ -40,6 +40,8 @@ class Claim:
     # The test or proof that shows the cause, for a statement that does not hold.
     ablation: str = ""
     is_model: bool = False  # whether formulas decide it, so that seeds say nothing
+    shown_by: str = ""  # the test that removes the named cause and sees that the effect goes
+    is_real: bool = False  # whether runs of a real system decide it, in place of seeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,9 @@ class Finding:
         # one seed of ten agrees. Everything between is ``"in part"``.
         if self.claim.unsaid:
             return UNSAID
+        if self.claim.is_real and self.on_recorded:
+            share = _share(self.on_recorded)
+            return YES if share == 1 else IN_PART if share else NO
         if len(self.on_seeds) < LEAST_SEEDS:
             return UNTRIED
         if self.claim.ablation and self.share < LEAST_SHARE:
@@ -114,7 +119,8 @@ def marks_table(findings: Sequence[Finding]) -> pd.DataFrame:
     """Return findings as a table for readers, one row per claim: a mark, the claim, and both numbers."""
     rows = []
     for finding in findings:
-        claim, values = finding.claim, [one.value for one in finding.on_seeds]
+        claim, judged = finding.claim, finding.on_recorded if finding.claim.is_real else finding.on_seeds
+        values = [one.value for one in judged]
         rows.append(
             {
                 "": MARKS[finding.verdict],
@@ -127,10 +133,14 @@ def marks_table(findings: Sequence[Finding]) -> pd.DataFrame:
                 "outside": "model" if claim.is_model and finding.outside else _held(finding.outside),
                 "recorded": _held(finding.on_recorded),
                 "why": claim.unsaid or claim.reason,
+                "shown by": claim.shown_by,
             }
         )
     table = pd.DataFrame(rows).set_index("")
-    return table.drop(columns=[name for name in ("paper", "outside", "recorded") if not table[name].any()])
+    return table.drop(columns=[name for name in _OPTIONAL if not table[name].any()])
+
+
+_OPTIONAL = ("paper", "seeds", "outside", "recorded", "shown by")
 
 
 def _short(value: float) -> str:

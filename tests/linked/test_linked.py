@@ -535,7 +535,7 @@ def test_an_irrelevant_event_does_not_end_a_chain():
 
 @pytest.mark.skipif(not JIT, reason="too many events without compiled kernels")
 def test_chains_gain_where_types_come_again():
-    table = paper.gain_by_stay((0.0, 0.5, 0.8), n_events=5000, repetitions=1).set_index("stay")
+    table = paper.gain_by_stay((0.0, 0.5, 0.8), n_events=5000).set_index("stay")
     ratio = table["node_ratio"]
     assert ratio[0.0] > 1.3 and ratio[0.5] > 1.3 * ratio[0.0] and ratio[0.8] > ratio[0.5]
     assert table["mean_chain_length"].is_monotonic_increasing

@@ -1,16 +1,12 @@
 """The claims of the HYPERSONIC paper: true where the paper is right, false elsewhere, kept for ten seeds."""
 
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.parallel.agents import Costs
-from cepkit.parallel.engines import Hybrid, Sequential
 from papers.claims import examine
 from papers.hybrid_parallel import drawings, results
 from papers.hybrid_parallel.claims import CLAIMS
@@ -22,10 +18,7 @@ from papers.hybrid_parallel.figures import (
     OPEN_RIP,
     STATE,
     STATIC,
-    simulated,
-    speedup,
 )
-from papers.hybrid_parallel.workloads import prepared
 from tests.support.sizes import needs_kernels
 
 KEPT = Path(__file__).resolve().parents[2] / "notebooks" / "results"
@@ -192,64 +185,3 @@ def test_a_baseline_that_never_prunes_is_a_thousand_times_slower():
     kept = results.kept_table(results.file_of(KEPT, "never_pruned"))
     kept = kept.query("data == 'seed 0' and events == 130_000 and baseline == 'never pruned'")["speedup"]
     assert found == pytest.approx(kept.iloc[0], rel=1e-5) and found > 1000
-
-
-# --- what makes claims fail: the effect goes with its cause -------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def kept():
-    return results.kept_results(KEPT)
-
-
-def test_speed_rises_with_the_window_where_no_division_can_be_wrong(kept):
-    """Figures 6a and 6d: state-dynamic threads lose at a step, because agents get whole threads."""
-    rows = kept[(kept["table"] == "regime") & (kept["system"] == FULL)].dropna(subset=["speedup"])
-    for (data, stream), line in results.judged(results.along(rows, "window_min")).groupby(["data", "stream"]):
-        speed = line.set_index("window_min")["speedup"]
-        assert speed.iloc[-1] >= 0.97 * speed.max() and speed.iloc[0] <= speed.iloc[-1] * 1.05, (data, stream)
-
-
-@needs_kernels
-@pytest.mark.parametrize("correlated", [False, True])
-def test_length_has_nothing_to_gain_where_locks_are_free(correlated):
-    """Figures 6c and 6f: one thread waits for nobody, so only locks keep agents below 24 times its speed."""
-    own = replace(results.stocks(seed=1), windows_min=results.REGIME[STREAMS[correlated]])
-    own = results.correlated(own) if correlated else own
-    given = {"patterns": ("SEQ",), "systems": (FULL,), "scoped_only": True}
-    speed = speedup([own], "length", (4, 5, 6), costs=Costs(lock=0.0), **given)["speedup"]
-    assert speed.between(23.5, 24).all() and speed.max() < 1.02 * speed.min()
-
-
-def test_rip_is_as_fast_as_its_busiest_thread_lets_it(kept):
-    """Figure 6d: RIP is near 1 in homes where one thread has nearly all the work, and not in others."""
-    rip = kept[(kept["table"] == "speed") & (kept["stream"] == "sensors") & (kept["system"] == "RIP")]
-    assert (rip["speedup"] * rip["busiest_share"] < 1.001).all()
-    assert rip.loc[rip["busiest_share"] > 0.9, "speedup"].max() < 1.2
-    assert rip.loc[rip["busiest_share"] < 0.4, "speedup"].min() > 1.5
-
-
-@needs_kernels
-def test_buffers_of_agents_that_remove_at_once_need_less_memory_than_one_thread():
-    """Figure 8: agents remove in passes, and their queues count."""
-    own = results.stocks(seed=1)
-    program, events = prepared(own, 20.0)
-    free = replace(Costs(), lock=0.0)
-    one = simulated(Sequential(), program, events, free)
-    arrival = np.arange(events.n_events) * (one.makespan / events.n_events / 8)
-    alone = simulated(Sequential(), program, events, free, arrival)
-    most = {}
-    for batch in (1, 32):
-        engine = Hybrid(threads=24, batch=batch)
-        run = simulated(engine, program, events, Costs(), arrival, trace=True)
-        most[batch] = run.most_bytes, most_in_buffers(run.trace)
-    assert most[1][1] < most[32][1] and most[1][1] < alone.most_bytes < most[1][0]
-
-
-def most_in_buffers(trace) -> float:
-    """Return the greatest size of all buffers without queues, in bytes."""
-    lengths, agents = trace.lengths(), list(trace.agents)
-    place = lengths["agent"].astype(str).map(agents.index)
-    size = 64 * (lengths["event_buffer"] + (place + 1) * lengths["partial_buffer"])
-    wide = size.to_frame("size").assign(agent=place).pivot(columns="agent", values="size")
-    return float(wide.ffill().fillna(0).sum(axis=1).max())
