@@ -1,6 +1,7 @@
 """Claims of papers: a verdict comes from all tries."""
 
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -56,6 +57,15 @@ def test_verdict_needs_ten_seeds_and_nine_tenths_of_them(held, seeds, recorded, 
     assert finding.verdict == verdict
     assert finding.share == held / seeds
     assert [one.data for one in finding.on_recorded] == list(recorded)
+
+
+@pytest.mark.parametrize(("values", "verdict"), [((2, 3), YES), ((2, 0.5), IN_PART), ((0.5, 0.2), NO)])
+def test_runs_of_a_real_system_decide_a_claim_about_it(values, verdict):
+    table = pd.DataFrame({"data": ["run 0", "run 1"], "speedup": values})
+    [finding] = examine([replace(FASTER, is_real=True)], table)
+    shown = marks_table([finding]).iloc[0]
+    assert finding.verdict == verdict and "seeds" not in shown
+    assert float(shown["here"]) == pytest.approx(sum(values) / 2, abs=0.06)
 
 
 def test_data_that_say_nothing_are_not_tries():

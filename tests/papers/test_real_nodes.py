@@ -10,9 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from papers.claims import examine
 from papers.real_nodes import measuring
 from papers.real_nodes.deploying import RealRun, apps_of, run
 from papers.real_nodes.measuring import SCALED, SINGLE, SLACK
+from papers.scatter_gather.claims import REAL_CLAIMS
 from papers.scatter_gather.results import kept_results
 from tests.support.peers import class_path
 
@@ -115,6 +117,18 @@ def test_kept_runs_say_what_the_notebook_says():
             late = cells[table, "out_of_order"]
             assert late[SLACK, 5] < late[SCALED, 5] / 5
             assert cells[table, "latency_ms", SLACK, 5] > cells[table, "latency_ms", SCALED, 5] + 50
+
+
+def test_real_runs_contradict_zero_errors_and_eight_times():
+    findings = examine(REAL_CLAIMS, kept_results(KEPT, measuring.FILE))
+    values = {of.claim.statement.split(":")[0]: [one.value for one in of.on_recorded] for of in findings}
+    assert {len(of) for of in values.values()} == {measuring.RUNS}
+    lost, number, held = list(values.values())[:3]
+    assert min(lost) > 10 and 0 < max(number) < 1  # the number hides what is lost and invented
+    kept = kept_results(KEPT, measuring.FILE).query("figure == 'pattern' and series == @measuring.LATER")
+    later = kept.loc[kept["measure"] == "lost", "value"]
+    assert later.max() < 0.012 and later.min() == 0
+    assert all(3.5 < of < 3.6 for of in held)
 
 
 def test_a_node_of_siddhi_answers_query_4_4():

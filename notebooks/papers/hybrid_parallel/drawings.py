@@ -49,11 +49,10 @@ def panels_of(
     return made
 
 
-# --- the steps of the protocol as an animation ------------------------------------------------------------
+# --- the steps of the protocol -----------------------------------------------------------------------------
 
 LANE_PIXELS = 30
 STRIDE = 4  # widths between two steps along x, more than any text needs
-STEP_MS = 1100
 EDGE, HELD_EDGE = 1, 4  # pixels
 WRONG = theme.PALETTE[4]
 _STEP_COLUMNS = (
@@ -84,7 +83,7 @@ _LOOKS = {
 
 
 def protocol_figure(steps: pd.DataFrame, *, title: str | None = None, first: int = 0) -> go.Figure:
-    """Draw the steps of a protocol, with a slider and a button to play them."""
+    """Draw a step of a protocol. Each frame of the figure is the range of x that shows another step."""
     from cepkit.plots.lean import LeanFigure
 
     require_columns("protocol_figure", _STEP_COLUMNS, steps.columns)
@@ -220,35 +219,7 @@ def _lay_out(figure, steps, lanes: dict[str, int], width: int, numbers: list, ac
     labels = [words.get(kinds[place], f"{escaped(place)} {kinds[place]}") for place in lanes]
     has_marks = steps["kind"].str.endswith("watermark").any()
     lines = [escaped(title)] if title else [""]
-    top, bottom = 70, 118
-    shown = {"mode": "immediate", "transition": {"duration": 0}}
-    played = {
-        "fromcurrent": True,
-        "transition": {"duration": 0},
-        "frame": {"duration": STEP_MS, "redraw": False},
-    }
-    controls = {"font": {"color": theme.INK}, "bgcolor": theme.GRID, "bordercolor": theme.INK}
-    slider = {
-        "active": active,
-        "steps": [
-            {"label": str(step), "method": "animate", "args": [[str(step)], shown]} for step in numbers
-        ],
-        "currentvalue": {"visible": False},
-        "pad": {"t": 24},
-        "x": 0.16,
-        "len": 0.84,
-        "tickcolor": theme.INK,
-        **controls,
-    }
-    buttons = {
-        "type": "buttons", "direction": "left", "showactive": False, "x": 0, "y": 0, "xanchor": "left",
-        "yanchor": "top", "pad": {"t": 34},
-        "buttons": [
-            {"label": "play", "method": "animate", "args": [None, played]},
-            {"label": "pause", "method": "animate", "args": [[None], shown]},
-        ],
-        **controls,
-    }  # fmt: skip
+    top, bottom = 70, 20
     figure.update_layout(
         title=theme.title_at_left(lines),
         xaxis={"range": step_range(active, width), "visible": False, "fixedrange": True},
@@ -259,7 +230,6 @@ def _lay_out(figure, steps, lanes: dict[str, int], width: int, numbers: list, ac
         },
         hovermode="closest",
         legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "itemclick": False},
-        sliders=[slider] if len(numbers) > 1 else [], updatemenus=[buttons] if len(numbers) > 1 else [],
         margin={"l": 60, "r": 20, "t": top, "b": bottom},
         **theme.layout(top + bottom + LANE_PIXELS * (len(lanes) + 2)),
     )  # fmt: skip
