@@ -66,14 +66,18 @@ def test_homes_gain_without_whole_threads_and_locks(of_seeds):
 
 
 @needs_kernels
-@pytest.mark.parametrize("pattern", ["SEQ", "Kleene"])
-def test_a_home_gains_without_locks(pattern):
-    """Figure 6d: this home has matches, and fully dynamic threads lose at one of its steps."""
-    given = {"values": (30.0, 45.0, 60.0), "patterns": (pattern,), "systems": (FULL,), "scoped_only": True}
+@pytest.mark.parametrize(
+    ("seed", "pattern", "windows"),
+    [(1, "SEQ", (60.0, 90.0)), (5, "SEQ", (30.0, 45.0, 60.0)), (5, "Kleene", (30.0, 45.0, 60.0))],
+)
+def test_a_home_gains_without_locks(seed, pattern, windows):
+    """Figure 6d: these windows have matches, and fully dynamic threads lose at one of the steps."""
+    given = {"values": windows, "patterns": (pattern,), "systems": (FULL,), "scoped_only": True}
     with_locks, without = (
-        speedup([sensors(seed=5)], "window", costs=costs, **given)["speedup"] for costs in (COSTS, FREE_LOCKS)
+        speedup([sensors(seed=seed)], "window", costs=costs, **given)["speedup"]
+        for costs in (COSTS, FREE_LOCKS)
     )
-    assert with_locks.pct_change().min() < -0.02 and without.pct_change().min() > -0.001
+    assert with_locks.pct_change().min() < -0.01 and without.pct_change().min() > -0.001
 
 
 @needs_kernels

@@ -199,7 +199,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("figure 6b", "faster with cores, stocks", _STEP, printed="rises", reason=_BUSIEST,
           **_in_and_out(_grows, "threads", STOCKS)),
     Claim("figure 6d", "faster with the window, sensors", _STEP, _grows("window_min", HOMES, "", STATE),
-          "rises", f"{_WHOLE}; fully dynamic threads without locks gain",
+          "rises", f"{_WHOLE}; fully dynamic threads without locks gain where there are matches",
           shown_by="test_homes_gain_without_whole_threads_and_locks"),
     Claim("figure 6e", "faster with cores, sensors", _STEP, _grows("threads", HOMES, "", STATE), "rises",
           f"{_BUSIEST}; in the recorded home, some go to others", shown_by=_CORES),
