@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import re
 import subprocess
@@ -11,6 +12,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+import cepkit as cep
 
 PACKAGE = Path(__file__).resolve().parents[1] / "cepkit"
 PAPERS = PACKAGE.parent / "notebooks" / "papers"
@@ -314,3 +317,24 @@ def test_the_tour_names_files_that_exist():
         re.findall(r"`(?:[a-z_]+/)*([a-z_]+\.py)`", (PACKAGE / "README.md").read_text(encoding="utf-8"))
     )
     assert len(named) > 50 and named <= files, sorted(named - files)
+
+
+def _is_there(name: str) -> bool:
+    """Return whether a dotted name of the package is a module or a part of one."""
+    parts = name.split(".")
+    value: object = cep
+    for n, part in enumerate(parts[1:], 2):
+        if not hasattr(value, part) and importlib.util.find_spec(".".join(parts[:n])) is None:
+            return False
+        value = getattr(value, part, None) or importlib.import_module(".".join(parts[:n]))
+    return True
+
+
+def test_comments_name_what_exists():
+    missing = [
+        f"{path.relative_to(PACKAGE.parent)}: {name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for name in re.findall(r"`(cepkit(?:\.\w+)+)`", path.read_text(encoding="utf-8"))
+        if not _is_there(name)
+    ]
+    assert not missing

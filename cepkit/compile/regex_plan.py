@@ -179,9 +179,9 @@ def _queues(automaton: Positions, start: tuple[Conjunct, ...], clock: Term | Non
     """Yield the positions of an automaton at which partial matches can wait in a queue."""
     for q, follow in enumerate(automaton.follow):
         others = [t for t in range(len(automaton.follow)) if follow >> t & 1 and t != q]
-        if not follow >> q & 1 or not others or not _enters_at_one_age(automaton, q):
+        if not follow >> q & 1 or not others:
             continue
-        if any(not automaton.accepting >> t & 1 for t in others):
+        if any(not automaton.accepting >> t & 1 for t in others) or not _enters_at_one_age(automaton, q):
             continue
         loop_terms = [c.term for c in start if c.mask >> q & 1]
         windows = [term for term in loop_terms if _is_window(term, clock)]
@@ -205,20 +205,23 @@ def _enters_at_one_age(automaton: Positions, q: int) -> bool:
     before = [p for p, follow in enumerate(automaton.follow) if follow >> q & 1 and p != q]
     if automaton.first >> q & 1:
         return not before
-    ages = {_age(automaton, p, frozenset()) for p in before}
+    known = _ages(automaton)
+    ages = {known.get(p) for p in before}
     return len(ages) == 1 and None not in ages
 
 
-def _age(automaton: Positions, p: int, above: frozenset[int]) -> int | None:
-    """Return how many rows after its start a partial match reaches position ``p``; None if this varies."""
-    before = [q for q, follow in enumerate(automaton.follow) if follow >> p & 1]
-    if p in above or p in before:
-        return None
-    ages = {0} if automaton.first >> p & 1 else set()
-    for q in before:
-        age = _age(automaton, q, above | {p})
-        ages.add(None if age is None else age + 1)
-    return ages.pop() if len(ages) == 1 else None
+def _ages(automaton: Positions) -> dict[int, int]:
+    """Return how many rows after its start a partial match reaches each position; without those that vary."""
+    level, seen, vary, age, ages = automaton.first, 0, 0, 0, {}
+    while level:
+        vary |= level & seen
+        level &= ~seen
+        seen |= level
+        ages |= {p: age for p in range(len(automaton.follow)) if level >> p & 1}
+        age += 1
+        level = automaton.follow_of_mask(level)
+    vary |= automaton.reachable_from(vary)
+    return {p: age for p, age in ages.items() if not vary >> p & 1}
 
 
 def _is_window(term: Term, clock: Term | None) -> bool:

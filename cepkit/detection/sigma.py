@@ -158,7 +158,7 @@ class Detection:
 
     def __init__(self, detection: Mapping[str, Any], columns: EventColumns):
         self._columns = columns
-        if not isinstance(detection, Mapping) or "condition" not in detection:
+        if not isinstance(detection, Mapping) or not [*values_of(detection.get("condition"))]:
             raise Fault("detection needs selections and a condition")
         if "timeframe" in detection:
             raise Fault("timeframe belongs to aggregations of old rules; write a correlation with timespan")

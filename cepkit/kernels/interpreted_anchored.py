@@ -24,7 +24,7 @@ def _count(stop, work_limit, modulus, at, graph, scratch, out):
     # between calls: the anchor, its next entry (-1: begin), and the lengths of the lists. A row of edges has
     # source and target; the bits that the later and the earlier entry need; the number of its list, or -1 if
     # any two entries fulfil it; its first and last test in ``links``. The algorithm is that of
-    # `cepkit.compile.counting.anchored.write_anchored_count`. Time O(anchors x entries in a window x edges),
+    # `cepkit.compile.counting_anchored.write_anchored_count`. Time O(anchors x entries in a window x edges),
     # times the entries in a window for each edge with a list.
     first, until, bits_of_anchor, bits_of_entry, n_states, finals, edges, tests, links, numbers = graph
     allowed, totals, listed, listed_number = scratch

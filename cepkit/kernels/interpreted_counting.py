@@ -93,7 +93,7 @@ def count(begin, stop, work_limit, modulus, at, window_start, graph, counts, cha
     # member in the window of each pool, and for each state the first member that is not yet counted, then
     # scratch of the same size twice. ``counts`` has the numbers of partial matches that end at each member of
     # each state's pool, and ``changes`` is scratch of the same size. The algorithm is that of
-    # `cepkit.compile.counting.counting.write_counting`. Time per last event O(pairs with lost first events
+    # `cepkit.compile.counting.write_counting`. Time per last event O(pairs with lost first events
     # and their successors + pairs with new events); memory O(events).
     states, edges, first_edge, tests, first_test, first_member, places, numbers = graph
     zero, one = np.uint64(0), np.uint64(1)

@@ -1,7 +1,7 @@
 """Kernel that searches all sequences: components and conditions are tables, terms are instructions."""
 
 # It is compiled once per installation, since no query changes its code. The text of the walk is also that of
-# the kernels that `cepkit.compile.sequences.search_source` writes, which have functions for conditions.
+# the kernels that `cepkit.compile.sequence_source` writes, which have functions for conditions.
 
 import numpy as np
 from numba import types as T
@@ -216,7 +216,7 @@ def free_at(c, absent, path, first, last, _, branch, query):
     cache=True, **_OPTIONS,
 )  # fmt: skip
 def walk(task, limits, branch, query, state, output, report):
-    """Find the matches of a branch; see `cepkit.compile.sequences.search_source.write_search`."""
+    """Find the matches of a branch; see `cepkit.compile.sequence_source.write_search`."""
     # O(partial matches x window x instructions).
     stop, low, high, fill, work_limit, is_run_scope = task
     tests, absent_tests, accept, later, window_end, gap_end, time_start, time_end, position = limits

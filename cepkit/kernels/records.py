@@ -69,7 +69,7 @@ NUMBER, NUMBER_KNOWN, TOTAL, LOWEST, HIGHEST, FIRST, LAST = range(7)
 
 
 class Conditions(NamedTuple):
-    """Conditions on a path, the events of a partial match; see `cepkit.compile.interpreted.walk`."""
+    """Conditions on a path, the events of a partial match; see `cepkit.compile.interpreted_walk`."""
 
     conditions: np.ndarray  # (n, 9); the columns of all tables are constants of `interpreted_walk`
     loops: np.ndarray  # (n, 3): component, offset, base of the end

@@ -220,6 +220,8 @@ def test_fields_files_and_kinds_of_frames(tmp_path):
         ("detection: {s: {a|cidr: x}, condition: s}", "no block of addresses"),
         ("detection: {s: {a|gt: x}, condition: s}", "is no number"),
         ("detection: {s: {a: 1}}", "detection needs selections and a condition"),
+        ("detection: {s: {a: 1}, condition: }", "detection needs selections and a condition"),
+        ("detection: {s: {a: 1}, condition: []}", "detection needs selections and a condition"),
         ("detection: {s: {a: 1}, condition: s, timeframe: 5m}", "write a correlation with timespan"),
         ("detection: {s: {a: ", "no YAML"),
         ("action: global\ndetection: {s: {a: 1}, condition: s}", "write each rule whole"),

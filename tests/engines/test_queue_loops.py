@@ -113,6 +113,15 @@ def test_a_loop_that_starts_enter_at_different_ages_has_no_queue(seed):
     assert check_shape(Random(seed), ". d . e* low", define, {}, nulls=True)[1]
 
 
+def test_alternatives_that_repeat_often_are_planned_at_once():
+    """There are 2^28 ways to the last repetition."""
+    frame = pd.DataFrame({"x": [*range(40)]})
+    define = {"a": "x % 2 = 0", "b": "x % 3 > 0", "c": "x >= 35"}
+    assert cep.match(frame, "(a | b){28} (a | b)* c", define=define).count() == 0  # 3 is neither
+    define["b"] = "x % 2 = 1"
+    assert cep.match(frame, "(a | b){28} (a | b)* c", define=define).count() == 1
+
+
 @pytest.mark.parametrize("seed", seeds(4, 8))
 @pytest.mark.parametrize("kind", ["int64", "float64"])
 def test_queues_of_hundreds_of_starts_that_leave_anywhere(kind, seed):

@@ -320,7 +320,9 @@ def _choices(e: ex.Expression) -> Iterator[ex.Call]:
     """Yield the calls that choose, and are no columns; inside of prev and aggregates rows are other ones."""
     if isinstance(e, ex.Call) and e.function in VOCABULARY and VOCABULARY[e.function].name in _CHOICES:
         rows = set(_rows(e))
-        if rows and not (len(rows) == 1 and _is_readable(e, next(iter(rows)))):
+        if len(rows) == 1 and _is_readable(e, next(iter(rows))):
+            return  # a column, and so are its parts
+        if rows:
             yield e
     if not isinstance(e, ex.Previous | ex.Aggregate | ex.Literal) and getattr(e, "function", "") != "next":
         for part in e.children():

@@ -223,9 +223,9 @@ class Positions:
     def reachable_from(self, mask: int) -> int:
         """Return the mask of positions reachable in one or more steps."""
         seen, frontier = 0, self.follow_of_mask(mask)
-        while frontier & ~seen:
-            seen |= frontier
-            frontier = self.follow_of_mask(seen)
+        while new := frontier & ~seen:
+            seen |= new
+            frontier = self.follow_of_mask(new)
         return seen
 
 
