@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from cepkit.values import dataclass, replace
+from cepkit.values import cached_property, dataclass, replace
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from itertools import pairwise
 from threading import Lock
 from typing import Any, TypeVar
@@ -47,6 +46,7 @@ from cepkit.kernels.records import (
 )
 from cepkit.limits import check_memory, fits_memory
 from cepkit.progress import checkpoint, run_on_threads
+from cepkit.values import cached_property
 
 # The search for matches of strategy ``next`` that have one event of each component, in one walk.
 
@@ -54,6 +54,7 @@ CHAIN = "cepkit.kernels.next_chain"
 _BLOCK = 16  # as in the kernels: a block of last events has 2^16
 _EVENTS_PER_CHUNK = 1 << 16  # their numbers fit the cache
 _FEWEST_ENTRIES = 1 << 12  # of all stacks at first
+_FEW_EVENTS = 1 << 12  # a search of all takes no longer than to leave out some
 _MANY_EVENTS = 1 << 22  # the best machine code pays at once
 _MOST_OVERLAP = 4  # a part of the events may look at a quarter of its length beyond its end
 _NONE = np.empty(0, np.int64)
@@ -88,7 +89,6 @@ class NextChainSearch:
 
     @cached_property
     def _kernels(self) -> Any:
-        """The kernels of `cepkit.kernels.next_chain`."""
         return load_kernels(CHAIN, quick=self.n_events < _MANY_EVENTS)
 
     @cached_property
@@ -112,7 +112,7 @@ class NextChainSearch:
     def _parts(self, low: int, high: int) -> list[Part]:
         """Return where matches that end from ``low`` to ``high`` can begin, one part of events per thread."""
         (time, within, _), threads = self._limits, self.places.threads
-        if within < 0 or (low == 0 and threads < 2) or not self._is_rising:
+        if within < 0 or (threads < 2 and (low == 0 or high <= _FEW_EVENTS)) or not self._is_rising:
             return [(0, high, high)]
         begin = int(np.searchsorted(time[:high], max(int(time[low]) - within, -(2**63)))) if low else 0
         cuts = [begin + cut for cut in even_cuts(high - begin, min(threads, high - begin))]
@@ -174,7 +174,10 @@ class NextChainSearch:
                 if in_order.value is None:
                     continue
                 dtype = np.float64 if in_order.is_float else np.int64
-                values = np.ascontiguousarray(np.broadcast_to(read_value(reader, in_order.value), n), dtype)
+                values = read_value(reader, in_order.value)
+                if np.shape(values) != (n,):
+                    values = np.broadcast_to(values, n)
+                values = np.ascontiguousarray(values, dtype)
                 n_nulls[row] = self._kernels.put_in_order(
                     values.view(np.int64), int(in_order.is_float), -int(in_order.is_reversed), numbers[row],
                     known[row],
@@ -185,7 +188,6 @@ class NextChainSearch:
 
     @cached_property
     def _columns(self) -> dict[str, np.ndarray]:
-        """The columns that conditions read, without columns of arrays."""
         return {name: values for name, values in self.places.inputs.columns.items() if values.ndim == 1}
 
     @cached_property
@@ -193,7 +195,6 @@ class NextChainSearch:
         return constants_of(self.places.program, self.places.inputs)
 
     def _of_parts(self, work: Callable[[int], T], parts: list[Part]) -> list[T]:
-        """Return ``work(i)`` for each part, on a thread each."""
         _ = (
             self._kernels, self._limits, self._columns, self._constants, self.places.accept,
         )  # before threads ask  # fmt: skip
@@ -243,14 +244,17 @@ class NextChainSearch:
         n_of_block = counts.sum(axis=0)
         bounds = sums_before(n_of_block)
         cursors = bounds[:-1] + np.cumsum(counts, axis=0) - counts  # where each part writes in each block
-        dealt = np.empty((bounds[-1], self.n_components), np.int32)
+        if high <= 1 << _BLOCK and [*map(len, arrays)] == [1]:
+            dealt = np.ascontiguousarray(arrays[0].pop()[::-1])
+        else:
+            dealt = np.empty((bounds[-1], self.n_components), np.int32)
 
-        def deal(part: int) -> None:
-            while arrays[part]:
-                matches = arrays[part].pop(0)
-                self._kernels.deal(len(matches), matches, cursors[part], dealt)
+            def deal(part: int) -> None:
+                while arrays[part]:
+                    matches = arrays[part].pop(0)
+                    self._kernels.deal(len(matches), matches, cursors[part], dealt)
 
-        self._of_parts(deal, parts)
+            self._of_parts(deal, parts)
         events = np.empty((self.n_components, len(dealt)), np.int64)
 
         def sort(begin: int, stop: int) -> None:
@@ -325,7 +329,6 @@ class NextMatches(SequenceSet):
 
     @cached_property
     def _total(self) -> int:
-        """The number of matches of all branches."""
         return sum(search.total() for search in self._searches)
 
     def count(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from cepkit.engines.shared.places import (
 )
 from cepkit.events import Events
 from cepkit.kernels.records import EdgeScratch, EdgeTask, EdgeValues, NextReach
-from cepkit.values import dataclass
+from cepkit.values import cached_property, dataclass
 
 KERNELS = "cepkit.kernels.next_event"
 _FEWEST_PER_THREAD = 1 << 17
@@ -43,9 +43,8 @@ class NextPlaces:
     @cached_property
     def threads(self) -> int:
         """How many threads may work; the matches do not depend on it."""
-        if not self.program.compiled:
-            return 1
-        return max(1, min(usable_threads(), self.events.n_events // _FEWEST_PER_THREAD))
+        most = self.events.n_events // _FEWEST_PER_THREAD if self.program.compiled else 1
+        return 1 if most < 2 else min(usable_threads(), most)
 
     @cached_property
     def kernels(self) -> Any:
@@ -115,7 +114,6 @@ class NextPlaces:
 
     @cached_property
     def _time(self) -> np.ndarray:
-        """The clock of each place, int64 or float64."""
         values = self.events.columns[self.program.clock].values
         dtype = np.float64 if values.dtype.kind == "f" else np.int64
         out = np.empty(self.n, dtype)
@@ -246,7 +244,6 @@ class NextPlaces:
         return out
 
     def _find(self, tables: NextTables, edge: Jump, values: tuple, out: np.ndarray, begin: int, stop: int):
-        """Write the targets of an edge for the places of a slice."""
         if begin == stop:
             return
         way = tables.way(edge)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.trees import rebuilt
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.progress import checkpoint
+from cepkit.values import cached_property
 
 _ONLY, _ENDS = [("", 1)], [("first_", 1), ("last_", ex.LAST)]  # parts of names, and events of a variable
 
@@ -117,7 +118,6 @@ class _SequenceEvaluator(Evaluator):
 
     @cached_property
     def _numbers(self) -> np.ndarray:
-        """The numbers of the matches, and how many there are."""
         return np.arange(len(self.matches) + 1)
 
     def _find(self, variable: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -63,7 +63,7 @@ class StreamSchema:
     def places_in(self, labels: pd.Index) -> list[int] | None:
         """Return where a frame with these labels has the columns; None if one is missing, or any repeated."""
         known: tuple | None = vars(self).get("_places")  # of the last frame; most frames share their labels
-        if known is None or known[0] is not labels:
+        if known is None or not known[0].is_(labels):
             is_whole = labels.is_unique and all(name in labels for name in self.arrow.names)
             places = [cast(int, labels.get_loc(name)) for name in self.arrow.names] if is_whole else None
             vars(self)["_places"] = known = labels, places
@@ -330,6 +330,12 @@ class Kind:
 
     name: str
     dtypes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether a batch, as a table, may have memory that others write to."""
+        of_arrow = any(isinstance(dtype, pd.ArrowDtype) for dtype in self.dtypes.values())
+        return of_arrow or self.name not in ("pandas", "rows")
 
     def native(self, table: pa.Table, column_of_result: Mapping[str, str]) -> Any:
         """Return a table as a frame of this kind."""

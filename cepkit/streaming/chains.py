@@ -48,7 +48,6 @@ _EVENTS_PER_SHARE = 1 << 16  # with threads, a batch is dealt out in pieces of a
 
 
 def _total_of(parts: str, counter: str) -> property:
-    """Return the sum of a counter of all parts of a search."""
     return property(lambda self: sum(getattr(part, counter) for part in getattr(self, parts)))
 
 
@@ -267,7 +266,6 @@ class RegexSearch(Search):
 
     @property
     def _oldest_kept(self) -> Kept | None:
-        """The kept rows of the replica with the oldest one."""
         kept = [replica.kept for replica in self._replicas if replica.n_kept]
         return min(kept, key=lambda rows: rows.position[0], default=None)
 
@@ -384,6 +382,7 @@ class ChainSearch(Search):
             self.steps.append(open_search(step, schema, options if is_last else Options()))
             schema = StreamSchema(self.steps[-1].empty.schema)
         self.grows = "; ".join(step.grows for step in self.steps if step.grows)
+        self.keeps_batches = any(step.keeps_batches for step in self.steps)
         self._newest: list[pa.Table | None] = [None] * len(query.steps)
         self._n_events = [0] * len(query.steps)
         self._wakes: list[int | None] = [None] * len(query.steps)

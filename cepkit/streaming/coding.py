@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,18 +13,20 @@ import pyarrow.compute as pc
 
 from cepkit.compile.interpreted_columns import column_before_matching
 from cepkit.compile.regex_program import Program
+from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery, Inputs, used_tables
 from cepkit.compile.shared.decimals import check_sizes, digits_of, is_exact, with_scale
 from cepkit.compile.shared.terms import Exact, Later, Members
+from cepkit.engines.reducing import one_chunk
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.events import DURATION, FLOAT, INTEGER, TEXT, TIME, Column, ColumnType
-from cepkit.frames.arrow import ArrowSource, exact_decimals
-from cepkit.frames.building import partition_codes
+from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, TEXT, TIME, Column, ColumnType, Events
+from cepkit.frames.arrow import ArrowSource, FieldTypes, column_of_arrow, exact_decimals, type_of_arrow
+from cepkit.frames.building import build_events, partition_codes
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.streaming.batches import stable_column
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.values import TextCodes
-from cepkit.values import dataclass, replace
+from cepkit.values import cached_property, dataclass, replace
 
 
 class CodeMarks:
@@ -199,6 +201,139 @@ def text_codes_of_columns(program: BoundQuery) -> dict[str, TextCodes]:
         codes = TextCodes(order or ())
         codes_of |= {column: codes for column in group if column in program.columns}
     return codes_of
+
+
+# Rows that a stream keeps. Their columns are coded once, when a batch brings them.
+
+_CODED = frozenset((INTEGER, FLOAT, TEXT, BOOLEAN, TIME, DURATION))
+_MOST_PARTS = 16  # of a table with the rows of several batches
+_MOST_UNUSED = 1 << 10  # rows of the table, and texts, beyond twice those that are used
+_FEW_TEXTS = 64  # of a column; Arrow finds them in less time than it codes a batch
+
+
+class CodedRows(ArrowSource):
+    """Some rows of a table with the rows of batches; plain columns are coded."""
+
+    owner, duplicates, _carried = None, frozenset(), {}
+
+    def __init__(
+        self, table: pa.Table, place: np.ndarray, coded: dict[str, Column], codes: dict[str, TextCodes]
+    ):
+        self.table, self.place, self.n_rows = table, place, len(place)
+        self._coded, self._codes = coded, codes  # columns of the rows, and the codes of texts
+
+    @classmethod
+    def of(cls, table: pa.Table, names: Iterable[str]) -> CodedRows:
+        """Return all rows of a table; columns ``names`` are coded if they are plain."""
+        types = {field.name: type_of_arrow(field.type) for field in table.schema}
+        rows = cls(table, np.arange(len(table)), {}, {})
+        for name in names:
+            if name in types and types[name].kind in _CODED and types[name].scale is None:
+                rows._coded[name] = rows._coded_again(name)
+        return rows
+
+    @cached_property
+    def schema(self) -> FieldTypes:  # pyright: ignore[reportIncompatibleVariableOverride]
+        types = {name: column.type for name, column in self._coded.items()}
+        for field in self.table.schema:
+            nullable = field.nullable and self.table.column(field.name).null_count > 0
+            types.setdefault(field.name, type_of_arrow(field.type, nullable=nullable))
+        return FieldTypes(types, self.table.schema)
+
+    @property
+    def frame(self) -> pa.Table:
+        """These rows as a table."""
+        return self.table if len(self.table) == self.n_rows else self.table.take(pa.array(self.place))
+
+    def _chunks(self, name: str) -> pa.ChunkedArray:
+        chunks = super()._chunks(name)
+        return chunks if len(chunks) == self.n_rows else chunks.take(pa.array(self.place))
+
+    def column(self, name: str) -> Column:
+        return self._coded[name] if name in self._coded else super().column(name)
+
+    def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
+        column = self._coded.get(name)
+        if column is not None and column.type.kind in (INTEGER, FLOAT):
+            column_of_table, values = self.table.column(name), pa.array(column.values[rows])
+            if not column_of_table.null_count and values.type == column_of_table.type:
+                return values
+        return ArrowSource(self.table, schema=self.schema).arrow(name, self.place[rows])
+
+    def rows(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> pa.Table:
+        return ArrowSource(self.table, schema=self.schema).rows(self.place[rows], columns)
+
+    def events(self, program: SequenceProgram) -> Events:
+        """Return these rows as `build_events` does."""
+        columns = {name: self._coded.get(name) for name in program.columns_to_read}
+        if program.derived or None in columns.values() or program.clock_of_waits is not None:
+            return build_events(self, program, is_ordered=True)
+        return Events(self.n_rows, columns, *self._partitions(program.query.partition_by))
+
+    def _partitions(self, by: tuple[str, ...]) -> tuple[np.ndarray, int]:
+        """Return the partition code of every row, int32, and a number above them; some may not occur."""
+        column = self._coded.get(by[0]) if len(by) == 1 else None
+        if column is not None and column.type.kind == INTEGER and self.n_rows:
+            least = column.values.min()
+            n_codes = int(column.values.max()) - int(least) + 1
+            if n_codes <= 2 * self.n_rows:
+                return np.subtract(column.values, least, dtype=np.int64).astype(np.int32), n_codes
+        return partition_codes(self, by)
+
+    def with_batch(self, batch: pa.Table) -> CodedRows:
+        """Return these rows and those of a batch."""
+        n = len(self.table)
+        place = np.concatenate([self.place, np.arange(n, n + len(batch))])
+        rows = CodedRows(pa.concat_tables([self.table, batch]), place, {}, self._codes)
+        for name, kept in self._coded.items():
+            values = self._values(name, kept, batch.column(name))
+            if values is None:
+                rows._coded[name] = rows._coded_again(name)
+            else:
+                texts = None if kept.categories is None else self._codes[name].texts
+                rows._coded[name] = Column(kept.type, np.concatenate([kept.values, values]), texts)
+        types = [(column.type, self._coded[name].type) for name, column in rows._coded.items()]
+        if len(types) == batch.num_columns and all(new is kept for new, kept in types):
+            rows.schema = self.schema
+        return rows
+
+    def _values(self, name: str, kept: Column, array: pa.ChunkedArray) -> np.ndarray | None:
+        """Return the values of a batch as those that are kept; None if a column must be coded again."""
+        codes = self._codes.get(name)
+        if codes is None:
+            new = column_of_arrow(array, name)
+            return new.values if new.type == kept.type and new.values.dtype == kept.values.dtype else None
+        if len(codes) > 2 * self.n_rows + _MOST_UNUSED:
+            return None
+        if len(codes) <= _FEW_TEXTS and not array.null_count:
+            code = pc.index_in(one_chunk(array), pa.array(codes.texts, array.type))
+            if not code.null_count:
+                return code.to_numpy()
+        new = column_of_arrow(array, name)
+        return codes.encode(new.values, new.texts)
+
+    def _coded_again(self, name: str) -> Column:
+        """Return a column that is coded without the codes so far."""
+        column = super().column(name)
+        if column.type.kind != TEXT:
+            return column
+        codes = TextCodes()
+        self._codes = {**self._codes, name: codes}
+        return Column(column.type, codes.encode(column.values, column.texts), codes.texts)
+
+    def part(self, rows: np.ndarray | slice) -> CodedRows:
+        """Return some of these rows, in their order."""
+        place, table = self.place[rows], self.table
+        if not len(place):
+            table = table.schema.empty_table()
+        elif len(table) > 2 * len(place) + _MOST_UNUSED or table.column(0).num_chunks > _MOST_PARTS:
+            table, place = table.take(pa.array(place)).combine_chunks(), np.arange(len(place))
+        elif place[0]:
+            table, place = table.slice(place[0]), place - place[0]
+        coded = {n: Column(c.type, c.values[rows], c.categories) for n, c in self._coded.items()}
+        part = CodedRows(table, place, coded, self._codes)
+        part.schema = self.schema  # a column without nulls counts as before
+        return part
 
 
 # Codes of keys. A key is forgotten after a pause.
@@ -405,11 +540,11 @@ class Room:
     most: int
     overflow: str
 
-    def check(self, kept: pa.Table) -> None:
+    def check(self, kept: ArrowSource) -> None:
         """Raise if a key has more rows than there is room for, and that is an error."""
-        if self.overflow != "error" or len(kept) <= self.most:
+        if self.overflow != "error" or kept.n_rows <= self.most:
             return
-        key_of_row, keys = keys_of_batch(ArrowSource(kept), self.by)
+        key_of_row, keys = keys_of_batch(kept, self.by)
         counts = np.bincount(key_of_row)
         if (n := int(counts.max())) > self.most:
             raise CepError(
@@ -417,10 +552,10 @@ class Room:
                 f"{self.most:,}; the batch is not applied. Narrow the window, or let overflow=… give up rows"
             )
 
-    def ends(self, rows: pa.Table, until: np.ndarray, time: np.ndarray, n_old: int) -> np.ndarray:
+    def ends(self, rows: ArrowSource, until: np.ndarray, time: np.ndarray, n_old: int) -> np.ndarray:
         """Return which row ends each row for want of room: itself if it is shed; `NEVER` for the others."""
         # ``rows`` wait until the last time in ``until``. The first ``n_old`` wait already.
-        key_of_row = keys_of_batch(ArrowSource(rows), self.by)[0].tolist()
+        key_of_row = keys_of_batch(rows, self.by)[0].tolist()
         ends = np.full(len(key_of_row), NEVER)
         waiting_of_key: dict[int, deque[int]] = {}
         last, now = until.tolist(), time.tolist()

@@ -33,14 +33,7 @@ from cepkit.language.match_recognize.query import (
 )
 from cepkit.results.row_pattern_search import ResultColumn, column_of_measure, selected_columns
 from cepkit.streaming.batches import StreamSchema
-from cepkit.streaming.coding import (
-    NOTHING_NEW,
-    Assignment,
-    KeyCodes,
-    idle_ticks_of,
-    key_text,
-    keys_of_batch,
-)
+from cepkit.streaming.coding import NOTHING_NEW, Assignment, KeyCodes, idle_ticks_of, key_text, keys_of_batch
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search, table_of_rows
 from cepkit.values import dataclass, field, replace
@@ -480,7 +473,6 @@ class OpenPatternSearch(Search):
     # --- results
 
     def _table(self, made: list[_Made]) -> pa.Table:
-        """Return the rows of the result as a table."""
         source = self.schema.source(table_of_rows([row.row for row in made], self._kept_schema))
         places, n_rows = np.arange(len(made)), len(made)
         measures = zip(self._bound.query.rows.measures, self._measures, strict=True)

@@ -88,6 +88,7 @@ class Search(ABC):
     empty: pa.Table  # the result of no match, without the match number
     column_of_result: Mapping[str, str]  # columns of results that are columns of the stream
     takes_rows: bool = False  # whether `advance_row` reads events
+    keeps_batches: bool = False  # whether it keeps the memory of tables
     n_evicted: Any = 0  # keys that were forgotten after a pause
     n_ended: Any = 0  # partial matches that ended with a forgotten key
     n_overflowed: Any = 0  # partial matches, or kept events, that ``overflow`` gave up
@@ -457,7 +458,6 @@ class Openings:
         return can_end or now <= self.unknown_until
 
     def _forget(self, oldest: float) -> None:
-        """Forget the keys without a newer begin, from time to time."""
         if len(self._begins) > self._most:
             self._begins = {key: begins for key, begins in self._begins.items() if max(begins) >= oldest}
             self._most = max(self._FEWEST, 2 * len(self._begins))

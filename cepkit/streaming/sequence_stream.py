@@ -19,15 +19,22 @@ from cepkit.engines.shared.places import InStreamOrder, Places, accepted
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, SequenceSet
 from cepkit.errors import UnsupportedQueryError, warn
 from cepkit.events import Events
-from cepkit.frames.arrow import ArrowSource, column_of_arrow
-from cepkit.frames.building import build_events
+from cepkit.frames.arrow import ArrowSource
 from cepkit.language.query_parts import END
 from cepkit.language.sequences.branches import Branch
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import choose_engine
 from cepkit.planning.plans import compile_checked
 from cepkit.streaming.batches import StreamSchema
-from cepkit.streaming.coding import NEVER, NOTHING_NEW, KeyCodes, Room, idle_ticks_of, keys_of_batch
+from cepkit.streaming.coding import (
+    NEVER,
+    NOTHING_NEW,
+    CodedRows,
+    KeyCodes,
+    Room,
+    idle_ticks_of,
+    keys_of_batch,
+)
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Openings, Options, Ready, Search, first_value, table_of_rows
 
@@ -43,6 +50,8 @@ class SequenceSearch(Search):
     # It keeps the events that later matches may contain, or all events if no window bounds a match. It
     # searches them again with every batch, so batches should not be much smaller than the window. The window
     # ends partial matches; no key is forgotten earlier.
+
+    keeps_batches = True
 
     def __init__(self, query: SequenceQuery, schema: StreamSchema, options: Options):
         options.refuse("a stream of event sequences", "rows", "idle_after", "max_live")
@@ -87,7 +96,8 @@ class SequenceSearch(Search):
         self._ending_types = ending
         self._place_of_type = names.index(query.event_type) if self.takes_rows else 0
         self._openings = Openings.of(program, names) if self.takes_rows else None
-        self._kept = schema.arrow.empty_table()
+        read = {*program.columns_of_frame(program.columns_to_read), *query.partition_by}
+        self._kept = CodedRows.of(schema.arrow.empty_table(), read)
         self._position_of_kept = np.empty(0, np.int64)
         self._done = (-1, 0)  # the last event of the returned matches, and how many of them end there
         self._now: int | None = None  # no later event comes before this time
@@ -95,7 +105,7 @@ class SequenceSearch(Search):
         self.wakes_at: int | None = None  # when a waiting match is complete, or all windows have ended
         self._codes: dict[tuple, int] = {}  # of partitions with matches, for an after-match policy
         self._n_codes, self._most_policy = 0, _FEWEST_OF_POLICY
-        self.empty = self._results(program, ArrowSource(self._kept), none, EMPTY)[0]
+        self.empty = self._results(program, self._kept, none, EMPTY)[0]
 
     # --- events in, matches out
 
@@ -110,11 +120,11 @@ class SequenceSearch(Search):
             self._openings.unknown_until = self._now + self._openings.window
 
     def _advance_table(self, table: pa.Table, n_before: int) -> Ready:
-        rows, first = table.select(self._kept.schema.names), n_before - len(self._new)
+        rows, first = table.select(self.schema.arrow.names), n_before - len(self._new)
         if self._new:
             rows = pa.concat_tables([table_of_rows(self._new, self.schema.arrow), rows])
         position = np.concatenate([self._position_of_kept, np.arange(first, first + rows.num_rows)])
-        ready = self._advance(pa.concat_tables([self._kept, rows]).combine_chunks(), position, is_last=False)
+        ready = self._advance(self._kept.with_batch(rows), position, is_last=False)
         self._new, self._n_events = [], n_before + table.num_rows
         return ready
 
@@ -162,7 +172,7 @@ class SequenceSearch(Search):
             self._reporter, self._codes = reporter.copy(), dict(codes)
         return undo
 
-    def _advance(self, whole: pa.Table, position: np.ndarray, *, is_last: bool) -> Ready:
+    def _advance(self, whole: CodedRows, position: np.ndarray, *, is_last: bool) -> Ready:
         undo = self.remember()
         try:
             return self._search(whole, position, is_last=is_last)
@@ -170,17 +180,16 @@ class SequenceSearch(Search):
             undo()
             raise
 
-    def _search(self, whole: pa.Table, position: np.ndarray, *, is_last: bool) -> Ready:
+    def _search(self, whole: CodedRows, position: np.ndarray, *, is_last: bool) -> Ready:
         n_old = len(self._position_of_kept)
         keys, codes, ended = self._runs_of_keys(whole, n_old)
         if self._room is not None and self._room.overflow == "shed":
             has_room = self._ends(whole, n_old) == NEVER
             self.n_overflowed += int((~has_room).sum())
-            whole, position = whole.filter(pa.array(has_room)), position[has_room]
+            whole, position = whole.part(has_room), position[has_room]
             codes = None if codes is None else codes[has_room]
-        source = ArrowSource(whole)
-        program = self._program_for(source)
-        events = build_events(source, program, is_ordered=True)
+        program = self._program_for(whole)
+        events = whole.events(program)
         if codes is not None:  # a pause cuts a key as another key would
             distinct, partition = np.unique(codes, return_inverse=True)
             events = replace(
@@ -202,8 +211,8 @@ class SequenceSearch(Search):
             block = block.take(np.flatnonzero(ends[block.first] > block.last))
             self.n_overflowed += int((ends != NEVER).sum())
         if self._reporter.policy != "none":
-            block = self._report(source, events, block, position)
-        ready = self._results(program, source, events, block)
+            block = self._report(whole, events, block, position)
+        ready = self._results(program, whole, events, block)
         keep = self._is_needed(program, events)
         if program.window.within is not None and events.n_events:
             self._now = int(self._latest(_times(program, events)))
@@ -213,43 +222,42 @@ class SequenceSearch(Search):
         if codes is not None:
             keep &= ~np.isin(codes, ended)
             self._keys, self._code_of_kept, self.n_evicted = keys, codes[keep], self.n_evicted + len(ended)
-        kept = whole.filter(pa.array(keep))
-        if not kept.num_rows:
+        kept = whole.part(np.flatnonzero(keep))
+        if not kept.n_rows:
             self.wakes_at = None
         if self._room is not None:
             self._room.check(kept)
         self._kept, self._position_of_kept, self._done = kept, position[keep], done
         self._forget_of_policy(
-            int(self._position_of_kept[0]) if kept.num_rows else int(position.max(initial=-1)) + 1
+            int(self._position_of_kept[0]) if kept.n_rows else int(position.max(initial=-1)) + 1
         )
         return ready
 
-    def _ends(self, whole: pa.Table, n_old: int) -> np.ndarray:
+    def _ends(self, whole: CodedRows, n_old: int) -> np.ndarray:
         """Return the event at which each event ends for want of room; see `Room.ends`."""
         assert self._room is not None
-        source = ArrowSource(whole)
-        program = self._program_for(source)
-        events, ends = build_events(source, program, is_ordered=True), np.full(whole.num_rows, NEVER)
-        until = time = np.zeros(whole.num_rows)
-        if program.window.within is not None and whole.num_rows:
+        program = self._program_for(whole)
+        events, ends = whole.events(program), np.full(whole.n_rows, NEVER)
+        until = time = np.zeros(whole.n_rows)
+        if program.window.within is not None and whole.n_rows:
             time, span = _times(program, events), self._span_needed(program)
             until = time + (math.floor(span) if time.dtype.kind == "i" else span)
-        counts = np.ones(whole.num_rows, bool)
+        counts = np.ones(whole.n_rows, bool)
         counts[n_old:] = self._is_named(program, events, n_old)
         rows = np.append(np.flatnonzero(counts), NEVER)
-        of_named = self._room.ends(whole.filter(pa.array(counts)), until[counts], time[counts], n_old)
+        of_named = self._room.ends(whole.part(counts), until[counts], time[counts], n_old)
         ends[counts] = rows[np.minimum(of_named, len(rows) - 1)]
         return ends
 
-    def _runs_of_keys(self, whole: pa.Table, n_old: int) -> tuple[KeyCodes | None, np.ndarray | None, list]:
+    def _runs_of_keys(self, whole: CodedRows, n_old: int) -> tuple[KeyCodes | None, np.ndarray | None, list]:
         """Return the keys after the new events, the code of each event, and the codes that a pause ends."""
         if self._keys is None:
             return None, None, []
         keys, new, now, by = self._keys.copy(), NOTHING_NEW, self._now, self.query.order_by[0]
-        if whole.num_rows > n_old:
-            rows = whole.slice(n_old)
-            key_of_event, distinct = keys_of_batch(ArrowSource(rows), self.query.partition_by)
-            clock = column_of_arrow(rows.column(by), by).values
+        if whole.n_rows > n_old:
+            rows = whole.part(slice(n_old, None))
+            key_of_event, distinct = keys_of_batch(rows, self.query.partition_by)
+            clock = rows.column(by).values
             new = keys.assign(key_of_event, distinct, clock)
             now = max(clock[-1].item(), clock[-1].item() if now is None else now)
         ended = keys.ended_by(new, now)
@@ -321,7 +329,6 @@ class SequenceSearch(Search):
         return int(np.searchsorted(time, max(self._searched_at - math.ceil(_window(program)), _LONG_AGO)))
 
     def _latest(self, time: np.ndarray) -> int:
-        """Return the time before which no later event comes."""
         return time[-1] if self._now is None else max(time[-1], self._now)
 
     def _end_of_last_window(self, program: SequenceProgram, events: Events) -> int | None:
@@ -331,7 +338,6 @@ class SequenceSearch(Search):
         return int(_times(program, events)[-1]) + int(self._span_needed(program)) + 1
 
     def _span_needed(self, program: SequenceProgram) -> float:
-        """Return for how long an event is needed, in ticks."""
         # A waiting match began at most one window ago; an event that forbids it, at most two.
         n_windows = 1 + program.can_be_forbidden_later * (2 if _looks_back(program) else 1)
         return n_windows * _window(program)
@@ -353,11 +359,13 @@ class SequenceSearch(Search):
         self, program: SequenceProgram, events: Events, first: int, found: SequenceSet | None = None
     ) -> np.ndarray | bool:
         """Return a mask of the events from ``first`` on that can be in a match, or forbid one."""
-        components = [c for bound in program.branches for c in bound.branch.components]
-        counts_all = program.window.within_events is not None or any(
-            c.until is not None or {c.step, c.inner} & {"strict", "partition"} for c in components
-        )
-        if counts_all or not program.pure or first == events.n_events:
+        needs_all = program.once("needs all events", lambda: _needs_all(program))
+        if (
+            needs_all
+            or program.window.within_events is not None
+            or not program.pure
+            or first == events.n_events
+        ):
             return True
         if found is not None and (accepts := found.accepts) is not None:
             return accepts[first:]
@@ -381,9 +389,7 @@ class SequenceSearch(Search):
             places = Places(program, events)
             left = places.end_of_partition - np.arange(n)
             keep[places.position_of_place[left >= window.within_events]] = False
-        if keep.any() and any(
-            c.step == "strict" or c.inner == "strict" for b in program.branches for c in b.branch.components
-        ):
+        if program.once("is strict", lambda: bool(_links(program) & {"strict"})) and keep.any():
             # Events stay neighbours only if all events between them are kept.
             keep[int(np.argmax(keep)) :] = True
         return keep
@@ -405,7 +411,7 @@ class SequenceSearch(Search):
         """Number of partition keys of the events that are kept."""
         if not self.n_retained or self._keys is not None:
             return 0 if self._keys is None else len(self._keys)
-        return len(keys_of_batch(ArrowSource(self._kept), self.query.partition_by)[1])
+        return len(keys_of_batch(self._kept, self.query.partition_by)[1])
 
     @property
     def n_retained(self) -> int:
@@ -417,7 +423,7 @@ class SequenceSearch(Search):
         return int(self._position_of_kept[0]) if self.n_retained else None
 
     def oldest_time(self, clock: str) -> Any:
-        return first_value(self._kept, clock) if self.n_retained else None
+        return first_value(self._kept.part(slice(1)).frame, clock) if self.n_retained else None
 
     # --- saving
 
@@ -434,7 +440,7 @@ class SequenceSearch(Search):
         by = self.query.partition_by
         keys = {f"key{i}": [key[i] for key in self._codes] for i in range(len(by))}
         types = [(f"key{i}", self.schema.arrow.field(name).type) for i, name in enumerate(by)]
-        tables = {"kept": self._kept, "keys": pa.table(keys, schema=pa.schema(types))}
+        tables = {"kept": self._kept.frame, "keys": pa.table(keys, schema=pa.schema(types))}
         header = {
             "done": list(self._done), "searched_at": self._searched_at, "n_codes": self._n_codes,
             "now": self._now, "n_evicted": self.n_evicted, "n_overflowed": self.n_overflowed,
@@ -449,7 +455,8 @@ class SequenceSearch(Search):
         last, n_there = saved.counters("done", 2, least=-1)
         self._done = (last, n_there)
         self._searched_at, self._now = saved.header.get("searched_at"), saved.header.get("now")
-        self._kept = saved.tables["kept"].select(self.schema.arrow.names).cast(self.schema.arrow)
+        kept = saved.tables["kept"].select(self.schema.arrow.names).cast(self.schema.arrow)
+        self._kept = self._kept.with_batch(kept)
         self._position_of_kept = saved.arrays["position"]
         rows = [tuple(row.values()) for row in saved.tables["keys"].to_pylist()]
         self._n_codes = saved.counter("n_codes")
@@ -470,22 +477,30 @@ class SequenceSearch(Search):
 
 def _check_bounds(options: Options, program: SequenceProgram) -> None:
     """Raise for bounds of keys that would find matches which the events forbid."""
-    parts = [c for bound in program.branches for c in bound.branch.components]
-    links = {link for c in parts for link in (c.step, c.inner)}
-    reason = ""
+    links, reason = _links(program), ""
     if program.can_be_forbidden_later or (_looks_back(program) and options.overflow != "error"):
         reason = "an absent event outside a match must be known until its window is over"
     elif "strict" in links:
         reason = "neighbours in the stream stay neighbours only if all events between them are kept"
     elif options.overflow == "shed":
         window, absences = program.window, [a for bound in program.branches for a in bound.branch.absences]
-        if absences or "partition" in links or any(c.until is not None for c in parts):
+        if absences or _needs_all(program):
             reason = "without an event that it sheds, others might match that do not"
         elif window.within_events is not None:
             reason = "its window counts all events"
     for name in ("idle_after", "overflow"):
         if reason and (value := getattr(options, name)) != getattr(Options, name):
             raise UnsupportedQueryError(f"{name}={value!r}: this sequence does not take it, since {reason}")
+
+
+def _links(program: SequenceProgram) -> set[str]:
+    return {link for b in program.branches for c in b.branch.components for link in (c.step, c.inner)}
+
+
+def _needs_all(program: SequenceProgram) -> bool:
+    """Return whether events may matter that fulfil no condition, without regard to the window."""
+    has_end = any(c.until is not None for b in program.branches for c in b.branch.components)
+    return has_end or bool(_links(program) & {"strict", "partition"})
 
 
 def _times(program: SequenceProgram, events: Events) -> np.ndarray:
@@ -495,7 +510,6 @@ def _times(program: SequenceProgram, events: Events) -> np.ndarray:
 
 
 def _window(program: SequenceProgram) -> float:
-    """Return the length of the window of time, in ticks."""
     assert program.window.within is not None
     return program.window.within
 

@@ -244,13 +244,9 @@ class Bucket:
 
     def pack(self) -> bytes:
         header = {
-            "kind": _KIND,
-            "identity": dict(self.plan.identity),
-            "n_events": self._n_events,
-            "passed": self._passed,
-            "wakes_at": self._wakes_at,
-            "timer": self.timer,
-        }
+            "kind": _KIND, "identity": dict(self.plan.identity), "n_events": self._n_events,
+            "passed": self._passed, "wakes_at": self._wakes_at, "timer": self.timer,
+        }  # fmt: skip
         saved = Saved(header, {}, {"held": self._held})
         content = save_bytes(saved.with_part("search", self._search.pack(self._n_events)))
         self.n_bytes = len(content)

@@ -333,26 +333,16 @@ def _spark_hash(value: int) -> int:
 
 _STATE = {"held": "held", "kept": "kept", "live": "live_partial_matches", "state_bytes": "state_bytes"}
 _COLUMNS = {
-    "batch": "int64",
-    "at": "datetime64[ms]",
-    "rows": "int64",
-    "late_rows": "int64",
-    "matches": "int64",
-    **dict.fromkeys(_STATE.values(), "Int64"),
-    "watermark": "datetime64[ms]",
-    "watermark_lag": "timedelta64[ms]",
-    "seconds": "float64",
-}
+    "batch": "int64", "at": "datetime64[ms]", "rows": "int64", "late_rows": "int64", "matches": "int64",
+    **dict.fromkeys(_STATE.values(), "Int64"), "watermark": "datetime64[ms]",
+    "watermark_lag": "timedelta64[ms]", "seconds": "float64",
+}  # fmt: skip
 MOST_LATENCY = "most_latency"  # the only number of load shedding whose greatest value counts, not the sum
 _OF_SHEDDING = {
-    "processed_rows": "int64",
-    "dropped_rows": "int64",
-    "dropped_partial_matches": "int64",
-    "estimated_recall": "float64",
-    "mean_latency": "float64",
-    "max_latency": "float64",
+    "processed_rows": "int64", "dropped_rows": "int64", "dropped_partial_matches": "int64",
+    "estimated_recall": "float64", "mean_latency": "float64", "max_latency": "float64",
     "buckets_that_learn": "Int64",
-}
+}  # fmt: skip
 _STATE_OF_SHEDDING = ("estimated_recall", "buckets_that_learn")
 _PANELS = {
     "in and out": ["rows", "late_rows", "dropped_rows", "matches", "results"],

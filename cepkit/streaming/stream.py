@@ -156,6 +156,8 @@ class Stream:
             table, keys = ordered_batch(table, newest, self.query.order_by, self._read)
             newest = keys.slice(len(keys) - 1)
         with self.options.bound_memory():
+            if self._search.keeps_batches and kind.shares_memory:
+                table = table.take(pa.array(np.arange(len(table))))
             ready = self._search.advance(table, keys, self._n_events)
         if not self._n_events and keys is not None:
             self._first = keys.slice(0, 1)
@@ -461,7 +463,6 @@ class Stream:
         return pack_stream(self)
 
     def _more_settings(self) -> dict[str, Any]:
-        """Return what else a file must say about the stream."""
         return {}
 
     @classmethod

@@ -17,14 +17,7 @@ from cepkit.streaming.search import Options, PlainRow, Ready, Search, first_valu
 from cepkit.values import dataclass, replace
 from cepkit.windows.joining import JoinRows, frame_of_join, plan_join, run_join, ticks_of_clock
 from cepkit.windows.ranges import Size, SlidingRows
-from cepkit.windows.running import (
-    check_window,
-    frame_with,
-    kept_rows,
-    leaving_ticks,
-    size_of,
-    window_part,
-)
+from cepkit.windows.running import check_window, frame_with, kept_rows, leaving_ticks, size_of, window_part
 from cepkit.windows.values import ALL, EMITTED, SIDES, Join, Window
 
 # The search of a window in an open stream: it keeps the rows that are in the window.
@@ -90,7 +83,7 @@ class WindowSearch(Search):
             whole, n_shed = _with_room(self._room, whole, ticks, size_of(self._window, source), n_kept)
         ready, n_gone = self._emit(whole, n_kept, is_last=False)
         if self._room is not None:
-            self._room.check(whole.slice(n_gone))
+            self._room.check(ArrowSource(whole.slice(n_gone)))
         self._kept, self._n_left = whole.slice(n_gone), self._n_left + n_gone
         self.n_overflowed += n_shed
         return ready
@@ -183,7 +176,7 @@ def _with_room(room: Room, rows: pa.Table, ticks: np.ndarray, size: Size, n_old:
     """Return the rows that are not shed, and the number of the others; the first ``n_old`` wait already."""
     if room.overflow != "shed":
         return rows, 0
-    has_room = room.ends(rows, leaving_ticks(ticks, size) - 1, ticks, n_old) == NEVER
+    has_room = room.ends(ArrowSource(rows), leaving_ticks(ticks, size) - 1, ticks, n_old) == NEVER
     return rows.filter(pa.array(has_room)), int((~has_room).sum())
 
 
@@ -306,7 +299,7 @@ class JoinSearch:
         early = [rows.slice(n).combine_chunks() for rows, n in zip(early, n_certain, strict=True)]
         for room, whole, n in zip(self._rooms, wholes, gone, strict=True):
             if room is not None:
-                room.check(whole.slice(n))
+                room.check(ArrowSource(whole.slice(n)))
         self.n_overflowed += n_shed
         self._waiting = [whole.slice(n) for whole, n in zip(wholes, gone, strict=True)]
         self._n_left = [left + n for left, n in zip(self._n_left, gone, strict=True)]

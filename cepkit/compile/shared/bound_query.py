@@ -27,7 +27,7 @@ from cepkit.events import FLOAT, NULL_CODE, NULL_INTEGER, TEXT, Column, ColumnTy
 from cepkit.language.expressions.functions import RegisteredFunction
 from cepkit.language.expressions.trees import Attribute, Reference
 from cepkit.progress import free_after_fork, hold
-from cepkit.values import dataclass, replace
+from cepkit.values import dataclass
 
 _T = TypeVar("_T")
 _writing = threading.RLock()
@@ -170,7 +170,7 @@ class Inputs:
 
     def with_columns(self, columns: Mapping[str, np.ndarray]) -> Inputs:
         """Return the inputs with these arrays as columns."""
-        return replace(self, columns=columns)
+        return Inputs(columns, self.constants, self.tables, self.texts)
 
 
 def used_tables(terms: Iterable[Term]) -> set[int]:
@@ -200,8 +200,9 @@ def number_of_constant(constant: Constant, columns: Mapping[str, Column]) -> int
         return scaled(constant, scale_of(columns))
     if constant.text is None:
         return constant.value
-    codes = np.flatnonzero(columns[constant.column or ""].categories == constant.text)
-    return int(codes[0]) if len(codes) else -2  # a code that no text has
+    categories = columns[constant.column or ""].categories
+    texts = [] if categories is None else categories.tolist()
+    return texts.index(constant.text) if constant.text in texts else -2  # a code that no text has
 
 
 def values_of_table(table: Table | Members, columns: Mapping[str, Column]) -> np.ndarray:

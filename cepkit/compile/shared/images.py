@@ -198,13 +198,8 @@ def load_machine_code(content: bytes) -> SimpleNamespace | None:
 
 def _parts(given: Iterable) -> list:
     """Return arguments, and the values in those that are tuples."""
-    parts = []
-    for value in given:
-        if isinstance(value, tuple):
-            parts += _parts(value)
-        else:
-            parts.append(value)
-    return parts
+    parts = [part for value in given for part in (value if isinstance(value, tuple) else (value,))]
+    return _parts(parts) if any(isinstance(part, tuple) for part in parts) else parts
 
 
 def hash_of(content: bytes) -> bytes:

@@ -313,6 +313,11 @@ def load_kernels(name: str, *, quick: bool = True) -> Any:
     return _load_shipped(name, partial(image_name, name), partial(importlib.import_module, name), quick)
 
 
+def is_loaded(name: str) -> bool:
+    """Return whether `load_kernels` has loaded the machine code of a module."""
+    return isinstance(_kernels.get(name), SimpleNamespace)
+
+
 def load_general(text: str, *, quick: bool = True) -> Any:
     """Return the functions of a generated text that serves every query; otherwise as `load_kernels`."""
     name = general_name(text)
@@ -377,7 +382,6 @@ def image_name(name: str) -> str:
 
 
 def _load_once(text: str, names: Mapping[str, Callable]) -> ModuleType:
-    """Return the module of a generated text, loaded or compiled once."""
     function_ids = "".join(f"_{id(function):x}" for function in names.values())
     name = f"{_name_of(text)}{function_ids}"
     if name in sys.modules:

@@ -400,7 +400,6 @@ class PathCounter:
     # --- passes
 
     def _source(self, arithmetic: str, component: int | None = None) -> CountingKernel:
-        """Return the text of the kernel that counts in an arithmetic."""
         layout = self.layout
         return layout.write_once(
             arithmetic,
@@ -482,5 +481,4 @@ def total_of(numbers: np.ndarray | list[int]) -> int:
 
 
 def _sum_modulo(residues: np.ndarray, modulus: int) -> int:
-    """Return the sum of uint64 numbers modulo ``modulus``."""
     return total_of(residues) % modulus

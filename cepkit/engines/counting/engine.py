@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -34,7 +33,7 @@ from cepkit.engines.shared.sequence_set import (
 )
 from cepkit.events import NULL_INTEGER, Events
 from cepkit.language.sequences.branches import Component
-from cepkit.values import dataclass
+from cepkit.values import cached_property, dataclass
 
 # Aggregates over all matches of a state graph, computed along its edges without making matches.
 
@@ -132,7 +131,6 @@ def _sum(counter: PathCounter, component: int, weights: _Weights) -> int:
 
 
 def _integers(values: np.ndarray) -> _Weights:
-    """Return integers as weights."""
     return _Weights(values, np.zeros(len(values), np.int64))
 
 
@@ -205,7 +203,6 @@ def counting_unsupported(program: BoundQuery) -> str | None:
 
 
 def _components(program: SequenceProgram) -> Iterator[Component]:
-    """Yield the components of all branches."""
     return chain.from_iterable(bound.branch.components for bound in program.branches)
 
 
@@ -221,18 +218,15 @@ def counter_of(graph: StateGraph, places: Places, accept: np.ndarray) -> PathCou
 
 
 def _layout(graph: StateGraph, places: Places, accept: np.ndarray, *, as_python: bool = False) -> Layout:
-    """Return the layout of the events of a graph."""
     layout_class = AnchoredLayout if isinstance(graph, AnchoredGraph) else Layout
     return layout_class(graph, places, accept, as_python=as_python)
 
 
 def _counter(layout: Layout) -> PathCounter:
-    """Return the counter of a layout."""
     return (AnchoredCounter if isinstance(layout, AnchoredLayout) else PathCounter)(layout)
 
 
 def _walk(layout: Layout, number: int) -> MatchWalk:
-    """Return the walk over the matches of a layout."""
     return (AnchoredWalk if isinstance(layout, AnchoredLayout) else PathWalk)(layout, number)
 
 
@@ -244,7 +238,6 @@ def match_by_counting(program: SequenceProgram, events: Events) -> SequenceSet:
 
 
 def _first_of(walk: MatchWalk, n: int) -> MatchBlock:
-    """Return the first ``n`` matches of a walk."""
     return collect(first_of_blocks(n, walk.blocks(n) if n else iter(())))
 
 
@@ -275,7 +268,6 @@ class CountedMatches(SequenceSet):
 
     @cached_property
     def _layouts(self) -> list[Layout]:
-        """The events as the graph of each branch reads them."""
         accept, as_python = self._placed[1], self._as_python
         layouts = [_layout(graph, self._places, accept, as_python=as_python) for graph in self._graphs]
         for layout in layouts:
@@ -292,17 +284,14 @@ class CountedMatches(SequenceSet):
 
     @cached_property
     def _counters(self) -> list[PathCounter]:
-        """The counter of each branch."""
         return [_counter(layout) for layout in self._layouts]
 
     @cached_property
     def _counts(self) -> list[np.ndarray | list[int]]:
-        """How many matches of each branch end at each place."""
         return [counter.by_place() for counter in self._counters]
 
     @cached_property
     def _walks(self) -> list[MatchWalk]:
-        """The walk over the matches of each branch."""
         return [_walk(layout, number) for number, layout in enumerate(self._layouts)]
 
     @cached_property
@@ -334,7 +323,6 @@ class CountedMatches(SequenceSet):
 
     @cached_property
     def _total(self) -> int:
-        """The number of matches of all branches."""
         return sum(counter.total() for counter in self._counters)
 
     def count(self) -> int:
@@ -444,7 +432,6 @@ class CountedMatches(SequenceSet):
         )
 
     def _first_of_all(self, n: int) -> MatchBlock:
-        """Return the first ``n`` matches in the way that costs least."""
         if (block := self._first_as_python(n)) is not None:
             return block
         if self._listed:

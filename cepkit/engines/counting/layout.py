@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from cepkit.compile.interpreted_columns import PairTest
 from cepkit.compile.shared.loading import (
     interpreting,
     is_general_ready,
+    is_loaded,
     is_ready,
     load_general,
     load_kernels,
@@ -39,7 +40,7 @@ from cepkit.engines.interpreted_counting import (
 from cepkit.engines.shared.places import COUNTING, PLACES, Places, accepted_places, dtypes_of, kernel
 from cepkit.engines.shared.python_kernels import new_as_python
 from cepkit.progress import checkpoint, free_after_fork, run_on_threads
-from cepkit.values import dataclass
+from cepkit.values import cached_property, dataclass
 
 WORK_PER_CALL = 1 << 26  # entries looked at between two checkpoints
 _FEW_OF = 16  # a search for one place in 16 is faster than a pass over all
@@ -48,6 +49,13 @@ _KEPT_POOLS = 2  # of the events; a slider moves such a condition, and everythin
 _keeping = threading.Lock()
 free_after_fork(_keeping)
 _FEW = 1 << 12  # up to this many places, numpy is as fast as kernels, which must be compiled first
+
+
+class _Kernels(dict[tuple[Callable, str], Callable]):
+    """Kernels of paths by what writes them and their names. Another process loads its own."""
+
+    def __reduce__(self) -> tuple:
+        return _Kernels, ()
 
 
 class Layout:
@@ -66,7 +74,7 @@ class Layout:
         self.last_pool = graph.pool(graph.finals[0])
         self._arrays: dict[Key, np.ndarray] = {}
         self._sizes: dict[int, int] = {}
-        self._path_kernels: dict[tuple[Callable, str], Callable] = {}
+        self._path_kernels = self.write_once("kernels", as_python, write=_Kernels)
 
     @cached_property
     def writer(self) -> GraphPathWriter:
@@ -125,8 +133,9 @@ class Layout:
         """The modules of kernels that list matches."""
         if not self.graph.edges:
             return []
-        writers = write_starts, write_line_walk if self.graph.is_line else write_walk
-        return [self.path_text(write) for write in writers if not self.can_interpret(write)]
+        walk = write_line_walk if self.graph.is_line else write_walk
+        new = [key[0] for key in ((write_starts, "starts"), (walk, "walk")) if not self.has_path_kernel(*key)]
+        return [self.path_text(write) for write in new if not self.can_interpret(write)]
 
     # --- arrays
 
@@ -195,7 +204,6 @@ class Layout:
         return self._sizes[pool]
 
     def _members(self, pool: int) -> np.ndarray:
-        """Return the places that the test of a pool accepts."""
         if pool == self.every:
             tests = sorted({state.test for state in self.graph.states})
             return np.flatnonzero(self.accept[tests].any(axis=0))
@@ -205,7 +213,6 @@ class Layout:
         return self.columns[number][self.members(pool)]
 
     def _since(self, pool: int) -> np.ndarray:
-        """Return the first place whose window contains each member."""
         return self.places.window_start_of(self.members(pool))
 
     # --- what may precede
@@ -295,7 +302,7 @@ class Layout:
 
 def n_below(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """Return how many values are below each bound; values and bounds are int64 and nondecreasing."""
-    if len(bounds) <= _FEW:
+    if len(bounds) <= _FEW and not is_loaded(PLACES):
         return np.searchsorted(values, bounds)
     out = np.empty(len(bounds), np.int64)
     load_kernels(PLACES).count_below(values, bounds, out)
@@ -411,7 +418,6 @@ class Entries:
 
     @cached_property
     def _spans(self) -> list[tuple[int, int]]:
-        """The first entry of each state, and the one after its last."""
         return list(zip(self.first_of_state.tolist(), self.end_of_state.tolist(), strict=True))
 
     def window(self, start: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -447,7 +453,6 @@ class Entries:
 
 
 def _rows(layout: Layout, place: np.ndarray, first: int, end: int, state: int) -> np.ndarray:
-    """Return the entries that are the members of a state's pool."""
     if layout.graph.is_line:
         return np.arange(first, end)
     return n_below(place, layout.members(layout.graph.pool(state)))
@@ -477,6 +482,7 @@ def _accepted_cells(layout: Layout, place, first, end, offset) -> np.ndarray:
     for s, state in enumerate(layout.graph.states):
         state_places = place[first[s] : end[s]]
         start = state_places if state.is_first else np.zeros(1, np.int64)
-        accepted = layout.accept[state.test][state_places]
-        cells[offset[s] + first[s] : offset[s] + end[s]] = np.where(accepted, start, -1)
+        if not layout.graph.is_line:  # otherwise the entries of a state are those that it accepts
+            start = np.where(layout.accept[state.test][state_places], start, -1)
+        cells[offset[s] + first[s] : offset[s] + end[s]] = start
     return cells

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from cepkit.engines.counting.ranking import FEW, SMALL, LineSample, Numbering, P
 from cepkit.engines.shared.sequence_set import MATCHES_PER_BLOCK, LineBlock, MatchBlock, collect, draw_numbers
 from cepkit.events import sums_before
 from cepkit.progress import checkpoint
+from cepkit.values import cached_property
 
 MOST_PER_BLOCK = 1 << 20
 _ITEMS_PER_BLOCK = 1 << 16
@@ -180,7 +180,6 @@ class PathWalk(MatchWalk):
         return (self._walk_line if self.is_line else self._walk_graph)(begin, stop, size, path)
 
     def _walk_single(self, begin: int, stop: int, size: int) -> Iterator[MatchBlock]:
-        """Yield matches of one event each."""
         for low in range(begin, stop, size):
             yield self._of_one_length(self._ends[2][low : min(low + size, stop)])
 
@@ -209,7 +208,6 @@ class PathWalk(MatchWalk):
                 yield self._of_one_length(_trim(out, n_matches * n))
 
     def _walk_graph(self, begin: int, stop: int, size: int, path: Path | None) -> Iterator[MatchBlock]:
-        """Yield the matches of a graph of any form, from ``path`` on."""
         entries = self.entries
         start = np.zeros(1, np.int64) if path is None else path.entries
         arguments = [

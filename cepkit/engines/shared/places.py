@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,7 +22,7 @@ from cepkit.compile.shared.term_writing import VECTOR
 from cepkit.errors import CepError, short_text, whole_number
 from cepkit.events import Events
 from cepkit.progress import checkpoint, free_after_fork, run_on_threads
-from cepkit.values import dataclass
+from cepkit.values import cached_property, dataclass
 
 # Work on slices of events on threads, such as sorting values by partition.
 
@@ -51,7 +51,8 @@ def usable_threads() -> int:
 
 def threads_for(n_events: int) -> int:
     """Return how many threads pay for a number of events, at least 1."""
-    return max(1, min(usable_threads(), n_events // _FEWEST_PER_THREAD))
+    most = n_events // _FEWEST_PER_THREAD
+    return 1 if most < 2 else min(usable_threads(), most)  # to ask takes longer than a small search
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,6 @@ def dtypes_of(inputs: Inputs) -> dict[str, str]:
 
 @lru_cache(maxsize=100)
 def _name_of(dtype: np.dtype) -> str:
-    """Return the name of a dtype."""
     return dtype.name  # numpy writes it again each time
 
 

@@ -8,7 +8,6 @@ import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
 from itertools import accumulate, groupby
 from random import Random
 from typing import Any, Self
@@ -19,7 +18,7 @@ from cepkit.compile.shared.loading import load_kernels
 from cepkit.events import Events, sums_before
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint, hold
-from cepkit.values import dataclass
+from cepkit.values import cached_property, dataclass
 
 MATCHES_PER_BLOCK = 1 << 16
 _MATCHES_TOGETHER, _EVENTS_TOGETHER = 1 << 13, 1 << 12  # most that are enumerated at once for nearby numbers
@@ -118,7 +117,6 @@ class MatchBlock:
         return order
 
     def _key(self, m: int) -> tuple:
-        """Return the key by which match ``m`` is sorted."""
         items = slice(self.first_item_of_match[m], self.first_item_of_match[m + 1])
         components = (-self.component_of_item[items]).tolist()
         return (self.event_of_item[items][::-1].tolist(), components, int(self.branch_of_match[m]))
@@ -448,12 +446,10 @@ class FoundLater(FoundElsewhere):
 
     @cached_property
     def _looked(self) -> SequenceSet:
-        """What a search within limits found."""
         return self._find(self.events, most_calls=CALLS_OF_A_LOOK)
 
     @cached_property
     def _found(self) -> SequenceSet:
-        """What the whole search found."""
         return self._looked if self._has_looked_at_all else self._find(self.events)
 
     @property

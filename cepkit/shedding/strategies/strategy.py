@@ -343,16 +343,11 @@ class PartialShedder(Shedder):
 
 # Name of each strategy: its module in this room, and its class.
 _STRATEGIES: dict[str, tuple[str, str]] = {
-    "none": ("strategy", "NoShedding"),
-    "random": ("strategy", "Random"),
-    "random_input": ("strategy", "RandomInput"),
-    "espice": ("spice", "ESpice"),
-    "hspice": ("spice", "HSpice"),
-    "pspice": ("spice", "PSpice"),
-    "zhao": ("zhao", "Zhao"),
-    "darling": ("darling", "Darling"),
+    "none": ("strategy", "NoShedding"), "random": ("strategy", "Random"),
+    "random_input": ("strategy", "RandomInput"), "espice": ("spice", "ESpice"), "hspice": ("spice", "HSpice"),
+    "pspice": ("spice", "PSpice"), "zhao": ("zhao", "Zhao"), "darling": ("darling", "Darling"),
     "cohesive": ("cohesive", "Cohesive"),
-}
+}  # fmt: skip
 
 
 def strategy_names() -> tuple[str, ...]:
