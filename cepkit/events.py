@@ -169,8 +169,9 @@ class Events:
         """Return the events at some rising positions, with the same partitions."""
         columns = {name: column.take(positions) for name, column in self.columns.items()}
         rows = None if isinstance(positions, slice) else positions
-        coded = positions if rows is None or self.n_partitions > 1 else slice(len(rows))  # all codes are 0
-        partition = self.partition_of_event[coded]
+        n = self.n_events + 1 if rows is None else len(rows)  # some positions may occur twice
+        are_equal = n <= self.n_events and self.n_partitions < 2  # all codes are 0
+        partition = self.partition_of_event[slice(n) if are_equal else positions]
         if self.row_of_event is not None:
             rows = self.row_of_event[positions]
         return Events(len(partition), columns, partition, self.n_partitions, rows)

@@ -295,7 +295,6 @@ class PathCounter:
 
     @cached_property
     def _bytes_of_numbers(self) -> int:
-        """A bound on the memory of the numbers by last event."""
         n = len(self.last)
         if not n or not self.layout.size(0):
             return 0
