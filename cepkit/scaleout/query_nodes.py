@@ -411,7 +411,7 @@ def merge_sums(
     values: np.ndarray, present: np.ndarray, shares: Sequence[NodeShare], count: np.ndarray | None = None
 ) -> np.ndarray:
     """Return the exact sums of numbers in each window, rounded once, float64, (n_outputs,)."""
-    # With ``count``, the number of present values in each window, return the standard deviations. Nodes send
+    # With ``count``, the number of present values in each window, return the variances. Nodes send
     # the digits of their sums, and the gather adds up the digits.
     infinite = np.zeros(len(shares[0].start))
     if values.dtype.kind == "f":
@@ -425,8 +425,8 @@ def merge_sums(
         if count is not None:
             squares += exact.partial_squares(numbers, share.start, share.stop)
     if count is not None:
-        deviation = exact.round_deviations(digits, squares, count, scale)
-        return np.where((count > 0) & (infinite == 0), deviation, np.nan)
+        variance = exact.round_variances(digits, squares, count, scale)
+        return np.where((count > 0) & (infinite == 0), variance, np.nan)
     with np.errstate(invalid="ignore"):
         return exact.round_sums(digits, scale) + infinite
 
@@ -491,7 +491,7 @@ class WindowNodes(WindowEvaluator):
             return self._integer_sums(values, present, name)
         return self._gathered(lambda shares, family: merge_sums(values, present, shares), np.float64)
 
-    def _deviations(self, values: np.ndarray, present: np.ndarray, count: np.ndarray) -> np.ndarray:
+    def _variances(self, values: np.ndarray, present: np.ndarray, count: np.ndarray) -> np.ndarray:
         def merge(shares: list[NodeShare], own: slice) -> np.ndarray:
             return merge_sums(values, present, shares, count[own])
 

@@ -101,20 +101,20 @@ def sums(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray) -> np.ndar
     return out
 
 
-def deviations(numbers: ScaledNumbers, count: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """Return the standard deviation of every range of rows, of ``count`` present values each; 0 for none."""
+def variances(numbers: ScaledNumbers, count: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """Return the variance of every range of rows, of ``count`` present values each; 0 for none."""
     out, digits = np.empty(len(start)), np.zeros(6 * numbers.scale.n_digits + 2, np.int64)
     with np.errstate(over="ignore"):  # only a kernel that runs as Python warns of an overflow
         load_kernels(KERNELS).exact_spreads(
             numbers.mantissa, numbers.place, count, start, stop, numbers.scale.lowest, digits, out
         )
-    return deviations_of(out, count)
+    return variances_of(out, count)
 
 
-def deviations_of(spread: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Return the standard deviations for the rounded ``n * sum(x^2) - sum(x)^2`` of n values."""
+def variances_of(spread: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Return the variances for the rounded ``n * sum(x^2) - sum(x)^2`` of n values."""
     n = np.maximum(count, 1).astype(np.float64)
-    return np.sqrt(spread / (n * n))
+    return spread / (n * n)
 
 
 def partial_sums(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
@@ -144,15 +144,15 @@ def round_sums(digits: np.ndarray, scale: DigitScale) -> np.ndarray:
     return out
 
 
-def round_deviations(
+def round_variances(
     digits: np.ndarray, squares: np.ndarray, count: np.ndarray, scale: DigitScale
 ) -> np.ndarray:
-    """Return standard deviations from the digits of sums and of sums of squares, and the counts."""
+    """Return variances from the digits of sums and of sums of squares, and the counts."""
     out, scratch = np.empty(len(digits)), np.empty(3 * digits.shape[1] + 2, np.int64)
     load_kernels(KERNELS).round_spreads(
         np.ascontiguousarray(digits), np.ascontiguousarray(squares), count, scale.lowest, scratch, out
     )
-    return deviations_of(out, count)
+    return variances_of(out, count)
 
 
 # Running aggregates of windows as Arrow arrays, by the expressions that measures use.
@@ -246,7 +246,8 @@ class WindowEvaluator(RowEvaluator):
             return self._reduce_decimals(name, e, operand, values)
         numbers = plain_numbers(values)
         if name in ("std", "var"):
-            spread = self._deviations(numbers, present, count) ** (2 if name == "var" else 1)
+            spread = self._variances(numbers, present, count)
+            spread = spread if name == "var" else np.sqrt(spread)
             return pa.array(spread, mask=(count == 0) | np.isnan(spread))
         return total_or_mean(name, self.done(e, self._sums, numbers, present, name), count, values.type)
 
@@ -331,13 +332,13 @@ class WindowEvaluator(RowEvaluator):
 
         return self._by_family(compute, np.int64)
 
-    def _deviations(self, values: np.ndarray, present: np.ndarray, count: np.ndarray) -> np.ndarray:
-        """Return the standard deviation of each window."""
+    def _variances(self, values: np.ndarray, present: np.ndarray, count: np.ndarray) -> np.ndarray:
+        """Return the variance of each window."""
         numbers = numbers_of(values, present)
-        std_values = self._by_family(lambda *of: deviations(numbers, *of), np.float64, count)
+        variance = self._by_family(lambda *of: variances(numbers, *of), np.float64, count)
         if values.dtype.kind == "f" and (is_infinite := present & np.isinf(values)).any():
-            std_values[self._count(is_infinite) > 0] = np.nan
-        return std_values
+            variance[self._count(is_infinite) > 0] = np.nan
+        return variance
 
 
 @lru_cache(maxsize=256)

@@ -64,16 +64,16 @@ def reduce_values(function: str, values: list):
         return None if total is None else float(total) / len(present)
     if function == "median":
         return float(statistics.median(present))
-    if function == "var":
-        spread = reduce_values("std", values)
-        return None if spread is None else spread**2
     if function == "std":
+        spread = reduce_values("var", values)
+        return None if spread is None else math.sqrt(spread)
+    if function == "var":
         if any(math.isinf(value) for value in present):
             return None
         n = len(present)
         squares = sum((Fraction(value) ** 2 for value in present), Fraction(0))
         spread = rounded(n * squares - sum(map(Fraction, present), Fraction(0)) ** 2)
-        return math.sqrt(spread / (float(n) * float(n)))
+        return spread / (float(n) * float(n))
     raise ValueError(function)
 
 

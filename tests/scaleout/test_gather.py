@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from random import Random
 
@@ -14,7 +13,7 @@ from cepkit.scaleout.query_nodes import merge_counts, merge_integers, merge_sums
 from papers.scatter_gather.formulas import gather_error, naive_sums
 from tests.support.sizes import seeds
 
-FUNCTIONS = ("sum", "count", "std")
+FUNCTIONS = ("sum", "count", "var")
 CASES_PER_SEED = 50
 
 
@@ -36,7 +35,7 @@ def gathered(function: str, values: np.ndarray, start, stop, n_nodes: int) -> np
     count = merge_counts(present, shares)
     if function == "count":
         return count
-    if function == "std":
+    if function == "var":
         return merge_sums(values, present, shares, count)
     return merge_integers(values, shares) if values.dtype.kind == "i" else merge_sums(values, present, shares)
 
@@ -50,7 +49,7 @@ def on_one_node(function: str, values: list):
     if function == "sum":
         return int(total) if isinstance(values[0], int) else float(total)
     spread = n * sum(Fraction(value) ** 2 for value in values) - total**2
-    return math.sqrt(float(spread) / (n * n))
+    return float(spread) / (n * n)
 
 
 def drawn(case: Random) -> tuple[list, list[int]]:

@@ -35,8 +35,8 @@ def test_parts_add_up_to_the_whole(seed):
         sums += exact.partial_sums(numbers, *ranges)
         squares += exact.partial_squares(numbers, *ranges)
     assert exact.round_sums(sums, scale).tolist() == exact.sums(whole, start, stop).tolist()
-    one = exact.deviations(whole, count, start, stop)
-    assert exact.round_deviations(sums, squares, count, scale).tolist() == one.tolist()
+    one = exact.variances(whole, count, start, stop)
+    assert exact.round_variances(sums, squares, count, scale).tolist() == one.tolist()
 
 
 def test_extreme_floats():
@@ -69,5 +69,5 @@ def test_floats_of_any_bits(seed):
     rests = [[Fraction(value) for value in values[i:]] for i in range(n)]
     assert exact.sums(numbers, start, stop).tolist() == [nearest(sum(rest)) for rest in rests]
     spread = [nearest(len(rest) * sum(x * x for x in rest) - sum(rest) ** 2) for rest in rests]
-    wanted = exact.deviations_of(np.array(spread), n - start)
-    assert exact.deviations(numbers, n - start, start, stop).tolist() == wanted.tolist()
+    wanted = exact.variances_of(np.array(spread), n - start)
+    assert exact.variances(numbers, n - start, start, stop).tolist() == wanted.tolist()
