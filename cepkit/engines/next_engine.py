@@ -87,8 +87,8 @@ class NextChainSearch:
         self.places, self.chain, self.number = places, chain, number
         self.n_components, self.n_events = len(chain.components), places.events.n_events
 
-    @cached_property
-    def _kernels(self) -> Any:
+    @property
+    def _kernels(self) -> Any:  # not kept: machine code cannot be pickled
         return load_kernels(CHAIN, quick=self.n_events < _MANY_EVENTS)
 
     @cached_property

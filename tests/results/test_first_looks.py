@@ -112,6 +112,10 @@ def test_eight_threads_see_what_one_thread_sees_on_spark(spark, full):
     check_first_looks(lambda: cep.match(rows, CHAIN, **CALL), looks, 2)
 
 
-def test_a_result_with_a_lock_is_pickled():
-    found = RESULTS["counted"]()
-    assert pickle.loads(pickle.dumps(found)).count() == found.count()
+@pytest.mark.parametrize("name", [name for name in RESULTS if name != "rows"])
+def test_a_result_is_pickled_after_each_look(name):
+    fresh = pickle.loads(pickle.dumps(RESULTS[name]()))
+    for look in LOOKS.values():
+        found = RESULTS[name]()
+        expected = look(found)
+        assert look(pickle.loads(pickle.dumps(found))) == expected == look(fresh)
