@@ -151,6 +151,7 @@ def _match_chain(
     frame: Frame, steps: Sequence[Any], engine: str | EngineValue, bounded: Mapping[str, Any] | None,
     keywords: Mapping[str, Any],
 ) -> SparkStream:  # fmt: skip
+    """Return the results of a chain of windows and queries in a streaming Spark frame."""
     from cepkit.pipelines.spark_session import worker_python
     from cepkit.streaming.spark_binding import chain_stream
     from cepkit.windows.running import as_value

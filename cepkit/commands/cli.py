@@ -332,6 +332,7 @@ def _read(
 
 
 def _first_rows(matches: Any, rows: str, limit: int) -> Any:
+    """Return the first rows of a result."""
     if rows == "one":
         return matches.head(limit)
     if matches._found.is_in_memory:

@@ -333,6 +333,7 @@ def _is_parquet(file: str) -> bool:
 
 
 def _read_one(file: str, reading: Reading) -> pd.DataFrame:
+    """Return the frame of a file."""
     if _ADDRESS.match(file):
         raise UnreadableFileError(f"{file!r} is an address; only --engine spark can read it")
     reading.file = file

@@ -364,6 +364,7 @@ class _MatchingWriter:
         lines.add(depth + 1, f"{q}_tail[k] = {q}t + 1", f"f &= {self.every & ~bit}")
 
     def _empty(self, lines: _Lines, depth: int, number: int, queue: Queue) -> None:
+        """Write the lines that empty a queue."""
         q = f"q{number}"
         lines.add(depth, f"{q}_head[k] = 0", f"{q}_tail[k] = 0")
         self._reset(lines, depth, number, queue)
@@ -462,6 +463,7 @@ def follow_of(mask: str, n_positions: int) -> str:
 
 
 def _state_type(array: StateArray) -> str:
+    """Return the type of an array of the state as numba writes it."""
     two = array.per in ("place", "ring")
     return f'T.Array(T.{array.dtype}, {2 if two else 1}, "C")'
 

@@ -143,6 +143,7 @@ class ElementBinder(Binder):
         return super().bind(expression)
 
     def _finish_aggregate(self, e: ex.Aggregate, variable: str, over: str, arg: Term) -> Term:
+        """Return the term of an aggregate from the term of its argument."""
         function, arg = as_numbers(self, e, arg)
 
         def group(name: str, kind: str = arg.kind, nullable: bool = arg.nullable, of: Term = arg) -> Term:

@@ -342,6 +342,7 @@ class EqlConditions:
         raise self._wrong(node, "join a relation of processes with and, or, not; nothing else reads it")
 
     def _field(self, field: EqlField, row: _Row) -> Any:
+        """Return the value of a field in a row."""
         if field.parts[0] in row:
             value, rest = row[field.parts[0]], field.parts[1:]
         else:

@@ -82,6 +82,7 @@ def _longest(program: SequenceProgram, block: MatchBlock) -> MatchBlock:
 def _reported(
     blocks: Iterable[MatchBlock], reporter: Reporter, partition: np.ndarray
 ) -> Iterator[MatchBlock]:
+    """Yield the reported matches of each block."""
     for block in blocks:
         checkpoint()
         yield reporter.reported(block, partition[block.last])

@@ -198,6 +198,7 @@ def nearest_interpreted(
 
 
 def _table(rows: Iterable[Iterable[int]], width: int) -> np.ndarray:
+    """Return rows as an int64 array with this number of columns."""
     return np.array(list(rows), np.int64).reshape(-1, width)
 
 
@@ -313,6 +314,7 @@ class AnchoredTables:
         return rows
 
     def _bit(self) -> int:
+        """Return a bit that no state and no test has yet."""
         self._n_bits += 1
         return 1 << (self._n_bits - 1)
 

@@ -213,6 +213,7 @@ class OrderedTables:
         )  # fmt: skip
 
     def _reader(self, members: np.ndarray) -> ColumnReader:
+        """Return a reader of the columns of the members of a test."""
         return ColumnReader(PickedColumns(self.own.places.inputs.columns, members), *self._constants)
 
     def _limit(self, name: str, component: int) -> np.ndarray:
@@ -292,6 +293,7 @@ class OrderedTables:
         return [first_load, len(self._loads), first_code, len(self._code)]
 
     def _add_test(self, holds: np.ndarray) -> None:
+        """Add the test that a member's own truth is 1."""
         at = self._numbers.add(holds.astype(np.uint64))
         limit_place = self._numbers.add(np.array([1, 0], np.uint64))
         self._tests.append([-1, at, limit_place, limit_place + 1])

@@ -89,6 +89,7 @@ class NextChainSearch:
 
     @property
     def _kernels(self) -> Any:  # not kept: machine code cannot be pickled
+        """The kernels of `cepkit.kernels.next_chain`."""
         return load_kernels(CHAIN, quick=self.n_events < _MANY_EVENTS)
 
     @cached_property
@@ -188,6 +189,7 @@ class NextChainSearch:
 
     @cached_property
     def _columns(self) -> dict[str, np.ndarray]:
+        """The columns that conditions read, without columns of arrays."""
         return {name: values for name, values in self.places.inputs.columns.items() if values.ndim == 1}
 
     @cached_property
@@ -195,6 +197,7 @@ class NextChainSearch:
         return constants_of(self.places.program, self.places.inputs)
 
     def _of_parts(self, work: Callable[[int], T], parts: list[Part]) -> list[T]:
+        """Return ``work(i)`` for each part, on a thread each."""
         _ = (
             self._kernels, self._limits, self._columns, self._constants, self.places.accept,
         )  # before threads ask  # fmt: skip
@@ -329,6 +332,7 @@ class NextMatches(SequenceSet):
 
     @cached_property
     def _total(self) -> int:
+        """The number of matches of all branches."""
         return sum(search.total() for search in self._searches)
 
     def count(self) -> int:

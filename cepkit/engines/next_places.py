@@ -114,6 +114,7 @@ class NextPlaces:
 
     @cached_property
     def _time(self) -> np.ndarray:
+        """The clock of each place, int64 or float64."""
         values = self.events.columns[self.program.clock].values
         dtype = np.float64 if values.dtype.kind == "f" else np.int64
         out = np.empty(self.n, dtype)
@@ -244,6 +245,7 @@ class NextPlaces:
         return out
 
     def _find(self, tables: NextTables, edge: Jump, values: tuple, out: np.ndarray, begin: int, stop: int):
+        """Write the targets of an edge for the places of a slice."""
         if begin == stop:
             return
         way = tables.way(edge)

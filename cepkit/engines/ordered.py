@@ -170,6 +170,7 @@ class OrderedSearch:
             )
 
     def _block(self, places: np.ndarray) -> MatchBlock:
+        """Return matches, given as rows of places, as a block."""
         return LineBlock(self.own.places.position_of_place[places].T, self.branch.number)
 
     def count_by_last(self) -> np.ndarray:

@@ -80,6 +80,7 @@ def _reduce(
     function: str, values: pa.Array, first_item: np.ndarray, order: tuple[str, ...] | None,
     by: pa.Array | pa.Scalar | None,
 ) -> pa.Array:  # fmt: skip
+    """Return one value for the items of each match."""
     if decimals.is_decimal(values.type) and function in (*SUMMED, "min", "max"):
         return _reduce_decimals(function, values, first_item, by)
     if function == "collect":
@@ -167,11 +168,13 @@ def _of_decimals(function: str, items: list[Decimal]) -> Decimal | None:
 
 
 def _type_of_sum(function: str, of: pa.DataType) -> pa.DataType:
+    """Return the type of a sum or an extreme of decimals."""
     digits = decimals.DIGITS if function == "sum" else min(of.precision, decimals.DIGITS)
     return pa.decimal128(digits, of.scale)
 
 
 def _largest(numbers: np.ndarray) -> int:
+    """Return the largest absolute value."""
     return max(abs(int(numbers.min())), abs(int(numbers.max()))) if len(numbers) else 0
 
 
@@ -200,6 +203,7 @@ def summarised(
 
 
 def _ranked(values: pa.Array, order: tuple[str, ...] | None) -> list:
+    """Return values with the order of ``values``, and None for null."""
     if order is not None:
         values = pc.index_in(values, value_set=pa.array(order, values.type))
     return values.to_pylist()
@@ -288,6 +292,7 @@ def _codes(values: pa.Array, order: tuple[str, ...] | None) -> tuple[np.ndarray,
 
 
 def _extreme(function: str, values: np.ndarray, present: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Return the least or greatest present value of each segment."""
     is_max = function == "max"
     if values.dtype.kind == "f":
         neutral = -np.inf if is_max else np.inf
@@ -497,6 +502,7 @@ def _in_one_unit(name: str, arguments: list[Any], read: Read) -> list[Any]:
 
 
 def _with_unit(of: pa.DataType, unit: str) -> pa.DataType:
+    """Return a type of times or durations in another unit."""
     return pa.duration(unit) if pa.types.is_duration(of) else pa.timestamp(unit, of.tz)
 
 
@@ -513,10 +519,12 @@ def type_of_plain(of: pa.DataType) -> ColumnType:
 
 
 def _value_of(scalar: pa.Scalar) -> Any:
+    """Return the value of a constant; times and durations as ticks."""
     return scalar.value if scalar.is_valid and pa.types.is_temporal(scalar.type) else scalar.as_py()
 
 
 def _column_of(array: pa.Array, of: ColumnType) -> Column:
+    """Return a plain array as a column."""
     if of.kind == TEXT:
         coded = array.dictionary_encode()
         codes = coded.indices.fill_null(NULL_CODE).to_numpy(zero_copy_only=False)
@@ -549,6 +557,7 @@ def arrow_type(kind: ColumnType) -> pa.DataType | None:
 
 
 def _arrow_of(column: Column, of: ColumnType) -> pa.Array:
+    """Return a column as an Arrow array of a type."""
     if of.kind == OTHER:
         return pa.nulls(len(column.values))
     nulls = is_null(column)

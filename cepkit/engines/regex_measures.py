@@ -172,6 +172,7 @@ class Evaluator:
         return e.name or ""
 
     def _check(self, e: ex.Attribute | ex.Reference) -> None:
+        """Raise if a column does not exist."""
         if self.name_of(e) not in self.source.schema:
             error = column_not_found(self.role, self.name_of(e), self.source.schema)
             raise type(error)(f"{error}\n{self.query.underlined(self.role, e)}")
@@ -236,6 +237,7 @@ class Evaluator:
         return plain_values(pa.array(items, type=lists.type.value_type))
 
     def _aggregate(self, e: ex.Aggregate) -> pa.Array:
+        """Return an aggregate over the rows of each match."""
         function, operand = e.function, e.operand
         for node in e.walk():
             if isinstance(node, ex.Reference):
@@ -252,6 +254,7 @@ class Evaluator:
         return self._reduced(e, rows, self.matches.first_item_of_match)
 
     def _reduced(self, e: ex.Aggregate, rows: np.ndarray, first_item: np.ndarray) -> pa.Array:
+        """Return an aggregate over each part of some rows."""
         values = repeat_scalar(self._row_value(e.operand, rows), len(rows))
         by = None if e.by is None else self._row_value(e.by, rows)
         if by is not None and not isinstance(e.by, ex.Literal):
@@ -312,6 +315,7 @@ class Evaluator:
 
     @cached_property
     def _label_of_item(self) -> np.ndarray:
+        """The name of the pattern that each row of each match has."""
         if self._labels is None:
             raise PredicateError(
                 f"{self.role}: which name a row of a match has is known in finished data only. Collect the "
@@ -351,6 +355,7 @@ class Evaluator:
         return ""
 
     def _parameter(self, e: ex.Expression, value: Any) -> pa.Scalar:
+        """Return the value of a parameter."""
         try:
             return pa.scalar(value)
         except (
@@ -417,6 +422,7 @@ class Evaluator:
         return value if any(side is None for side in sides) else self._arithmetic(e, e.operator, *sides)
 
     def _compare(self, e: ex.Expression, sign: str, left, right):
+        """Return whether a comparison holds."""
         left, right = _as_plain_time(left), _as_plain_time(right)
         if _is_literal_text(left) and pa.types.is_timestamp(right.type):
             left, right, sign = right, left, ex.MIRRORED[sign]
@@ -469,9 +475,11 @@ class Evaluator:
         return tuple(pc.index_in(side, value_set=pa.array(order, side.type)) for side in (left, right))
 
     def _order(self, e: ex.Expression) -> tuple[str, ...] | None:
+        """Return the order of the categories of a column, or None."""
         return self.source.schema[self.name_of(e)].ordered if _is_column(e) else None
 
     def _arithmetic(self, e: ex.Expression, operator: str, left, right):
+        """Return a sum, difference, product, quotient or remainder."""
         left, right = self._unify(e, left, right)
         if _is_with_decimals(left, right) and operator != "/":
             if operator in ("//", "%"):
@@ -496,6 +504,7 @@ class Evaluator:
         return _clean(_divide_floor(operator, left.cast(pa.float64()), right.cast(pa.float64())))
 
     def _call(self, e: ex.Call, of):
+        """Return the values of a function."""
         name, arguments = e.function, [of(argument) for argument in e.arguments]
         if name in VECTOR_FUNCTIONS:
             return self._similarity(e, arguments)
@@ -537,6 +546,7 @@ class Evaluator:
         return e.function not in FUNCTIONS or not FUNCTIONS[e.function].accepts(len(arguments))
 
     def _similarity(self, e: ex.Call, arguments) -> pa.Array:
+        """Return a function of two columns of arrays."""
         names = tuple(map(str, e.arguments))
         for name, side in zip(names, arguments, strict=True):
             side_type = side.type
@@ -599,6 +609,7 @@ def _is_column(e: ex.Expression) -> bool:
 
 
 def _column_of(e: ex.Expression) -> str:
+    """Return the first column that an expression names."""
     return next(ex.columns_in(e))
 
 

@@ -172,6 +172,7 @@ def known_or_searched(
 
 
 def _run_of(searches: Sequence[RangeSearch]) -> SearchRun:
+    """Return how the searches ran: compiled, interpreted, or both."""
     tiers = dict.fromkeys(search.tier for search in searches)
     return SearchRun(" and ".join(sorted(tiers)))
 
@@ -293,6 +294,7 @@ class BranchSearch:
         return _WORK_PER_CALL_OF_A_LOOK >> (5 if any(leaf.op == "group" for leaf in leaves) else 0)
 
     def _block(self, places: np.ndarray, sizes: np.ndarray, n: int) -> MatchBlock:
+        """Return the first ``n`` matches of a call as a block."""
         places = places[: sizes[:n].sum()]
         return block_of_sizes(self.places.position_of_place[places], sizes[:n], self.number)
 

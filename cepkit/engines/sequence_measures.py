@@ -118,6 +118,7 @@ class _SequenceEvaluator(Evaluator):
 
     @cached_property
     def _numbers(self) -> np.ndarray:
+        """The numbers of the matches, and how many there are."""
         return np.arange(len(self.matches) + 1)
 
     def _find(self, variable: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -287,6 +287,7 @@ def _trees(reading: TextReading) -> Iterator[tuple[str, ex.Expression, int]]:
 def _of_condition(
     text: str, name: str, condition: ex.Expression, offset: int, ranges: Ranges
 ) -> Iterator[Slider]:
+    """Yield the sliders for the constants of a condition."""
     for comparison in condition.walk():
         if not isinstance(comparison, ex.Comparison) or comparison.span is None:
             continue

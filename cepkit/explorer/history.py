@@ -57,6 +57,7 @@ def choices_text(call: Mapping[str, Any]) -> str:
 
 
 def _value_text(value: Any) -> str:
+    """Return a value of a keyword as a text."""
     if isinstance(value, ex.Expression):
         return print_expression(value)
     if isinstance(value, Mapping):
@@ -314,6 +315,7 @@ def _call_as_json(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keyword_as_json(name: str, value: Any) -> Any:
+    """Return the value of a keyword as JSON holds it."""
     if name == "params":
         return {key: param_as_json(key, part) for key, part in value.items()}
     if name == "within":
@@ -365,6 +367,7 @@ def _run_as_json(run: PastRun) -> dict[str, Any]:
 
 
 def _run_of_json(saved: Mapping[str, Any]) -> PastRun:
+    """Return a past run that was saved."""
     numbers = {name: _checked(saved[name], int) for name in ("number", "n_matches")}
     at = datetime.datetime.fromisoformat(saved["at"])
     text, call = _checked(saved["text"], str), _call_of_json(saved["call"])

@@ -470,6 +470,7 @@ class TimelinePresenter:
     # --- jobs of the thread
 
     def _draw_bands(self, turn: Turn, result: Result) -> None:
+        """Draw the bands of a new result."""
         drawn = self.draw(result)
 
         def show() -> None:
@@ -482,6 +483,7 @@ class TimelinePresenter:
         turn.deliver(show)
 
     def _draw(self, turn: Turn, result: Result, window: list[float]) -> None:
+        """Draw the timeline of a result in a window of time."""
         partition, chosen = self._shown.partition, self._shown.chosen
         timeline = timeline_traits(result, partition, window)
         checkpoint()

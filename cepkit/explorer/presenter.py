@@ -305,6 +305,7 @@ class RunPresenter:
         self._board.release()
 
     def _show(self, result: Result, table: dict[str, Any]) -> None:
+        """Show a result."""
         board, shown = self._board, self._shown
         self._answers.take(result)
         shown.result, shown.all, shown.chosen = result, None, None

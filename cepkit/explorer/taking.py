@@ -343,6 +343,7 @@ def _code(text: str) -> str:
 
 
 def _table(frame: pd.DataFrame, told: str) -> str:
+    """Return a frame as a table of HTML."""
     if not len(frame):
         return "<p>No matches.</p>"
     sides = [' class="right"' if column["align"] == "right" else "" for column in columns_of(frame)]

@@ -97,6 +97,7 @@ def _count_sequence(result: Result, most_work: int) -> FunnelResult:
 
 
 def _funnel_of_sequence(funnel: FunnelResult) -> list[dict[str, Any]]:
+    """Return the stages of the funnel of a sequence."""
     best = max(funnel.branches, key=lambda branch: branch.complete.n)
     labels, notes = [], []
     kinds = ["any event" if step.event_type is None else str(step.event_type) for step in best.steps]

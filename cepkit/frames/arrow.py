@@ -89,6 +89,7 @@ def no_array(series: pd.Series, name: str, error: Exception) -> str:
 
 
 def _first_refused(series: pd.Series) -> object | None:
+    """Return the first object of a column that Arrow refuses, or None."""
     if series.dtype != object:
         return None
     for value in series:
@@ -183,6 +184,7 @@ def _is_nested(of: pa.DataType) -> bool:
 
 
 def _as_bytes(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return texts as bytes, which may be invalid texts."""
     if pa.types.is_dictionary(array.type):
         array = (
             array.dictionary_decode() if isinstance(array, pa.Array) else array.cast(array.type.value_type)
@@ -332,6 +334,7 @@ def list_item(array: pa.Array | pa.ChunkedArray, index: int, name: str) -> Colum
 
 
 def _text(array: pa.Array, column_type: ColumnType) -> Column:
+    """Return texts as codes and categories."""
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     indices = array.indices

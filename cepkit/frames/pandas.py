@@ -156,6 +156,7 @@ class _SeriesByName:
         return array if array is not None and pa.types.is_struct(array.type) else None
 
     def _field(self, name: str) -> pd.Series:
+        """Return a field of a column of structs."""
         column, fields = path_of(name, self.frame.columns) or ("", [])
         values = array_of_arrow(one_chunk(field_of(self._structs(column), fields)))
         series = pd.Series(values, index=self.frame.index)
@@ -657,6 +658,7 @@ def _may_change(kind: type) -> bool:
 
 
 def _categorical(series: pd.Series, of: ColumnType, name: str) -> Column:
+    """Return a categorical as a column of the type of its categories."""
     if of.kind != TEXT:
         values = column_of_series(pd.Series(series.dtype.categories), name).values
         null = {FLOAT: np.nan, BOOLEAN: NULL_CODE, OTHER: None}.get(of.kind, NULL_INTEGER)

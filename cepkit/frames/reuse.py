@@ -147,6 +147,7 @@ def _forget(key: tuple[int, Hashable], ended: weakref.ref) -> None:
 
 
 def _are_equal(then: np.ndarray, now: np.ndarray) -> bool:
+    """Return whether two arrays have the same bits."""
     if then.dtype != now.dtype or then.shape != now.shape:
         return False
     # What is kept never changes, so the same memory has the same values.

@@ -425,6 +425,7 @@ def _types(wishes: Wishes, known: Mapping[str, ColumnType], names: Iterable[str]
 
 
 def _summed(node: ex.Expression) -> Iterator[str]:
+    """Yield the columns in a sum or a mean."""
     match node:
         case (
             ex.Aggregate(function=function, operand=ex.Expression() as operand)
@@ -434,6 +435,7 @@ def _summed(node: ex.Expression) -> Iterator[str]:
 
 
 def _truths_of(tree: ex.Expression) -> Iterator[str]:
+    """Yield the columns that a condition uses as truth values."""
     match tree:
         case ex.And(operands=operands) | ex.Or(operands=operands):
             for operand in operands:

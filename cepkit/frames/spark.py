@@ -293,6 +293,7 @@ class PartTask(ABC):
         # ``low`` and ``high`` are the first tick of the slice and the first after it; None is no limit.
 
     def _parts(self, table: pa.Table) -> Iterator[tuple[pa.Table, Any, Any]]:
+        """Yield the rows of every slice, with its limits."""
         if not self.in_slices:
             yield table, None, None
             return
@@ -337,6 +338,7 @@ def in_utc(table: pa.Table) -> pa.Table:
 
 
 def _in_utc(of: Any) -> pa.DataType:
+    """Return an Arrow type with its times in UTC."""
     # Spark calls fields not nullable that are null where their struct is; Arrow refuses to cast these.
     if pa.types.is_timestamp(of) and of.tz is not None:
         return pa.timestamp(of.unit, "UTC")

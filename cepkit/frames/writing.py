@@ -174,6 +174,7 @@ def _known_types(schema: pa.Schema, first: pa.Schema) -> pa.Schema:
 
 
 def _with_types(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table with the types of the file."""
     if table.schema.equals(schema):
         return table
     try:
@@ -268,6 +269,7 @@ def _opened(source: str | bytes) -> Any:
 
 
 def _decoded(content: bytes, reading: Reading, *, is_part: bool = False) -> str:
+    """Return bytes as text."""
     encoding = reading.encoding or "utf-8-sig"
     try:
         return content.decode(encoding)

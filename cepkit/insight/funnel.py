@@ -462,6 +462,7 @@ class FunnelResult:
         return self.query if isinstance(self.query, str) else short_text(str(self.query.pattern))
 
     def _shown(self) -> pd.DataFrame:
+        """Return the frame that a notebook shows."""
         if self.users is not None:
             return self.users.shown()
         frame = self.to_frame()
@@ -527,6 +528,7 @@ def funnel_of_rows(
 
 
 def _row(b: int, step: StepCount) -> dict:
+    """Return a step as a row of the frame."""
     return {
         "branch": b, "step": step.variable, "event_type": step.event_type, "events": step.n_of_type,
         "passing": step.n_alone, **_number(step.partial), "tried": step.looked_at, "passed": step.passed,

@@ -216,6 +216,7 @@ def moments_of(
 
 
 def _moment(trace: MatchTrace, source: Source, events: Events, k: int) -> Moment:
+    """Read event ``k``, the next one, and return its moment."""
     change, live = trace.read(k), trace.live(k)
     if trace.n_left_out:
         raise ResultTooLargeError(
@@ -339,6 +340,7 @@ class Walk:
         return Snapshot(live, tuple(sorted(matches, key=lambda match: match[::-1])), is_whole, note)
 
     def _words(self, partial_match: Any) -> str:
+        """Return a partial match as a text."""
         names, events = self.trace.names(partial_match), self._events(partial_match)
         name_of, n = self._stepping.name_of, self.trace.n_events(partial_match)
         if len(names) < len(events):  # contiguous events

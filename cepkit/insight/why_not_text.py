@@ -335,6 +335,7 @@ class Words:
 def _replace_parts(
     expression: ex.Expression, change: Callable[[ex.Expression], ex.Expression]
 ) -> ex.Expression:
+    """Return the expression with its outermost parts replaced by ``change``."""
     if (changed := change(expression)) is not expression or isinstance(expression, ex.Aggregate):
         return changed
     return with_parts(expression, ex.Expression, lambda part: _replace_parts(part, change))
@@ -504,6 +505,7 @@ def _tell(
     program: SequenceProgram, source: Source, places: Places, number: int, partial: Partial,
     extender: Extender, j: int,
 ) -> EventStory:  # fmt: skip
+    """Return the story of a partial match up to event ``j``."""
     reading = EventReading(number, partial.path, partial.components, len(partial.path), ())
     words, query, last = Words(program, source, places, reading, {}), program.query, partial.components[-1]
     position = places.position_of_place

@@ -58,6 +58,7 @@ class ParallelMatches(FoundLater):
 
     @cached_property
     def _counting_run(self) -> ParallelRun:
+        """The run that counts the matches."""
         return self._run_engine(keep=False)
 
     def _run_engine(self, keep: bool) -> ParallelRun:

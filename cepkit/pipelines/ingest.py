@@ -453,6 +453,7 @@ def _drop_duplicates(good: DataFrame, format: Format) -> DataFrame:
 
 
 def _write_events(events: DataFrame, format: Format, period: str, n_events: int, path: Path) -> None:
+    """Write the events, in files by period."""
     order = [*format.order_by, *(c for c in (format.partition_by, *PROVENANCE) if c not in format.order_by)]
     first_day = _date(format) if period == "day" else F.trunc(_date(format), period)
     (

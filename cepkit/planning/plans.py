@@ -392,6 +392,7 @@ def warn_of_unknown_types(program: Program | SequenceProgram, events: Events) ->
 
 
 def _named_types(query: RegexQuery | SequenceQuery) -> dict[str, list[Any]]:
+    """Return the event types that a query names, by the column of event types."""
     if isinstance(query, RegexQuery):
         texts, named = dict(query.sources), {}
         for name, tree in query.define:

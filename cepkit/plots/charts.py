@@ -99,6 +99,7 @@ def _with_distinct_names(steps: Sequence[tuple[str, int, bool]]) -> list[tuple[s
 
 
 def _order(branches: Sequence[Sequence[tuple[str, int, bool]]]) -> dict:
+    """Return an order of the bars that keeps the order of each branch."""
     merged: list[str] = []
     for steps in branches:
         names = [name for name, _, _ in steps]

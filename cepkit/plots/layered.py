@@ -175,6 +175,7 @@ def _state_stop(state: int, rank: int, loops: Iterable[Edge], reach: float, half
 
 
 def _route(edge: Edge, rank_of_state: list[int], stops: list[Stop]) -> Route:
+    """Return the route of ``edge`` and append its stops to ``stops``."""
     backward = rank_of_state[edge.target] < rank_of_state[edge.source]
     left, right = (edge.target, edge.source) if backward else (edge.source, edge.target)
     first_column, last_column = 2 * rank_of_state[left] + 1, 2 * rank_of_state[right] - 1
@@ -288,6 +289,7 @@ def _path(start: Point, pieces: Iterable[tuple[Point, ...]]) -> str:
 
 
 def _route_line(placed: StatePlaces, route: Route) -> DrawnEdge:
+    """Return the drawn line of an edge along its route."""
     ys = [placed.y_of_stop[stop] for stop in route.stops]
     columns = [placed.stops[stop].column for stop in route.stops]
     lefts = [placed.left_of_column[column] for column in columns]
@@ -313,6 +315,7 @@ def _route_line(placed: StatePlaces, route: Route) -> DrawnEdge:
 
 
 def _loop_line(placed: StatePlaces, edge: Edge) -> DrawnEdge:
+    """Return the drawn line of a loop above its state."""
     centre = x, y = placed.centre(edge.source)
     leaving, arriving = -0.68 * math.pi, -0.32 * math.pi
     top = y - RADIUS - LOOP_HEIGHT * 1.15

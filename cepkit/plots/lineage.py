@@ -329,6 +329,7 @@ def _chains_panel(
     chains: Sequence[PageChain], lane_names: Sequence[str], axis: PlotAxis, looks: dict[str, Look],
     lit: Lit | None,
 ) -> PlotPanel:  # fmt: skip
+    """Return the panel with the chains of LinkedCEP."""
     items, chain_of = [], {chain.number: chain for chain in chains}
     for chain in chains:
         shade = 1.0 if lit is None or chain.number in lit.chains else _DIM

@@ -176,6 +176,7 @@ class Axis:
         return [tick for tick in self._all_ticks(low, high) if low - slack <= tick[0] <= high + slack]
 
     def _all_ticks(self, low: float, high: float) -> list[tuple[float, str]]:
+        """Return the places and texts of all ticks from ``low`` to ``high``."""
         if self.given.get("tickvals") is not None and self.given.get("tickmode", "array") == "array":
             values = array_of(self.given["tickvals"])
             are_places = self.kind == "category" and kind_of(values) == "linear"

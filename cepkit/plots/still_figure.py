@@ -96,6 +96,7 @@ def _axes(traces: list[dict], layout: Mapping[str, Any]) -> dict[str, Axis]:
 
 
 def _bars(traces: list[dict], axes: Mapping[str, Axis], layout: Mapping[str, Any]) -> dict[int, Bars]:
+    """Return the places of the bars of each trace of bars."""
     groups: dict[tuple[str, str], list[int]] = {}
     for k, trace in enumerate(traces):
         if trace["type"] == "bar":
@@ -214,6 +215,7 @@ def _across(axis: Axis, axes: Mapping[str, Axis], frame: Frame) -> tuple[float, 
 
 
 def _grid(axis: Axis, axes: Mapping[str, Axis], frame: Frame) -> list[str]:
+    """Return the lines of the grid of an axis."""
     if not axis.is_visible or axis.given.get("showgrid") is False:
         return []
     if axis.kind == "category" and axis.given.get("showgrid") is None and axis.given.get("gridcolor") is None:

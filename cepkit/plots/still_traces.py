@@ -277,6 +277,7 @@ def _painted(d: str, symbol: str, fill: str, rim: str | None, width: float, opac
 
 
 def _texts(trace: Mapping, px: np.ndarray, py: np.ndarray, has_marks: bool) -> list[str]:
+    """Return the texts of a trace."""
     n = len(px)
     texts, places = _each(trace.get("text"), n, ""), _each(trace.get("textposition"), n, "middle center")
     hues = _each(get(trace, "textfont.color"), n, theme.INK)

@@ -194,6 +194,7 @@ def mark_traces(panel: Panel, clock: TimeAxis, heights: Heights, variables: Sequ
 
 
 def _marks(marks: Marks, clock: TimeAxis, y: np.ndarray, style: theme.Style, hint: str) -> Trace:
+    """Return the trace of the marks of one variable."""
     variable = marks.variable[0]
     name = escaped(shown_name(variable))
     return dict(

@@ -177,6 +177,7 @@ def values_of_events(source: Rows, events: Events, name: str, one: Wanted) -> tu
 
 
 def _count_aggregate(found: SequenceSet, one: Wanted, values) -> tuple[Any] | None:
+    """Return the aggregate in a tuple if the engine counts it, else None."""
     if isinstance(found, MatchesByKey):
         if values is not None and found.position is not None:
             values = tuple(of_event[found.position] for of_event in values)

@@ -234,6 +234,7 @@ class RowsInMemory(FoundResult):
         return self._frame(np.array(drawn, np.int64))
 
     def _frame(self, rows: np.ndarray | None) -> Frame:
+        """Return some rows of the result as a frame; None: all rows."""
         measured = {
             name: (column if rows is None else column.take(rows)).measured()
             for name, column in self._columns.items()

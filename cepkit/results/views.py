@@ -335,6 +335,7 @@ def one_of(what: str | None, there: tuple[str, ...], whose: str) -> str:
 def _nfa(
     automaton: States, texts: dict[str, str], conditions: Iterable[tuple[str, str]], settings: dict
 ) -> NfaView:
+    """Return the view of an automaton with its conditions."""
     from cepkit.plots.layered import automaton_traits
     from cepkit.widgets.panels import NfaView
 
@@ -418,6 +419,7 @@ def _size(matches: Any) -> int:
 
 
 def _first(matches: Any, n: int) -> pd.DataFrame:
+    """Return the lineage of the first matches."""
     if isinstance(matches._found, FoundMatches):
         return matches[:n].lineage()
     rows = matches.lineage()

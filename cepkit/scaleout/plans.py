@@ -322,6 +322,7 @@ def _formulas(plan: ScatterPlan, stage: Stage, *, is_first: bool) -> Formulas | 
 
 
 def _of_state(layout: str, stage: Stage, *, is_first: bool) -> Formulas:
+    """Return the formulas for a state of a pattern."""
     n, routing = stage.n_nodes, stage.feeds[0].routing
     if is_first and len(stage.feeds) == 1:
         return _both(f"λ{_by(n)}"), ("1", "1"), _both(f"λ{_by(n)}")
@@ -339,6 +340,7 @@ def _of_state(layout: str, stage: Stage, *, is_first: bool) -> Formulas:
 
 
 def _of_join(plan: ScatterPlan, stage: Stage) -> Formulas | None:
+    """Return the formulas for a join."""
     n, left = stage.n_nodes, stage.feeds[0].routing
     work = f"(λ_A e_B + λ_B e_A){_by(n)}"
     if plan.layout == "grouped" and isinstance(left, ToGroup):

@@ -562,6 +562,7 @@ class _TreeWriter(BranchWriter):
         return of_node
 
     def _number(self, condition: Condition, node: int, bound: LeafCondition) -> int:
+        """Add a condition at a node, and return its number."""
         leaves = tuple(sorted({node, *bound.leaf_of_variable.values()} & {*range(len(self.leaves))}))
         is_alone = len(leaves) == 1 and self.leaves[leaves[0]].is_group
         is_between = is_alone and any(is_previous for _, is_previous in bound.roles)

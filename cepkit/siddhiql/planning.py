@@ -291,6 +291,7 @@ class _Planner:
     # --- elements
 
     def _element(self, element: sp.SiddhiQuery | sp.SiddhiPartition) -> PlannedQuery | PlannedPartition:
+        """Return the plan of a query or of a partition."""
         if isinstance(element, sp.SiddhiQuery):
             for name in (*(source.stream for source in element.sources()), element.target):
                 if name is not None and name.startswith("#"):
@@ -397,6 +398,7 @@ class _Planner:
         return StreamPlan(side, selection)
 
     def _join_plan(self, query: sp.SiddhiQuery, given: sp.JoinInput) -> JoinedPlan:
+        """Return the plan of a join."""
         left, left_slot = self._joined(given.left, query)
         right, right_slot = self._joined(given.right, query)
         if left_slot.names[0] == right_slot.names[0]:
@@ -418,6 +420,7 @@ class _Planner:
     # --- patterns
 
     def _pattern_plan(self, query: sp.SiddhiQuery, given: sp.PatternInput) -> PatternQueryPlan:
+        """Return the plan of a pattern."""
         states = slots_in_order(given.pattern)
         slots = [self._state_slot(state, given.pattern) for state in states]
         names = [slot.names[0] for state, slot in zip(states, slots, strict=True) if _reference(state)]

@@ -396,6 +396,7 @@ def plan_window(
 
 
 def _read(reader: _Parameters, common: dict[str, Any], per_ms: int) -> WindowPlan:
+    """Return the plan of a window from its parameters."""
     name = common["name"]
     match name:
         case "length":

@@ -48,6 +48,7 @@ _EVENTS_PER_SHARE = 1 << 16  # with threads, a batch is dealt out in pieces of a
 
 
 def _total_of(parts: str, counter: str) -> property:
+    """Return the sum of a counter of all parts of a search."""
     return property(lambda self: sum(getattr(part, counter) for part in getattr(self, parts)))
 
 
@@ -266,6 +267,7 @@ class RegexSearch(Search):
 
     @property
     def _oldest_kept(self) -> Kept | None:
+        """The kept rows of the replica with the oldest one."""
         kept = [replica.kept for replica in self._replicas if replica.n_kept]
         return min(kept, key=lambda rows: rows.position[0], default=None)
 

@@ -204,6 +204,7 @@ def stream(
 
 
 def _as_rows(text: str, schema: Any, given: Arguments) -> RowsQuery:
+    """Return the text of MATCH_RECOGNIZE as a value."""
     refuse_options(given)
     return rows_of_stream(text, schema_of(schema).columns, given.params)
 

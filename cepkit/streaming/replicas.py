@@ -474,6 +474,7 @@ class Replica:
         return values
 
     def _remember(self, partitions: np.ndarray) -> Callable[[], None]:
+        """Return what restores the state of these partitions."""
         if _MOST_PARTS * len(partitions) < self.n_partitions:
             return partial(put_back, self.state, partitions, copy_partitions(self.state, partitions))
         return partial(setattr, self, "state", self.state.copy())

@@ -473,6 +473,7 @@ class OpenPatternSearch(Search):
     # --- results
 
     def _table(self, made: list[_Made]) -> pa.Table:
+        """Return the rows of the result as a table."""
         source = self.schema.source(table_of_rows([row.row for row in made], self._kept_schema))
         places, n_rows = np.arange(len(made)), len(made)
         measures = zip(self._bound.query.rows.measures, self._measures, strict=True)

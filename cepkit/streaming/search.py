@@ -458,6 +458,7 @@ class Openings:
         return can_end or now <= self.unknown_until
 
     def _forget(self, oldest: float) -> None:
+        """Forget the keys without a newer begin, from time to time."""
         if len(self._begins) > self._most:
             self._begins = {key: begins for key, begins in self._begins.items() if max(begins) >= oldest}
             self._most = max(self._FEWEST, 2 * len(self._begins))

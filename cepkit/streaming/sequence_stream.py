@@ -329,6 +329,7 @@ class SequenceSearch(Search):
         return int(np.searchsorted(time, max(self._searched_at - math.ceil(_window(program)), _LONG_AGO)))
 
     def _latest(self, time: np.ndarray) -> int:
+        """Return the time before which no later event comes."""
         return time[-1] if self._now is None else max(time[-1], self._now)
 
     def _end_of_last_window(self, program: SequenceProgram, events: Events) -> int | None:
@@ -338,6 +339,7 @@ class SequenceSearch(Search):
         return int(_times(program, events)[-1]) + int(self._span_needed(program)) + 1
 
     def _span_needed(self, program: SequenceProgram) -> float:
+        """Return for how long an event is needed, in ticks."""
         # A waiting match began at most one window ago; an event that forbids it, at most two.
         n_windows = 1 + program.can_be_forbidden_later * (2 if _looks_back(program) else 1)
         return n_windows * _window(program)
@@ -510,6 +512,7 @@ def _times(program: SequenceProgram, events: Events) -> np.ndarray:
 
 
 def _window(program: SequenceProgram) -> float:
+    """Return the length of the window of time, in ticks."""
     assert program.window.within is not None
     return program.window.within
 

@@ -219,12 +219,14 @@ class SparkStream:
 
     @property
     def _text(self) -> str:
+        """The query in one line."""
         if isinstance(self._query, Chain):
             return str(self._query)
         return repr(self._query) if self._is_rows else str(self._query.pattern)
 
     @property
     def _title(self) -> str:
+        """What the results are, in words."""
         return f"rows of {self._text}" if self._is_rows else f"matches of {short_text(self._text)!r}"
 
     # --- settings
@@ -454,6 +456,7 @@ class SparkStream:
         return draw_progress(self.progress, self._text)
 
     def _notes(self) -> tuple[tuple[str, str], ...]:
+        """Return labels with texts that say how the stream runs."""
         by = ", ".join(self._keys)
         buckets = (
             f"{self._plan.n_buckets} by a hash of {by}; the state of each is one value in Spark's state store"
@@ -477,6 +480,7 @@ class SparkStream:
 
     @property
     def _watermark(self) -> str:
+        """The watermark in words."""
         if self._sides is None:
             return said_watermark(self._sources[0], self._query.order_by[0])
         return f"the earlier one of {' and '.join(map(said_watermark, self._sources, self._sides.clocks))}"
@@ -496,6 +500,7 @@ class SparkStream:
 
     @cached_property
     def _bucket_query(self) -> BucketQuery:
+        """The query of the rows that the buckets get."""
         if self._sides is None:
             return self._query
         rest = steps_of(self._query)[1:]
@@ -503,6 +508,7 @@ class SparkStream:
 
     @cached_property
     def _bucket_schema(self) -> StreamSchema:
+        """The columns that the buckets get."""
         if self._sides is not None:
             return self._sides.schema
         source, first = self._sources[0], steps_of(self._query)[0]

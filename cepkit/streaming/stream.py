@@ -463,6 +463,7 @@ class Stream:
         return pack_stream(self)
 
     def _more_settings(self) -> dict[str, Any]:
+        """Return what else a file must say about the stream."""
         return {}
 
     @classmethod

@@ -358,6 +358,7 @@ def _fitting_duration(of: pa.DataType) -> Callable[[Any], bool]:
 
 
 def _inferred(values: list, of: pa.DataType) -> pa.Array:
+    """Return the values in the type that they have themselves."""
     if all(map(_is_missing, values)):
         return pa.nulls(len(values), of)
     if pa.types.is_timestamp(of) or pa.types.is_date(of) or pa.types.is_duration(of):

@@ -324,6 +324,7 @@ def _check_absent(parts: tuple[sq.SequencePattern, ...], place: int) -> None:
 def _conditions(
     query: SequenceQuery, parts: tuple[sq.SequencePattern, ...], events: list[sq.EventPattern]
 ) -> list[list[str]]:
+    """Return the Java conditions of each event."""
     place = {event.variable: i for i, event in enumerate(events)}
     query = with_all_values(query, dict(query.params))
     trees_of_event = conditions_of_events(FLINK, query, tuple(events))

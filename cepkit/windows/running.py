@@ -124,6 +124,7 @@ def lines_of(query: Any, *, is_stream: bool = False) -> Lines:
 
 
 def _lines_of_window(window: Window, *, is_stream: bool) -> Lines:
+    """Return the lines of `explain` for a window."""
     rows = "a row for each row that arrives"
     if window.emit == ALL:
         rows += ", and one for each row that leaves"
@@ -146,6 +147,7 @@ def _held(window: Window, order_by: tuple[str, ...]) -> str:
 
 
 def _lines_of_join(join: Join) -> Lines:
+    """Return the lines of `explain` for a join."""
     lines = [("join", repr(join))]
     for which, side in enumerate(SIDES):
         window = getattr(join, side)

@@ -208,6 +208,7 @@ class RegisterWriter:
         return truth if wanted else self._write(op.NOT, truth, truth)
 
     def _is_null(self, value: _Slot) -> int:
+        """Return the slot of whether a value is null."""
         code = op.IS_NULL_FLOAT if value.is_float else op.IS_NULL_INTEGER
         return self._write(code, value.number, value.number)
 
@@ -244,6 +245,7 @@ class RegisterWriter:
     # --- values
 
     def _value(self, term: Compiled) -> _Slot:
+        """Return the slot of the value of an expression."""
         if is_nearby(term, self._variable, self.members):
             return self._loaded(term, HERE, 0)
         parts = term.parts
@@ -388,6 +390,7 @@ class RegisterWriter:
         return self._made(code, value.number, value.number, value.vector.type, bound)
 
     def _as_float(self, value: _Slot) -> _Slot:
+        """Return the slot of a number as a float."""
         if value.is_float:
             return value
         check_bound(value.vector.bound(), EXACT)
@@ -431,16 +434,19 @@ class RegisterWriter:
         return _Slot(self._write(code, register, self._column(_key(term), vector), distance), vector)
 
     def _read(self, register: _Register, kind: ColumnType, bound: float = 0, texts: Any = None) -> _Slot:
+        """Return the slot of the value of a register."""
         number = self._write(op.LOAD_REGISTER, self._number(register), 0)
         return _Slot(number, Vector(_bounded(bound, kind), kind, texts=texts))
 
     def _number(self, register: _Register) -> int:
+        """Return the number of a register."""
         self.registers.setdefault(register)
         if len(self.registers) > MOST_REGISTERS:
             raise NoRegistersError(f"conditions read more than {MOST_REGISTERS} rows and totals")
         return [*self.registers].index(register)
 
     def _constant_slot(self, vector: Vector) -> _Slot:
+        """Return the slot of a constant."""
         value = vector.values
         if isinstance(value, str):
             return _Slot(-1, vector)  # it is compared by its code, see `_in_codes`

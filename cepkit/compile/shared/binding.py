@@ -233,6 +233,7 @@ class Binder(Binding):
         return self.truth(ex.Or((*one_is_null, differ)))
 
     def _is_null(self, side: ex.Expression) -> bool:
+        """Return whether a side is the constant null."""
         if isinstance(side, ex.Parameter):
             return dict(self.query.params).get(side.name, side) is None
         return isinstance(side, ex.Literal) and side.value is None

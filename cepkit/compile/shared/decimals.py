@@ -260,6 +260,7 @@ def _raised(binder: Binding, term: Term, degree: int) -> Term:
 
 
 def _constant_term(binder: Binding, term: Term, degree: int) -> Term:
+    """Return the term of a constant as a decimal of a degree."""
     exact = exact_value(binder, term)
     assert exact is not None
     constant = binder.constant(Constant(INTEGER, exact=exact, degree=degree))

@@ -382,6 +382,7 @@ def image_name(name: str) -> str:
 
 
 def _load_once(text: str, names: Mapping[str, Callable]) -> ModuleType:
+    """Return the module of a generated text, loaded or compiled once."""
     function_ids = "".join(f"_{id(function):x}" for function in names.values())
     name = f"{_name_of(text)}{function_ids}"
     if name in sys.modules:

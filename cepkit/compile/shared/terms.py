@@ -316,11 +316,13 @@ class Reader(ABC):
         return self.apply("integer or null", value, self.all(truths))
 
     def _once(self, key: tuple, make: Callable[[], Any]) -> Any:
+        """Return the result of ``make``, which is called once for each key."""
         if key not in self._known:
             self._known[key] = make()
         return self._known[key]
 
     def _value(self, term: Term) -> Any:
+        """Return the value of a term, computed from the values of its arguments."""
         op, args, kind = term.op, term.args, "floats" if term.kind == FLOAT else "integers"
         if op in LEAVES:
             return self.leaf(term)

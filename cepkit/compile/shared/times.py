@@ -263,6 +263,7 @@ def _local(ticks: Any, of: ColumnType) -> Any:
 
 @lru_cache(maxsize=64)
 def _zone(name: str) -> tzinfo | None:
+    """Return a time zone by its name."""
     import pandas as pd
 
     return pd.Timestamp(0, tz=name).tzinfo

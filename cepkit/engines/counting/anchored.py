@@ -75,6 +75,7 @@ class AnchoredLayout(Layout):
 
     @cached_property
     def _states(self) -> np.ndarray:
+        """The states that accept each place, as a mask."""
         states = np.zeros(self.places.n, self.writer.mask_dtype)
         for s in self.writer.states:
             states |= self.accept[self.graph.states[s].test].astype(states.dtype) << states.dtype.type(s)
@@ -126,6 +127,7 @@ class AnchoredLayout(Layout):
         return sums_before(self._states != 0)
 
     def _mask(self) -> np.ndarray:
+        """Return the states that accept each entry."""
         return self._states[self.entries]
 
     def _later(self) -> np.ndarray:
@@ -299,6 +301,7 @@ class AnchoredWalk(MatchWalk):
 
     @cached_property
     def _position(self) -> tuple[np.ndarray, np.ndarray]:
+        """The positions of the entries and of the anchors, int64."""
         layout, position = self.layout, self.places.position_of_place
         return position[layout.entries], position[layout.anchors]
 
@@ -311,6 +314,7 @@ class AnchoredWalk(MatchWalk):
         return self.layout.entries[self._ends[0]]
 
     def _walk(self, begin: int, stop: int, size: int) -> Iterator[MatchBlock]:
+        """Yield the matches that end from `begin` to `stop`, in blocks of about `size`."""
         if begin >= stop:
             return iter(())
         layout = self.layout
@@ -372,6 +376,7 @@ class _Descent:
 
     @cached_property
     def _last(self) -> tuple[np.ndarray, np.ndarray, list[int]]:
+        """What can come before the last event."""
         return self._steps(self.end, *self.first)
 
     def _call(self, x, e, low, high, alive, states, out, leaves) -> int:

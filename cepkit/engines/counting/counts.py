@@ -295,6 +295,7 @@ class PathCounter:
 
     @cached_property
     def _bytes_of_numbers(self) -> int:
+        """A bound on the memory of the numbers by last event."""
         n = len(self.last)
         if not n or not self.layout.size(0):
             return 0
@@ -399,6 +400,7 @@ class PathCounter:
     # --- passes
 
     def _source(self, arithmetic: str, component: int | None = None) -> CountingKernel:
+        """Return the text of the kernel that counts in an arithmetic."""
         layout = self.layout
         return layout.write_once(
             arithmetic,
@@ -480,4 +482,5 @@ def total_of(numbers: np.ndarray | list[int]) -> int:
 
 
 def _sum_modulo(residues: np.ndarray, modulus: int) -> int:
+    """Return the sum of uint64 numbers modulo ``modulus``."""
     return total_of(residues) % modulus

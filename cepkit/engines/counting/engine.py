@@ -131,6 +131,7 @@ def _sum(counter: PathCounter, component: int, weights: _Weights) -> int:
 
 
 def _integers(values: np.ndarray) -> _Weights:
+    """Return integers as weights."""
     return _Weights(values, np.zeros(len(values), np.int64))
 
 
@@ -203,6 +204,7 @@ def counting_unsupported(program: BoundQuery) -> str | None:
 
 
 def _components(program: SequenceProgram) -> Iterator[Component]:
+    """Yield the components of all branches."""
     return chain.from_iterable(bound.branch.components for bound in program.branches)
 
 
@@ -218,15 +220,18 @@ def counter_of(graph: StateGraph, places: Places, accept: np.ndarray) -> PathCou
 
 
 def _layout(graph: StateGraph, places: Places, accept: np.ndarray, *, as_python: bool = False) -> Layout:
+    """Return the layout of the events of a graph."""
     layout_class = AnchoredLayout if isinstance(graph, AnchoredGraph) else Layout
     return layout_class(graph, places, accept, as_python=as_python)
 
 
 def _counter(layout: Layout) -> PathCounter:
+    """Return the counter of a layout."""
     return (AnchoredCounter if isinstance(layout, AnchoredLayout) else PathCounter)(layout)
 
 
 def _walk(layout: Layout, number: int) -> MatchWalk:
+    """Return the walk over the matches of a layout."""
     return (AnchoredWalk if isinstance(layout, AnchoredLayout) else PathWalk)(layout, number)
 
 
@@ -238,6 +243,7 @@ def match_by_counting(program: SequenceProgram, events: Events) -> SequenceSet:
 
 
 def _first_of(walk: MatchWalk, n: int) -> MatchBlock:
+    """Return the first ``n`` matches of a walk."""
     return collect(first_of_blocks(n, walk.blocks(n) if n else iter(())))
 
 
@@ -268,6 +274,7 @@ class CountedMatches(SequenceSet):
 
     @cached_property
     def _layouts(self) -> list[Layout]:
+        """The events as the graph of each branch reads them."""
         accept, as_python = self._placed[1], self._as_python
         layouts = [_layout(graph, self._places, accept, as_python=as_python) for graph in self._graphs]
         for layout in layouts:
@@ -284,14 +291,17 @@ class CountedMatches(SequenceSet):
 
     @cached_property
     def _counters(self) -> list[PathCounter]:
+        """The counter of each branch."""
         return [_counter(layout) for layout in self._layouts]
 
     @cached_property
     def _counts(self) -> list[np.ndarray | list[int]]:
+        """How many matches of each branch end at each place."""
         return [counter.by_place() for counter in self._counters]
 
     @cached_property
     def _walks(self) -> list[MatchWalk]:
+        """The walk over the matches of each branch."""
         return [_walk(layout, number) for number, layout in enumerate(self._layouts)]
 
     @cached_property
@@ -323,6 +333,7 @@ class CountedMatches(SequenceSet):
 
     @cached_property
     def _total(self) -> int:
+        """The number of matches of all branches."""
         return sum(counter.total() for counter in self._counters)
 
     def count(self) -> int:
@@ -432,6 +443,7 @@ class CountedMatches(SequenceSet):
         )
 
     def _first_of_all(self, n: int) -> MatchBlock:
+        """Return the first ``n`` matches in the way that costs least."""
         if (block := self._first_as_python(n)) is not None:
             return block
         if self._listed:

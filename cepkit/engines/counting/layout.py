@@ -204,6 +204,7 @@ class Layout:
         return self._sizes[pool]
 
     def _members(self, pool: int) -> np.ndarray:
+        """Return the places that the test of a pool accepts."""
         if pool == self.every:
             tests = sorted({state.test for state in self.graph.states})
             return np.flatnonzero(self.accept[tests].any(axis=0))
@@ -213,6 +214,7 @@ class Layout:
         return self.columns[number][self.members(pool)]
 
     def _since(self, pool: int) -> np.ndarray:
+        """Return the first place whose window contains each member."""
         return self.places.window_start_of(self.members(pool))
 
     # --- what may precede
@@ -418,6 +420,7 @@ class Entries:
 
     @cached_property
     def _spans(self) -> list[tuple[int, int]]:
+        """The first entry of each state, and the one after its last."""
         return list(zip(self.first_of_state.tolist(), self.end_of_state.tolist(), strict=True))
 
     def window(self, start: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -453,6 +456,7 @@ class Entries:
 
 
 def _rows(layout: Layout, place: np.ndarray, first: int, end: int, state: int) -> np.ndarray:
+    """Return the entries that are the members of a state's pool."""
     if layout.graph.is_line:
         return np.arange(first, end)
     return n_below(place, layout.members(layout.graph.pool(state)))

@@ -180,6 +180,7 @@ class PathWalk(MatchWalk):
         return (self._walk_line if self.is_line else self._walk_graph)(begin, stop, size, path)
 
     def _walk_single(self, begin: int, stop: int, size: int) -> Iterator[MatchBlock]:
+        """Yield matches of one event each."""
         for low in range(begin, stop, size):
             yield self._of_one_length(self._ends[2][low : min(low + size, stop)])
 
@@ -208,6 +209,7 @@ class PathWalk(MatchWalk):
                 yield self._of_one_length(_trim(out, n_matches * n))
 
     def _walk_graph(self, begin: int, stop: int, size: int, path: Path | None) -> Iterator[MatchBlock]:
+        """Yield the matches of a graph of any form, from ``path`` on."""
         entries = self.entries
         start = np.zeros(1, np.int64) if path is None else path.entries
         arguments = [

@@ -73,6 +73,7 @@ def columns_read(query: RowPatternQuery, schema: Iterable[str]) -> tuple[str, ..
 
 @lru_cache(maxsize=16)
 def _names_in(query: RowPatternQuery) -> tuple[str, ...]:
+    """Return the columns that a query names."""
     nodes = (node for _, tree in (*query.define, *query.measures) for node in tree.walk(literals=False))
     names = [node.name or "" for node in nodes if isinstance(node, ex.Attribute | ex.Reference)]
     return *names, *([] if query.within is None else [key.column for key in query.order_by[:1]])

@@ -288,6 +288,7 @@ class MeasureReader(VectorReader):
         return self._at_points(self.found.end_of_match) - 1
 
     def _at_points(self, of_match: np.ndarray) -> np.ndarray:
+        """Return what each point has of values by match."""
         return of_match if self.points.see_whole_matches else of_match[self.points.match_of_point]
 
     def _is_member(self, variable: str | None) -> np.ndarray:
@@ -369,6 +370,7 @@ class MatchPlace:
         return steps.result(states[n])
 
     def _rows(self, variable: str) -> list[int]:
+        """Return the rows of a variable in the match."""
         if variable not in self._rows_of:
             members = self.members[variable]
             self._rows_of[variable] = [

@@ -175,6 +175,7 @@ def _grow(key_of_part: dict[int, Term], parts: range, links: Sequence[tuple]) ->
 
 
 def _equality(number: int, joining: BoundCondition, bound: BoundBranch) -> _Equality | None:
+    """Return a condition as an equality of two parts, or None."""
     condition, n = joining.condition, len(bound.branch.components)
 
     def part_of(leaf: Term) -> int:

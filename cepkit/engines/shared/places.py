@@ -175,6 +175,7 @@ def dtypes_of(inputs: Inputs) -> dict[str, str]:
 
 @lru_cache(maxsize=100)
 def _name_of(dtype: np.dtype) -> str:
+    """Return the name of a dtype."""
     return dtype.name  # numpy writes it again each time
 
 

@@ -118,6 +118,7 @@ class PlainConditions:
         }
 
     def _writer(self, kind: type[PathWriter]) -> PathWriter:
+        """Return a writer of functions of a path."""
         program = self.places.program
         return kind(
             program.terms(), dtypes_of(self.places.inputs), tuple(program.functions),
@@ -125,11 +126,13 @@ class PlainConditions:
         )  # fmt: skip
 
     def _add(self, writer, key: tuple, term: Term, of: Mapping[str, int], **how: Any) -> None:
+        """Add the text of a function that tests a term, under a key."""
         name = f"f{len(self._made)}"
         self._made[key] = name, term, of, how
         self._text += [*writer.condition(name, term, of, **how), ""]
 
     def _add_condition(self, writer, i: int, condition, term: Term, of: Mapping[str, int]) -> None:
+        """Add the text of the function that tests condition ``i``."""
         if condition.absence is None:
             at = condition.decided_at
             self._add(writer, ("condition", i), term, of, top=at, taking=at if condition.each else None)

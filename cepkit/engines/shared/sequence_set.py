@@ -117,6 +117,7 @@ class MatchBlock:
         return order
 
     def _key(self, m: int) -> tuple:
+        """Return the key by which match ``m`` is sorted."""
         items = slice(self.first_item_of_match[m], self.first_item_of_match[m + 1])
         components = (-self.component_of_item[items]).tolist()
         return (self.event_of_item[items][::-1].tolist(), components, int(self.branch_of_match[m]))
@@ -446,10 +447,12 @@ class FoundLater(FoundElsewhere):
 
     @cached_property
     def _looked(self) -> SequenceSet:
+        """What a search within limits found."""
         return self._find(self.events, most_calls=CALLS_OF_A_LOOK)
 
     @cached_property
     def _found(self) -> SequenceSet:
+        """What the whole search found."""
         return self._looked if self._has_looked_at_all else self._find(self.events)
 
     @property

@@ -102,6 +102,7 @@ def _rows_of_some_keys(source: Source, keys: tuple[str, ...]) -> tuple[np.ndarra
 def _in_order(
     source: Source, rows: np.ndarray, key: np.ndarray, clocks: tuple[str, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of every key in the order of the clocks."""
     kept = [name for name in clocks if name in source.schema and source.schema[name].kind != TEXT]
     times = [np.asarray(source.column(name).values)[rows] for name in kept]
     if not times or len(rows) < 2:

@@ -100,6 +100,7 @@ def _of_rows(bound: BoundRowQuery) -> Automaton:
 
 
 def _of_sequence(program: SequenceProgram) -> Automaton:
+    """Return the automaton of a sequence."""
     drawn = [bound.branch for bound in program.branches[:MOST_BRANCHES]]
     states, state_of_component = sequence_states(drawn, _name, _loop_label)
     labels, tooltips = [""] * states.n_states, {}

@@ -392,6 +392,7 @@ def _has_one_date(column: ListedColumn, least: Any, most: Any) -> bool:
 
 
 def _label(column: ListedColumn, value: Any, is_of_day: bool = False) -> str:
+    """Return a value of a column as a text."""
     if column.kind == NUMBER:
         number = value.item() if isinstance(value, np.generic) else value
         return number_text(number, is_grouped=not column.is_code)

@@ -224,6 +224,7 @@ def _read_bound(text: str, kind: str) -> Bound:
 
 
 def _read_number(text: str) -> Bound | None:
+    """Return the number that a text means, or None."""
     if text.casefold() in ("inf", "+inf", "-inf"):
         return Bound(float(text), float(text))
     if not _NUMBER.fullmatch(text) or not any(char.isdigit() for char in text):
@@ -260,6 +261,7 @@ def _read_time(text: str) -> Bound | None:
 
 
 def _read_duration(text: str) -> Bound | None:
+    """Return the duration that a text means, or None."""
     if clock := _CLOCK.fullmatch(text):
         seconds = int(clock[2]) * 3600 + int(clock[3]) * 60 + float(clock[4])
         ns = round(seconds * 1e9) * (-1 if clock[1] else 1)
