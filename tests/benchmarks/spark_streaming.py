@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -25,6 +26,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StreamingQueryListener
 
@@ -240,6 +242,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000, help="of the longer stream; 0: none")
     parser.add_argument("--quick", action="store_true", help="with the quick compiler of Java, as tests")
     given = parser.parse_args()
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
     spark = spark_session(memory="2g", quick=given.quick)
     with tempfile.TemporaryDirectory() as name:
         if given.rounds:
