@@ -243,7 +243,8 @@ class CodedRows(ArrowSource):
     @property
     def frame(self) -> pa.Table:
         """These rows as a table."""
-        return self.table if len(self.table) == self.n_rows else self.table.take(pa.array(self.place))
+        is_whole = len(self.table) == self.n_rows
+        return (self.table if is_whole else self.table.take(pa.array(self.place))).combine_chunks()
 
     def _chunks(self, name: str) -> pa.ChunkedArray:
         chunks = super()._chunks(name)
@@ -284,7 +285,8 @@ class CodedRows(ArrowSource):
         """Return these rows and those of a batch."""
         n = len(self.table)
         place = np.concatenate([self.place, np.arange(n, n + len(batch))])
-        rows = CodedRows(pa.concat_tables([self.table, batch]), place, {}, self._codes)
+        table = pa.concat_tables([self.table, batch]) if n else batch
+        rows = CodedRows(table, place, {}, self._codes)
         for name, kept in self._coded.items():
             values = self._values(name, kept, batch.column(name))
             if values is None:

@@ -15,6 +15,7 @@ from cepkit.errors import CepError
 from cepkit.language.expressions.printing import quoted_name, quoted_text
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.siddhi.printing import parse_siddhi
+from cepkit.planning import plans
 from tests.support.hostile_names import HOSTILE
 
 N = 12
@@ -50,8 +51,9 @@ SEQUENCE = {"event_type": "kind", "order_by": "t"}
 
 @pytest.fixture
 def written(monkeypatch):
-    """The texts of all kernels that are loaded."""
+    """The texts of all kernels that are loaded. No program is kept, which keeps kernels."""
     texts: set[str] = set()
+    monkeypatch.setattr(plans, "_programs", plans.Plans(128))
     name_of = loading._name_of
     monkeypatch.setattr(loading, "_name_of", lambda text: texts.add(text) or name_of(text))
     return texts

@@ -142,3 +142,17 @@ def test_a_value_that_means_null_is_refused_among_nulls():
     with pytest.raises(cep.CepError, match="means null"):
         push((2, "A", None))
     assert push((3, "B", 4))["x"].tolist() == [least]
+
+
+def test_a_state_that_is_loaded_and_saved_again_is_the_same(tmp_path):
+    stream = cep.stream(
+        "PATTERN SEQ(A a, B b) WHERE b.x > a.x WITHIN 900", {"at": "int64", "kind": "string", "x": "int64"},
+        event_type="kind", order_by="at",
+    )  # fmt: skip
+    for at in range(0, 40, 4):
+        stream.push(pd.DataFrame({"at": range(at, at + 4), "kind": [*"ABCA"], "x": [*range(4)]}))
+    paths = [tmp_path / name for name in ("first", "second", "third")]
+    for path in paths:
+        stream.save(path)
+        stream = cep.stream.load(path)
+    assert len({path.read_bytes() for path in paths}) == 1
