@@ -371,7 +371,7 @@ class Evaluator:
         """Return the value of an expression from its parts, which ``of`` computes."""
         match e:
             case ex.Literal(value=value):
-                return pa.scalar(Decimal(value.text) if isinstance(value, ex.LongNumber) else value)
+                return pa.scalar(value)
             case ex.Parameter(name=name):
                 return self._parameter(e, dict(self.query.params)[name])
             case ex.Negative(operand=operand):
@@ -416,6 +416,11 @@ class Evaluator:
 
     def _with_digits(self, e: ex.Expression, value, of):
         """Return a sum, difference or product of integers as decimals, else `value`; `of` computes parts."""
+        match e:  # numbers with more digits than floats keep
+            case ex.Literal(value=ex.LongNumber(text=text)):
+                return pa.scalar(Decimal(text))
+            case ex.Negative(operand=ex.Literal(value=ex.LongNumber(text=text))):
+                return pa.scalar(Decimal(text).copy_negate())
         if not (isinstance(e, ex.Arithmetic) and e.operator in "+-*" and pa.types.is_floating(value.type)):
             return value
         sides = [decimals.as_decimals(self._with_digits(part, of(part), of)) for part in (e.left, e.right)]
@@ -431,7 +436,10 @@ class Evaluator:
                 sign, ticks = time_limit(right.as_py(), left.type.unit, left.type.tz, sign)
             except ValueError as error:
                 raise self.wrong(e, str(error)) from None
-            return _COMPARE[sign](left.cast(pa.int64()), pa.scalar(ticks, pa.int64()))
+            numbers = left.cast(pa.int64())
+            if ticks is None:  # no time is equal, but nothing is known about a missing one
+                return pc.xor(pc.equal(numbers, numbers), pa.scalar(sign == "=="))
+            return _COMPARE[sign](numbers, pa.scalar(ticks, pa.int64()))
         left, right = self._unify(e, left, right)
         if _is_with_decimals(left, right):
             left, right = decimals.aligned(left, right)

@@ -53,9 +53,19 @@ def arrow_of_series(series: pd.Series, name: str, of: pa.DataType | None = None)
     elif isinstance(dtype, pd.DatetimeTZDtype) and zone_of(dtype) is None:
         series = series.dt.tz_convert("UTC")
     try:
-        return one_chunk(pa.array(series, type=of, from_pandas=True))
+        return one_chunk(array_of_series(series, of))
     except NOT_FOR_ARROW as error:
         raise CepError(no_array(series, name, error)) from None
+
+
+def array_of_series(series: pd.Series, of: pa.DataType | None = None) -> pa.Array | pa.ChunkedArray:
+    """Return a column of pandas as Arrow reads it, and objects of integers up to 2^64 - 1 as unsigned."""
+    try:
+        return pa.array(series, type=of, from_pandas=True)
+    except OverflowError:
+        if of is not None or pd.api.types.infer_dtype(series, skipna=True) != "integer":
+            raise
+        return pa.array(series, type=pa.uint64(), from_pandas=True)
 
 
 @lru_cache(maxsize=64)

@@ -36,6 +36,7 @@ from cepkit.frames.arrow import (
     INTEGERS,
     NOT_FOR_ARROW,
     are_texts_valid,
+    array_of_series,
     arrow_of_series,
     check_free,
     column_of_arrow,
@@ -423,7 +424,8 @@ _PLAIN_TYPES = {of.id for of in (*INTEGERS, pa.float64(), pa.timestamp("s"))}
 def series_of_arrow(array: pa.Array | pa.ChunkedArray) -> pd.Series:
     """Return an Arrow array as a Series; integers and booleans with nulls keep their types."""
     if pa.types.is_integer(array.type) and array.null_count:
-        return array.to_pandas(types_mapper=lambda arrow_type: pd.Int64Dtype())
+        dtype = pd.UInt64Dtype() if pa.types.is_uint64(array.type) else pd.Int64Dtype()
+        return array.to_pandas(types_mapper=lambda arrow_type: dtype)
     if pa.types.is_boolean(array.type) and array.null_count:
         return array.to_pandas(types_mapper=lambda arrow_type: pd.BooleanDtype())
     if pa.types.is_time64(array.type) and array.type.unit == "ns":  # Python's times have no nanoseconds
@@ -548,7 +550,7 @@ def _arrow_of_objects(series: pd.Series) -> pa.Array | None:
         with suppress(ValueError):  # Arrow would cut them off; objects in several zones stay as they are
             series = pd.to_datetime(series)
     try:
-        return pa.array(series, from_pandas=True)
+        return array_of_series(series)
     except NOT_FOR_ARROW:
         return None
 

@@ -6,10 +6,11 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections import ChainMap
-from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property, partial
 from itertools import permutations
+from types import NoneType
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -358,17 +359,21 @@ def with_types(source: Source, query: RegexQuery | SequenceQuery | Wishes) -> So
     wishes = query
     if not isinstance(wishes, Wishes):
         wishes = remembered(_wishes, Same(query), partial(_read_wishes, query))
-    named: Collection[str] = wishes.named
+    names = list(wishes.named)
     if wishes.ignores_case:
-        lower = {name.lower() for name in named}
-        named = {name for name in source.schema if name.lower() in lower}
-    untyped = [name for name in named if name in source.schema and source.is_untyped(name)]
+        lower = {name.lower() for name in names}
+        names = [name for name in source.schema if name.lower() in lower]
+    untyped = [name for name in names if name in source.schema and source.is_untyped(name)]
     if not untyped:
         return source
-    column_types = {
-        name: source.schema[name] for name in source.schema if name in named and name not in untyped
+    columns = {name.lower(): name for name in reversed(names)} if wishes.ignores_case else {}
+    columns = {name: name if name in names else columns.get(name.lower(), "") for name in wishes.named}
+    known = {
+        name: source.schema[column]
+        for name, column in columns.items()
+        if column in source.schema and column not in untyped
     }
-    wanted = _types(wishes, column_types, source.schema)
+    wanted = {columns[name]: needed for name, needed in _types(wishes, known).items() if name in columns}
     return TypedSource(source, {name: wanted.get(name, _NUMBER) for name in untyped})
 
 
@@ -390,7 +395,7 @@ def _read_wishes(query: RegexQuery | SequenceQuery) -> Wishes:
             kinds = {type(event.event_type) for event in event_patterns(query.pattern)}
             if str in kinds:
                 types[query.event_type] = TEXTS
-            else:
+            elif kinds - {NoneType}:
                 types[query.event_type] = TRUTHS if bool in kinds else _NUMBER
     if query.order_by:
         limits = (query.within, getattr(query, "gap_within", None))
@@ -401,37 +406,49 @@ def _read_wishes(query: RegexQuery | SequenceQuery) -> Wishes:
     )
 
 
-def _types(wishes: Wishes, known: Mapping[str, ColumnType], names: Iterable[str]) -> dict[str, pa.DataType]:
+def _types(wishes: Wishes, known: Mapping[str, ColumnType]) -> dict[str, pa.DataType]:
     """Return the types that a query gives to columns, by name; ``known`` has the types that columns have."""
     types: dict[str, pa.DataType] = {}
     for tree in wishes.conditions:
         types |= {name: TRUTHS for name in _truths_of(tree)}
-    compared: dict[str, pa.DataType] = {}
+    types |= _compared(wishes, known)
+    for tree in wishes.trees:
+        for node in tree.walk():
+            types |= {name: _NUMBER for name in _summed(node, types)}
+    types |= wishes.types
+    further = types
+    while further:  # a column is like the column that it is compared with
+        known = {**known, **{name: type_of_arrow(needed) for name, needed in further.items()}}
+        further = {name: needed for name, needed in _compared(wishes, known).items() if name not in types}
+        types |= further
+    return types
+
+
+def _compared(wishes: Wishes, known: Mapping[str, ColumnType]) -> dict[str, pa.DataType]:
+    """Return the types of what a query compares columns with."""
+    types: dict[str, pa.DataType] = {}
     for tree in wishes.trees:
         for node in tree.walk():
             for name, needed in types_in(node, wishes.params, known).items():
                 # Any text can be compared with a text, also one that looks like a time.
-                if not (pa.types.is_temporal(needed) and compared.get(name) == TEXTS):
-                    compared[name] = needed
-    types |= compared
-    for tree in wishes.trees:
-        summed = {name for node in tree.walk() for name in _summed(node)}
-        types |= {name: _NUMBER for name in summed if types.get(name) not in (_DURATION, TRUTHS)}
-    types |= wishes.types
-    if not wishes.ignores_case:
-        return types
-    of_name = {name.lower(): needed for name, needed in types.items()}
-    return {name: of_name[name.lower()] for name in names if name.lower() in of_name}
+                if not (pa.types.is_temporal(needed) and types.get(name) == TEXTS):
+                    types[name] = needed
+    return types
 
 
-def _summed(node: ex.Expression) -> Iterator[str]:
-    """Yield the columns in a sum or a mean."""
+def _summed(node: ex.Expression, types: Mapping[str, pa.DataType]) -> Iterator[str]:
+    """Yield the columns in a sum or a mean that must be numbers; a mean of times is a time."""
     match node:
         case (
             ex.Aggregate(function=function, operand=ex.Expression() as operand)
             | RowAggregate(function=function, arguments=(operand,))
         ) if function in SUMMED:
-            yield from ex.columns_in(operand)
+            may_be = {
+                _DURATION,
+                TRUTHS,
+                *(of for of in types.values() if of.id == TIMES.id and function == "avg"),
+            }
+            yield from (name for name in ex.columns_in(operand) if types.get(name) not in may_be)
 
 
 def _truths_of(tree: ex.Expression) -> Iterator[str]:

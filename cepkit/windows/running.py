@@ -357,6 +357,8 @@ def leaving_ticks(ticks: np.ndarray, size: Size) -> np.ndarray:
 def _as_times(ticks: np.ndarray, source: Source, clock: str) -> pa.Array:
     """Return ticks in the type of the clock of a frame."""
     clock_type = source.arrow(clock, np.empty(0, np.int64)).type
+    if pa.types.is_dictionary(clock_type):
+        clock_type = clock_type.value_type
     values = pa.array(ticks)
     if not pa.types.is_temporal(clock_type):
         return values

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import warnings
 from random import Random
 
 import numba
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -19,8 +21,16 @@ from tests.support.odd_frames import (
     draw_table,
     forms_of,
     loses_types,
+    plain_rows,
 )
-from tests.support.odd_queries import answer, difference, draw_comparison, draw_query, rows_that_hold
+from tests.support.odd_queries import (
+    COMPARE,
+    answer,
+    difference,
+    draw_comparison,
+    draw_query,
+    rows_that_hold,
+)
 from tests.support.sizes import seeds
 
 BLOCK = 20  # cases of a test
@@ -43,6 +53,56 @@ def check_case(seed: int) -> None:
 
 def test_a_column_without_values_is_summed_and_compared_with_false():
     check_case(3622)
+
+
+@pytest.mark.parametrize(
+    ("columns", "call"),
+    [
+        # A mean of times is a time.
+        ({"n": pa.int64(), "x": pa.timestamp("ns")}, lambda frame: cep.match(frame, (
+            "MATCH_RECOGNIZE (ORDER BY n MEASURES AVG(x) AS m PATTERN (p) DEFINE p AS x > '2024-10-27')"))),
+        # A column is like a column that it is compared with, also when that one has no values.
+        ({"n": pa.int64(), "x": pa.string(), "y": pa.string()}, lambda frame: cep.match(
+            frame, "p q", define={"p": "x like '_'", "q": "x <= y"})),
+        # Names differ in case only.
+        ({"n": pa.int64(), "price": pa.timestamp("ms"), "Price": pa.int16()}, lambda frame: cep.match(frame, (
+            'MATCH_RECOGNIZE (ORDER BY n MEASURES MAX(n) AS m PATTERN (p q) DEFINE p AS "Price" / 2 <= 7, '
+            'q AS "price" <= \'1970-01-01\')'))),
+        # "_" says nothing about the types of events.
+        ({"n": pa.int64(), "x": pa.string()}, lambda frame: cep.match(
+            frame, "PATTERN SEQ(_ a, _ b) WHERE a.x like 'A%'", event_type="x", order_by="n")),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("n_rows", [0, 2])
+def test_a_column_without_values_and_type_answers_like_one_with_its_type(columns, call, n_rows):
+    rows = {name: pa.nulls(n_rows, of) for name, of in columns.items()} | {"n": pa.array(range(n_rows))}
+    typed = pa.table(rows)
+    untyped = pa.table(rows | {name: pa.nulls(n_rows) for name in columns if name != "n"})
+    objects = pd.DataFrame({name: pd.Series([None] * n_rows, dtype=object) for name in columns})
+    objects["n"] = range(n_rows)
+    n_matches = call(typed).count()
+    assert [call(frame).count() for frame in (untyped, objects)] == [n_matches, n_matches]
+
+
+def test_integers_beyond_63_bits_among_objects_and_nulls_are_kept():
+    large = 2**64 - 1
+    rows = {"n": [0, 1], "x": pa.array([large, 3], pa.uint64())}
+    windows = {"left": cep.Window(length=1), "right": cep.Window(length=2), "order_by": "n", "on": "n"}
+    for frame in (pa.table(rows), pa.table(rows).to_pandas(), pa.table(rows).to_pandas().astype(object)):
+        names, joined = plain_rows(cep.join(frame, frame, how="left", **windows))
+        assert {row[names.index("x_right")] for row in joined} == {large, 3, None}
+        with pytest.raises(cep.CepError, match=f"^{large} does not fit a signed 64-bit integer"):
+            cep.window(frame, {"s": "sum(x)"}, length=2, order_by="n")
+
+
+@pytest.mark.parametrize("of", [pa.date32(), pa.date64()])
+def test_dates_in_a_dictionary_are_a_clock(of):
+    days = pa.array([dt.date(2024, 4, 1)], of)
+    plain, coded = (
+        cep.window(pa.table({"t": clock}), {"n": "count()"}, time="2 days", order_by="t", emit="all")
+        for clock in (days, days.dictionary_encode())
+    )
+    assert coded["emitted"].equals(plain["emitted"])
 
 
 @pytest.mark.parametrize("seed", seeds(2, 250))
@@ -78,6 +138,36 @@ def check_comparison(seed: int) -> None:
                 continue
         for language, rows in found.items():
             assert rows == expected, (seed, kind, language, f"{name} {sign} {constant}", column.values)
+
+
+@pytest.mark.parametrize("has_null", [False, True])
+@pytest.mark.parametrize(
+    "constant", ["2.5", "-1e30", "1e30", f"{-(2**63)}.0", f"{2**63}.0", "9007199254740993.0", "-0.0"]
+)
+def test_integers_beside_floats(constant, has_null):
+    values = [2**53 + 1, 2**53, 2, 0, 2**63 - 1, None if has_null else -(2**63)]
+    frame = pa.table({"row_": range(len(values)), "x": pa.array(values, pa.int64())})
+    for sign, holds in ((sign, COMPARE[sign]) for sign in COMPARE):
+        expected = [i for i, v in enumerate(values) if v is not None and holds(v, float(constant))]
+        for language, rows in rows_that_hold(frame, "x", sign, constant).items():
+            assert rows == expected, (language, sign)
+    for n_further in (0, 12):
+        options = ", ".join([constant, *(str(10 + i) for i in range(n_further))])
+        for text in (f"x in ({options})", f"not x in ({options})"):
+            expected = [
+                i
+                for i, v in enumerate(values)
+                if v is not None and (v == float(constant)) is not text.startswith("not")
+            ]
+            found = cep.match(frame, "p", define={"p": text}, measures={"r": "first(row_)"}).to_frame()
+            assert found["r"].to_pylist() == expected, text
+
+
+def test_a_text_between_two_ticks_equals_no_time():
+    frame = pa.table({"row_": [0, 1], "x": pa.array([0, None], pa.timestamp("s"))})
+    for sign, expected in {"=": [], "!=": [0]}.items():
+        for language, rows in rows_that_hold(frame, "x", sign, "'1970-01-01 00:00:00.5'").items():
+            assert rows == expected, (language, sign)
 
 
 @pytest.mark.parametrize("seed", seeds(1, 50))

@@ -328,7 +328,7 @@ def _join(draw: Random, table: OddTable) -> OddQuery:
 
 # --- comparisons with a known answer -----------------------------------------------------------------------
 
-_COMPARE = {
+COMPARE = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
     ">=": operator.ge,
 }  # fmt: skip
@@ -367,7 +367,7 @@ def draw_comparison(draw: Random, table: OddTable) -> tuple[OddColumn, str, str,
         constant = f"'{text}'"
         if wanted % NANOSECONDS[column.type.unit]:
             return None  # no whole number of ticks
-    test = _COMPARE[sign]
+    test = COMPARE[sign]
     rows = [i for i, (value,) in enumerate(values) if value is not None and test(value, wanted)]
     return column, sign, constant, rows
 

@@ -232,10 +232,16 @@ def compare(binder: Binding, e: ex.Comparison) -> Term:
     else:
         raise binder.wrong(e, _mismatch(binder, e, left, right))
     if sign in ("==", "!=") and left.kind == FLOAT and _is_no_float(binder, e):
-        # No float equals this integer; still, nothing is known about a missing float.
-        sides = (comparison("<", left, right), comparison(">=", left, right))
-        return Term("and" if sign == "==" else "or", sides, BOOLEAN, None, True, None, left.level)
+        return _without_equal(sign, left, right)
+    if left.kind == INTEGER and right.kind == FLOAT and right.op == "constant":  # see `_whole_limit`
+        return _without_equal(sign, left, right)
     return comparison(sign, left, right)
+
+
+def _without_equal(sign: str, left: Term, right: Term) -> Term:
+    """Return whether a value equals what no value equals; still, nothing is known about a missing value."""
+    sides = (comparison("<", left, right), comparison(">=", left, right))
+    return Term("and" if sign == "==" else "or", sides, BOOLEAN, None, True, None, left.level)
 
 
 def _is_no_float(binder: Binding, e: ex.Comparison) -> bool:
@@ -297,6 +303,8 @@ def _compare_with_text(binder: Binding, e: ex.Comparison, left: Term, sign: str,
             sign, ticks = time_limit(text, left.unit, zone_of_term(binder, left), sign)
         except ValueError as error:
             raise binder.wrong(e, str(error)) from None
+        if ticks is None:
+            return _without_equal(sign, left, binder.ticks(0, TIME, left.unit))
         return comparison(sign, left, binder.ticks(ticks, TIME, left.unit))
     if left.kind == OTHER:
         raise binder.wrong(e, _mismatch(binder, e, left, left))
@@ -304,15 +312,15 @@ def _compare_with_text(binder: Binding, e: ex.Comparison, left: Term, sign: str,
     raise binder.wrong(e, f"a {described(left)} cannot be compared with the text {text!r} in {shown}")
 
 
-def time_limit(text: str, unit: str, zone: str | None, sign: str) -> tuple[str, int]:
+def time_limit(text: str, unit: str, zone: str | None, sign: str) -> tuple[str, int | None]:
     """Return ``time sign text`` as a sign and the ticks to compare with, which fit 64 bits."""
-    # A text between two ticks is rounded to one of them; it equals no time.
+    # A text between two ticks is rounded to one of them; it equals no time, so there are no ticks.
     moment = moment_of(text, zone, "'2024-01-31 09:30:00'")
     if moment.tzinfo is not None and zone is None:
         raise ValueError(zone_on_one_side(text))
     ticks, rest = divmod(nanoseconds_of(moment), NANOSECONDS[unit])
     if sign in ("==", "!="):
-        return sign, NULL_INTEGER if rest or not NULL_INTEGER < ticks < 2**63 else ticks
+        return sign, None if rest or not NULL_INTEGER < ticks < 2**63 else ticks
     ticks += bool(rest) and sign in (">=", "<")
     if sign in (">=", "<") and not NULL_INTEGER < ticks < 2**63 - 1:
         sign, ticks = {">=": ">", "<": "<="}[sign], ticks - 1  # these signs suit limits beyond all times
@@ -342,9 +350,7 @@ def _exact(binder: Binding, left: Term, sign: str, right: Term) -> tuple[Term, s
     if right.kind == INTEGER and left.kind == FLOAT and left.op == "constant":
         left, sign, right = right, ex.MIRRORED[sign], left
     if left.kind == INTEGER and right.kind == FLOAT and right.op == "constant":
-        # x >= 5.5 is x > 5, and x < 5.5 is x <= 5. These two signs also work with a limit beyond all
-        # integers.
-        return left, {">=": ">", "<": "<="}.get(sign, sign), _round_to_integer(binder, right, sign)
+        return left, *_whole_limit(binder, sign, right)
     if left.kind == FLOAT and right.kind == INTEGER and right.op == "constant":
         return left, *_float_limit(binder, sign, right)
     if right.kind == FLOAT and left.kind == INTEGER and left.op == "constant":
@@ -352,16 +358,25 @@ def _exact(binder: Binding, left: Term, sign: str, right: Term) -> tuple[Term, s
     return left, sign, right
 
 
-def _round_to_integer(binder: Binding, constant: Term, sign: str) -> Term:
+def _whole_limit(binder: Binding, sign: str, constant: Term) -> tuple[str, Term]:
+    """Return the sign and the integer for integers that are compared with a float, exactly."""
+    # The float stays if no integer equals it.
     value = binder.constants[constant.data].value
     if sign in ("==", "!="):
-        equal = float(value).is_integer() and NULL_INTEGER < value < 2**63
-        limit = int(value) if equal else NULL_INTEGER  # equals no value
-    elif math.isinf(value):
-        limit = 2**63 if value > 0 else NULL_INTEGER
-    else:
-        limit = math.floor(value) if sign in (">", "<=") else math.ceil(value) - 1
-    return binder.constant(Constant(INTEGER, clipped(limit)))
+        if not NULL_INTEGER <= value < 2**63 or value != math.floor(value):
+            return sign, constant
+        limit = int(value)
+    elif value <= NULL_INTEGER:
+        if value < NULL_INTEGER:  # these signs work with a limit below all integers
+            sign = {">": ">=", "<=": "<"}.get(sign, sign)
+        limit = NULL_INTEGER
+    elif value >= 2**63:  # and these with one above them
+        sign, limit = {">=": ">", "<": "<="}.get(sign, sign), 2**63 - 1
+    elif sign in (">", "<="):
+        limit = math.floor(value)
+    else:  # x >= 5.5 is x > 5, and x < 5.5 is x <= 5
+        sign, limit = {">=": ">", "<": "<="}[sign], math.ceil(value) - 1
+    return sign, binder.constant(Constant(INTEGER, limit))
 
 
 def _float_limit(binder: Binding, sign: str, constant: Term) -> tuple[str, Term]:
