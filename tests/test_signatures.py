@@ -22,7 +22,7 @@ from cepkit.streaming.stream import Stream
 QUESTIONS = {
     "query", "count", "__len__", "__bool__", "__iter__", "__getitem__", "head", "sample", "take",
     "chunks", "write_parquet", "aggregate", "count_by_last", "lineage", "tag", "to_frame", "plot", "view",
-    "explore", "run", "engine", "undecided",
+    "explore", "run", "engine", "undecided", "quarantined",
 }  # fmt: skip
 OF_STREAMS = {
     "push", "push_row", "flush", "close", "events", "matches", "status", "board", "result_schema",

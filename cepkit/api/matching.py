@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import pandas as pd
 
@@ -23,20 +23,22 @@ if TYPE_CHECKING:
     from cepkit.results.matches import Matches, SparkMatches
     from cepkit.streaming.spark_results import SparkStream
 
+OnError = Literal["raise", "quarantine"]
+
 
 @overload
 def match(
     frame: pd.DataFrame, query: Query, *, engine: str | EngineValue = "auto", trace: bool = False,
     memory_limit: MemoryLimit = "auto", latency_bound: Duration | float | None = None, shedding: Any = None,
     warm_up: int | None = None, weights: Mapping[str, float] | None = None, seed: int = 0,
-    spread_by: str | None = None, **keywords: Unpack[QueryKeywords],
+    spread_by: str | None = None, on_error: OnError = "raise", **keywords: Unpack[QueryKeywords],
 ) -> Matches: ...  # fmt: skip
 @overload
 def match(
     frame: Frame, query: Query, *, engine: str | EngineValue = "auto", trace: bool = False,
     memory_limit: MemoryLimit = "auto", latency_bound: Duration | float | None = None, shedding: Any = None,
     warm_up: int | None = None, weights: Mapping[str, float] | None = None, seed: int = 0,
-    spread_by: str | None = None, **keywords: Unpack[QueryKeywords],
+    spread_by: str | None = None, on_error: OnError = "raise", **keywords: Unpack[QueryKeywords],
 ) -> Matches | SparkMatches | SparkStream: ...  # fmt: skip
 @takes_frames
 @takes_query_keywords
@@ -44,7 +46,7 @@ def match(
     frame: Frame, query: Query, *, engine: str | EngineValue = "auto", trace: bool = False,
     memory_limit: MemoryLimit = "auto", latency_bound: Duration | float | None = None, shedding: Any = None,
     warm_up: int | None = None, weights: Mapping[str, float] | None = None, seed: int = 0,
-    spread_by: str | None = None, **keywords: Unpack[QueryKeywords],
+    spread_by: str | None = None, on_error: OnError = "raise", **keywords: Unpack[QueryKeywords],
 ) -> Matches | SparkMatches | SparkStream:  # fmt: skip
     """Find the matches of a query in a frame.
 
@@ -91,6 +93,13 @@ def match(
         place of the keys of ``partition_by``. Each slice has the events of all keys. The matches are the
         same. It is for clusters, where one task with most of the events would keep the others waiting. The
         query needs a window of time, and ``after_match="none"``. Spark reads the frame twice.
+    on_error : str
+        What happens with rows that cannot be searched: those without a value in ``order_by``, and those on
+        which a registered function in a condition fails. ``"raise"`` is an error. ``"quarantine"`` leaves
+        these rows out, as if the frame did not have them, and ``matches.quarantined()`` returns them with
+        the reason. For that, each function whose arguments are values of one row is called once for every
+        row, also where a condition beside it, such as ``kind = 'A' and …``, would have spared the call. It
+        is for finite frames, and not for MATCH_RECOGNIZE.
 
     Returns
     -------
@@ -138,13 +147,14 @@ def match(
     memory_limit_of(memory_limit)  # raises for a value that is no limit
     check_spread(frame, spread_by)
     if isinstance(query, str) and is_match_recognize(query):
-        return _match_rows(frame, query, engine, trace, keywords, memory_limit, spread_by)
+        return _match_rows(frame, query, engine, trace, keywords, memory_limit, spread_by, on_error)
     if isinstance(query, list | tuple) and (spark_module(frame) and frame.isStreaming):
         refuse_limit_on_spark(memory_limit)
         return _match_chain(frame, query, engine, bounded, keywords)
     from cepkit.api.searching import search_frame
 
-    return search_frame(match, frame, query, engine, trace, bounded, memory_limit, keywords, spread_by)
+    options = engine, trace, bounded, memory_limit, keywords, spread_by, on_error
+    return search_frame(match, frame, query, *options)
 
 
 def _match_chain(
@@ -169,7 +179,7 @@ def _match_chain(
 
 def _match_rows(
     frame: Frame, query: str, engine: str | EngineValue, trace: bool, keywords: Mapping[str, Any],
-    memory_limit: MemoryLimit, spread_by: str | None,
+    memory_limit: MemoryLimit, spread_by: str | None, on_error: str,
 ) -> Any:  # fmt: skip
     """Return the result of the text of MATCH_RECOGNIZE, whose clauses say all but the parameters."""
     from cepkit.api.sql import match_rows
@@ -177,6 +187,7 @@ def _match_rows(
 
     arguments = read_arguments(match, keywords)
     others = {"engine": engine != "auto", "trace": trace, "spread_by": spread_by is not None}
+    others["on_error"] = on_error != "raise"
     refuse_options(arguments, *(name for name in others if others[name]), takes=("params", "complete_until"))
     value = parse_match_recognize(query)
     if spark_module(frame) is not None:

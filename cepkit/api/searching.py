@@ -8,7 +8,9 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Unpack
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from cepkit.doors import open_door
 from cepkit.errors import CepError, UnsupportedQueryError, truth, warn
@@ -17,6 +19,8 @@ from cepkit.frames.building import build_events, with_masks
 from cepkit.frames.pandas import index_clock
 from cepkit.frames.sources import is_on_spark, source_of_frame, with_types
 from cepkit.frames.united import takes_frames
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.functions import BUILT_IN_NAMES, error_of_call
 from cepkit.language.regex import RegexQuery
 from cepkit.language.row_patterns import Pattern
 from cepkit.limits import MemoryLimit, bound_memory, refuse_limit_on_spark
@@ -34,7 +38,7 @@ from cepkit.planning.planner import (
 from cepkit.planning.plans import compile_checked, warn_of_unknown_types
 from cepkit.planning.queries import Query, QueryKeywords, as_query, read_arguments, takes_query_keywords
 from cepkit.progress import show_progress
-from cepkit.results.matches import Matches
+from cepkit.results.matches import REASON, Matches
 
 if TYPE_CHECKING:
     from cepkit.compile.regex_program import Program
@@ -119,11 +123,19 @@ def check_names(function: Callable[..., Any], keywords: QueryKeywords) -> QueryK
 def search_frame(
     function: Callable[..., Any], frame: Frame, query: Query, engine: str | EngineValue, trace: bool,
     bounded: Mapping[str, Any] | None, memory_limit: MemoryLimit, keywords: Mapping[str, Any],
-    spread_by: str | None = None,
+    spread_by: str | None = None, on_error: str = "raise",
 ) -> Any:  # fmt: skip
     """Return the matches of the arguments of `cepkit.match`, which is ``function``."""
     value = query_of(function, frame, query, keywords)
     check_engine(engine, trace=truth("match: trace", trace))
+    if on_error != "raise":
+        if on_error != "quarantine":
+            raise CepError(f"on_error={on_error!r}: there are 'raise' and 'quarantine'")
+        good_rows, set_aside = divided(frame, value)
+        options = engine, trace, bounded, memory_limit, keywords, spread_by
+        matches = search_frame(function, good_rows, query, *options)
+        matches._set_aside = set_aside
+        return matches
     if spark := spark_module(frame):
         if trace:
             raise UnsupportedQueryError("trace=True: tasks of a Spark frame send back matches only")
@@ -147,6 +159,72 @@ def search_frame(
     if note := left_out_in_words(program, matches):
         warn(note)
     return matches
+
+
+# Rows that a query cannot search, and why.
+
+
+def divided(frame: Frame, value: RegexQuery | SequenceQuery) -> tuple[Frame, Frame]:
+    """Return the rows that a query can search, and the others, with the reason in their first column."""
+    if spark := spark_module(frame):
+        return spark.divided(frame, value, reasons_against if calls_of_rows(value) else None)
+    source, native = source_of_frame(frame)
+    typed = with_types(source, value)
+    compile_checked(value, typed)  # mistakes come first
+    reasons = np.array(reasons_against(value, typed), object)
+    good, bad = (np.flatnonzero(rows) for rows in (reasons == None, reasons != None))  # noqa: E711
+    if len(bad):
+        warn(
+            f"{len(bad):,} of {len(reasons):,} rows cannot be searched, and are left out; "
+            f"matches.quarantined() has them. The first one: {reasons[bad[0]]}"
+        )
+    texts = pa.array(reasons[bad], pa.string())
+    return native(source.rows(good, {})), native(source.rows(bad, {REASON: texts}))
+
+
+def reasons_against(value: RegexQuery | SequenceQuery, source: Source) -> list[str | None]:
+    """Return for each row why a query cannot search it, or None."""
+    # A row needs a place in the order, and a function that takes values of one row must have a result.
+    from cepkit.engines.regex_measures import plain_values
+    from cepkit.windows.aggregating import RowEvaluator
+
+    reasons: list[str | None] = [None] * source.n_rows
+    for name in value.order_by:
+        values = plain_values(source.arrow(name, np.arange(source.n_rows)))
+        for row in np.flatnonzero(values.is_null()).tolist():
+            reasons[row] = reasons[row] or f"{name} has no value"
+    for call in calls_of_rows(value):
+        rows = np.flatnonzero([reason is None for reason in reasons])
+        evaluator = RowEvaluator(value, source, rows)  # type: ignore[arg-type]  # it reads parameters
+        function, arguments = evaluator.calls(call, [evaluator.value(part) for part in call.arguments])
+        for row, given_values in zip(rows.tolist(), arguments, strict=True):
+            try:
+                if None not in given_values:
+                    function(*given_values)
+            except Exception as error:  # of a function of the user
+                reasons[row] = error_of_call(error)
+    return reasons
+
+
+_OF_ROWS = (
+    ex.Attribute, ex.Reference, ex.Subscript, ex.Literal, ex.Parameter, ex.Arithmetic, ex.Negative, ex.Call
+)  # fmt: skip
+
+
+def calls_of_rows(value: RegexQuery | SequenceQuery) -> list[ex.Call]:
+    """Return the calls of the user's functions with values of one row in conditions; inner calls first."""
+    trees = [tree for _, tree in value.define] if isinstance(value, RegexQuery) else value.where
+    calls: dict[ex.Call, None] = {}
+    for node in (node for tree in trees for node in reversed(list(tree.walk()))):
+        if isinstance(node, ex.Call) and (
+            node.function in dict(value.functions) or node.function not in BUILT_IN_NAMES
+        ):
+            parts = [part for argument in node.arguments for part in argument.walk()]
+            events = {part.variable for part in parts if isinstance(part, ex.Reference)}
+            is_of_row = all(isinstance(part, _OF_ROWS) for part in parts) and any(ex.columns_in(node))
+            if is_of_row and len(events) < 2:
+                calls.setdefault(node)
+    return list(calls)
 
 
 def match_events(

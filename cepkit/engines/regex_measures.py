@@ -571,6 +571,14 @@ class Evaluator:
 
     def _user_function(self, e: ex.Call, arguments):
         """Return the values of a function of the user, called row by row."""
+        call, rows = self.calls(e, arguments)
+        if not any(isinstance(argument, pa.Array) for argument in arguments):
+            [row] = rows
+            return pa.scalar(None if None in row else plain_result(call(*row)))
+        return pa.array([None if None in row else plain_result(call(*row)) for row in rows])
+
+    def calls(self, e: ex.Call, arguments: list) -> tuple[Callable[..., Any], Iterable[tuple]]:
+        """Return a function of the user, and its arguments for each row; one row if all are constants."""
         from cepkit.language.expressions.functions import registered_function
 
         function = dict(self.query.functions).get(e.function) or registered_function(e.function)
@@ -582,13 +590,9 @@ class Evaluator:
             argument.cast(pa.int64()) if pa.types.is_temporal(argument.type) else argument
             for argument in arguments
         ]
-        n = next((len(a) for a in arguments if isinstance(a, pa.Array)), None)
-        if n is None:
-            row = [argument.as_py() for argument in arguments]
-            return pa.scalar(None if None in row else plain_result(call(*row)))
-        columns = (repeat_scalar(argument, n).to_pylist() for argument in arguments)
-        rows = zip(*columns, strict=True)
-        return pa.array([None if None in row else plain_result(call(*row)) for row in rows])
+        n = next((len(a) for a in arguments if isinstance(a, pa.Array)), 1)
+        columns = [repeat_scalar(argument, n).to_pylist() for argument in arguments]
+        return call, zip(*columns, strict=True) if columns else [()]
 
 
 def repeat_scalar(value: pa.Array | pa.Scalar, n: int) -> pa.Array:

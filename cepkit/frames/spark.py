@@ -24,6 +24,7 @@ from cepkit.errors import CepError, OrderError
 from cepkit.events import Events, sums_before
 from cepkit.frames.arrow import ArrowSource, FieldTypes, path_of, type_of_arrow
 from cepkit.frames.building import key_column
+from cepkit.language.expressions.functions import error_of_call
 from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.values import dataclass
@@ -319,7 +320,7 @@ def clear_error(error: Exception, where: str = "") -> Exception:
         return error
     os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # Spark ends this process after an error
     if not isinstance(error, CepError):
-        error = CepError(f"{notes[0]} and raised {type(error).__name__}: {error}".replace("\n", " "))
+        error = CepError(error_of_call(error))
     first, *others = str(error).split("\n")
     return type(error)("\n".join([f"{first} (at {where})" if where else first, *others]))
 

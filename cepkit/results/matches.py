@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import pandas as pd
 
 from cepkit.doors import open_door
-from cepkit.errors import PredicateError, in_short, nearest, short_text, whole_number
+from cepkit.errors import CepError, PredicateError, in_short, nearest, short_text, whole_number
 from cepkit.events import Frame
 from cepkit.progress import show_progress
 from cepkit.results.found import FoundResult, Limit, Match, bounded, check_overlap, check_rows, length_of
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from cepkit.engines.counting.estimate import CountEstimate
     from cepkit.planning.planner import Engine
     from cepkit.widgets.scene_view import View
+
+REASON = "reason"  # the column that says why a row is set aside
 
 
 class Matches:
@@ -57,6 +59,8 @@ class Matches:
     0     1     2
     1     1     3
     """
+
+    _set_aside: Frame | None = None  # the rows that the query could not search
 
     def __init__(self, found: FoundResult):
         self._found = found
@@ -542,6 +546,41 @@ class Matches:
         0   3        15
         """
         return self._found.undecided()
+
+    def quarantined(self) -> Frame:
+        """Return the rows of the frame that the query could not search, with the reason.
+
+        `cepkit.match` sets rows aside with ``on_error="quarantine"`` only.
+
+        Returns
+        -------
+        frame
+            A frame of the same kind, in the order of the frame: ``reason``, and the columns of the frame. On
+            Spark it is lazy, and the rows have no particular order.
+
+        Raises
+        ------
+        CepError
+            Without ``on_error="quarantine"``, since such rows are errors then.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"ts": [1, None, 3], "x": [5, 7, 9]})
+        >>> import warnings
+        >>> with warnings.catch_warnings(action="ignore"):  # it says how many rows are left out
+        ...     matches = cep.match(frame, "up", define={"up": "x > 1"}, order_by="ts", on_error="quarantine")
+        >>> matches.quarantined()
+                    reason  ts  x
+        1  ts has no value NaN  7
+        """
+        if self._set_aside is None:
+            raise CepError(
+                "no rows are set aside: a row that cannot be searched is an error. "
+                "match(…, on_error='quarantine') leaves such rows out"
+            )
+        return self._set_aside
 
     # --- pictures
 

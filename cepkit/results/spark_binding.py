@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.operations import end_in_ticks
 from cepkit.doors import open_door
 from cepkit.errors import CepError, UnsupportedQueryError, warn
+from cepkit.events import FLOAT
+from cepkit.frames.arrow import ArrowSource, check_free
 from cepkit.frames.spark import EmptySource, check_ordered, in_utc, numbered_columns, slices_of, ticks
 from cepkit.language.expressions.functions import RegisteredFunction, registered_function
 from cepkit.language.expressions.vocabulary import SUMMARIES
@@ -20,7 +23,7 @@ from cepkit.language.regex import RegexQuery
 from cepkit.language.sequences.patterns import SequenceQuery
 from cepkit.planning.planner import choose_engine
 from cepkit.planning.plans import compile_checked
-from cepkit.results.matches import SparkMatches
+from cepkit.results.matches import REASON, SparkMatches
 from cepkit.results.spark_found import SparkFound
 from cepkit.results.spark_tasks import run_job
 
@@ -71,6 +74,45 @@ def match(
     if instead:
         _warn_of_one_task(instead)
     return matches
+
+
+def divided(
+    frame: DataFrame, value: RegexQuery | SequenceQuery, reasons_against: Callable[..., list] | None
+) -> tuple[DataFrame, DataFrame]:
+    """Return the rows that a query can search, and the others with the reason in their first column."""
+    # ``reasons_against`` says why rows cannot be searched; without it, only rows without an order cannot.
+    from pyspark.sql import functions as F
+
+    program, source = bind(frame, value)
+    check_free([REASON], frame.columns)
+    names = [f"c{i}" for i in range(len(source.names))]
+    plain = frame.toDF(*names)
+    if reasons_against is None:
+        reason = F.lit(None).cast("string")
+        for name in reversed(value.order_by):
+            column = plain[names[source.names.index(name)]]
+            missing = column.isNull()
+            if source.schema[name].kind == FLOAT and source.schema[name].scale is None:
+                missing |= F.isnan(column)
+            reason = F.when(missing, f"{name} has no value").otherwise(reason)
+        flagged = plain.select(reason.alias(REASON), *names)
+    else:
+        flagged = plain.select(F.lit(None).cast("string").alias(REASON), *names)
+        fill = partial(_with_reasons, program.query, source.names, reasons_against)
+        flagged = flagged.mapInArrow(fill, flagged.schema)
+    rows = flagged.filter(flagged[REASON].isNull()).drop(REASON).toDF(*source.names)
+    return rows, flagged.filter(flagged[REASON].isNotNull()).toDF(REASON, *source.names)
+
+
+def _with_reasons(
+    value: RegexQuery | SequenceQuery, names: Sequence[str], reasons_against: Callable[..., list],
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    """Yield the rows of a task with the reasons against them in the first column."""
+    for batch in batches:
+        rows = in_utc(pa.Table.from_batches([batch]).drop_columns([REASON]).rename_columns(names))
+        reasons = pa.array(reasons_against(value, ArrowSource(rows, rows)), pa.string())
+        yield batch.set_column(0, batch.schema.field(0), reasons)
 
 
 def _last_tick(frame: DataFrame, source: EmptySource, clock: str) -> int | float | None:

@@ -111,6 +111,14 @@ def note_call(error: Exception, name: str, arguments: Iterable[Any]) -> None:
         error.add_note(f"function {name!r} got {', '.join(shown) or 'nothing'}")
 
 
+def error_of_call(error: Exception) -> str:
+    """Return an error of a user's function in one line, with what the function got."""
+    notes = getattr(error, "__notes__", [])
+    return (
+        f"{notes[0]} and raised {type(error).__name__}: {error}".replace("\n", " ") if notes else str(error)
+    )
+
+
 @dataclass(frozen=True)
 class CallInKernel:
     """A Python function that a kernel calls."""
