@@ -365,6 +365,8 @@ class Kind:
 def _can_hold(dtype: Any, values: pd.Series) -> bool:
     if isinstance(dtype, pd.CategoricalDtype):
         return bool(values.dropna().isin(dtype.categories).all())
+    if isinstance(dtype, pd.ArrowDtype) and pa.types.is_null(dtype.pyarrow_dtype):
+        return False
     if isinstance(dtype, np.dtype) and dtype.kind in "iub":
         return not values.hasnans
     return True

@@ -660,6 +660,14 @@ def test_every_type_keeps_its_values():
     assert_same(found.astype({"c": object}), wanted.astype({"c": object}))
 
 
+@pytest.mark.parametrize("n_rows", [0, 3])
+def test_keys_of_no_type_are_null(n_rows):
+    frame = pd.DataFrame({"k": pd.array([None] * n_rows, pd.ArrowDtype(pa.null())), "x": range(n_rows)})
+    stream = cep.stream(". up", frame, define={"up": "x > 0"}, partition_by="k", measures={"x": "last(x)"})
+    found = stream.push(frame)
+    assert found["x"].tolist() == [1][:n_rows] and found["k"].isna().all()
+
+
 # --- streams of streams -----------------------------------------------------------------------------------
 
 
