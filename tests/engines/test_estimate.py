@@ -135,7 +135,7 @@ def test_no_hit_and_only_hits():
 def test_numbers_of_any_size():
     frame = pd.DataFrame({"x": [1.0, 2.0] * 60})
     query = "PATTERN SEQ(_ first, _ a, _+ b[], _ c) WHERE a.x < c.x"
-    made = cep.match(frame, query).count("estimate", samples=400 if JIT else 40)
+    made = cep.match(frame, query).count("estimate", samples=400 if JIT else 20)
     # All pairs of different rows, with a row before both and a subset of those between: exact, by position.
     wanted = sum(i * (2 ** (j - i - 1) - 1) for i in range(0, 120, 2) for j in range(i + 1, 120, 2))
     relaxed = sum(i * (2 ** (j - i - 1) - 1) for i in range(120) for j in range(i + 1, 120))

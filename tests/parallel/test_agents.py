@@ -25,7 +25,7 @@ from cepkit.parallel.engines import Hybrid, Sequential, StateParallel
 from cepkit.parallel.running import run_agents, simulate_agents
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support import agent_cases as ac
-from tests.support.sizes import seeds
+from tests.support.sizes import JIT, seeds
 
 pytestmark = pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="a shape per case")
 SEEDS, FULL_SEEDS = 4, 700
@@ -241,7 +241,7 @@ def test_nothing_is_found_before_it_has_arrived(chunk):
 
 def test_more_stages_than_a_byte_counts():
     """All orders of five are 120 rows of joins; each removes by its own watermarks."""
-    kinds = "EDCBA" * 3
+    kinds = "EDCBA" * (3 if JIT else 2)
     program, events = ac.sequences(ac.in_row(kinds), "PATTERN AND(A a, B b, C c, D d, E e)", within=6)
     agents, settings = Agents(program, events), RunSettings(batch=1, chunk=1)
     assert len(agents.stages) == 600
