@@ -583,7 +583,7 @@ def without_view(array: pa.Array) -> pa.Array:
         rows = np.arange(array.offset, array.offset + len(array))
         run_of_row = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
         return without_view(array.values).take(pa.array(run_of_row))  # Arrow decodes runs of few types
-    if (plain := _plain_type(array.type)) != array.type:
+    if (plain := plain_type(array.type)) != array.type:
         return array.cast(plain)
     if pa.types.is_dictionary(array.type) and array.type.value_type in _PLAIN:
         return pa.DictionaryArray.from_arrays(array.indices, without_view(array.dictionary))
@@ -599,17 +599,17 @@ def has_view(of: pa.DataType) -> bool:
     return of.id in _ENCODED or any(has_view(of.field(i).type) for i in range(of.num_fields))
 
 
-def _plain_type(of: pa.DataType) -> pa.DataType:
+def plain_type(of: pa.DataType) -> pa.DataType:
     """Return a type with plain types instead of views, also in lists and structs."""
     if pa.types.is_struct(of):
-        return pa.struct([field.with_type(_plain_type(field.type)) for field in of])
+        return pa.struct([field.with_type(plain_type(field.type)) for field in of])
     for is_list, make in (
         (pa.types.is_list, pa.list_),
         (pa.types.is_large_list, pa.large_list),
         (pa.types.is_fixed_size_list, lambda item: pa.list_(item, of.list_size)),
     ):
         if is_list(of):
-            return make(of.value_field.with_type(_plain_type(of.value_type)))
+            return make(of.value_field.with_type(plain_type(of.value_type)))
     return _PLAIN.get(of, of)
 
 

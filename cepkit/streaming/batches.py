@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from cepkit.engines.reducing import one_chunk
 from cepkit.errors import CepError, OrderError, column_not_found, nearest
 from cepkit.events import INTEGER, NULL_INTEGER, TEXT, Column, ColumnType
-from cepkit.frames.arrow import ArrowSource, FieldTypes, arrow_of_series, path_of, type_of_arrow
+from cepkit.frames.arrow import ArrowSource, FieldTypes, arrow_of_series, path_of, plain_type, type_of_arrow
 from cepkit.frames.building import stream_order
 from cepkit.frames.pandas import array_of_arrow, frame_of_arrays
 from cepkit.frames.sources import no_rows, schema_of_export, table_of_export
@@ -215,7 +215,7 @@ def _plain_type(of: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_run_end_encoded(of):
         return _plain_type(of.value_type)
-    return pa.large_string() if of == pa.string_view() else of
+    return plain_type(of)
 
 
 # --- batches as tables

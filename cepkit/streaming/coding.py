@@ -357,8 +357,19 @@ def keys_of_batch(source: ArrowSource, partition_by: tuple[str, ...]) -> tuple[n
         array = source.arrow(name, row)
         if pa.types.is_floating(array.type):
             array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
-        values.append(array.to_pylist())
+        values.append(key_values(array))
     return key_of_event, list(zip(*values, strict=True)) if partition_by else [()] * len(row)
+
+
+def key_values(array: pa.Array | pa.ChunkedArray) -> list:
+    """Return the values of an array; a time that Python cannot hold is its number of ticks."""
+    try:
+        return array.to_pylist()
+    except OverflowError:
+        array = one_chunk(array)
+        if len(array) == 1:
+            return [array.view(pa.int64())[0].as_py()]
+        return [value for i in range(len(array)) for value in key_values(array.slice(i, 1))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -511,7 +522,7 @@ class KeyCodes:
         return Saved({"n_codes": self.n_codes}, arrays, {"keys": pa.table(columns)})
 
     def unpack(self, saved: Saved) -> None:
-        codes, *parts = (column.to_pylist() for column in saved.tables["keys"].columns)
+        codes, *parts = map(key_values, saved.tables["keys"].columns)
         every = list(zip(*parts, strict=True)) if parts else [()] * len(codes)
         self.code_of_key = dict(zip(every, codes, strict=True))
         self.key_of_code = [None] * saved.counter("n_codes")

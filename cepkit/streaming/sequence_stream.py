@@ -33,6 +33,7 @@ from cepkit.streaming.coding import (
     KeyCodes,
     Room,
     idle_ticks_of,
+    key_values,
     keys_of_batch,
 )
 from cepkit.streaming.saved import Saved
@@ -348,7 +349,7 @@ class SequenceSearch(Search):
         self, source: ArrowSource, events: Events, block: MatchBlock, position: np.ndarray
     ) -> MatchBlock:
         rows = events.rows(block.last)
-        parts = [source.arrow(name, rows).to_pylist() for name in self.query.partition_by]
+        parts = [key_values(source.arrow(name, rows)) for name in self.query.partition_by]
         keys = list(zip(*parts, strict=True)) if parts else [()] * len(block)
         for key in keys:
             if key not in self._codes:
@@ -460,7 +461,7 @@ class SequenceSearch(Search):
         kept = saved.tables["kept"].select(self.schema.arrow.names).cast(self.schema.arrow)
         self._kept = self._kept.with_batch(kept)
         self._position_of_kept = saved.arrays["position"]
-        rows = [tuple(row.values()) for row in saved.tables["keys"].to_pylist()]
+        rows = list(zip(*map(key_values, saved.tables["keys"].columns), strict=True))
         self._n_codes = saved.counter("n_codes")
         of_rows = saved.arrays["codes"].tolist() if "codes" in saved.arrays else [*range(self._n_codes)]
         if not self.query.partition_by:

@@ -12,6 +12,7 @@ from random import Random
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -666,6 +667,43 @@ def test_keys_of_no_type_are_null(n_rows):
     stream = cep.stream(". up", frame, define={"up": "x > 0"}, partition_by="k", measures={"x": "last(x)"})
     found = stream.push(frame)
     assert found["x"].tolist() == [1][:n_rows] and found["k"].isna().all()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"query": ". up", "define": {"up": "x > prev(x)"}, "measures": {"x": "last(x)"}},
+        {
+            "query": "PATTERN SEQ(_ a, _ b) WITHIN 10",
+            "strategy": "next",
+            "order_by": "x",
+            "measures": {"x": "b.x"},
+        },
+        {
+            "query": "PATTERN SEQ(_ a, _ b)",
+            "after_match": "past_last",
+            "order_by": "x",
+            "measures": {"x": "b.x"},
+        },
+    ],
+)
+def test_keys_beyond_the_calendar_are_kept(query, tmp_path):
+    times = pa.array([-(2**63) + 2, 0, None], pa.int64()).view(pa.timestamp("ms", "America/New_York"))
+    rows = pa.table({"k": times.take(pa.array([0, 1, 2, 0, 1, 2])), "x": [1, 2, 3, 4, 5, 6]})
+    stream = open_stream(query, rows.schema, partition_by="k")
+    assert stream.push(rows.slice(0, 3)).num_rows == 0
+    stream.save(tmp_path / "state")
+    for opened in (stream, cep.Stream.load(tmp_path / "state")):
+        found = opened.push(rows.slice(3))
+        assert found["x"].to_pylist() == [4, 5, 6]
+        assert found["k"].combine_chunks().view(pa.int64()).to_pylist() == [-(2**63) + 2, 0, None]
+
+
+def test_binary_keys_of_polars_are_kept():
+    frame = pl.DataFrame({"k": [b"a", b"b", b"a", b"b"], "x": [1, 2, 3, 4]})
+    query = {"query": ". up", "define": {"up": "x > prev(x)"}, "partition_by": "k", "order_by": "x"}
+    found = open_stream(query, frame).push(frame)
+    assert found["k"].to_list() == [b"a", b"b"]
 
 
 # --- streams of streams -----------------------------------------------------------------------------------
