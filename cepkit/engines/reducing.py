@@ -312,7 +312,8 @@ def _total(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 def _segments(operation: np.ufunc, values: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Return the result of an operation such as `np.add` for each segment that begins at ``starts``."""
-    return operation.reduceat(values, starts) if len(starts) else values[:0]
+    with np.errstate(over="ignore", invalid="ignore"):  # infinities are values
+        return operation.reduceat(values, starts) if len(starts) else values[:0]
 
 
 # Array columns as matrices, prepared for the functions that compare arrays.

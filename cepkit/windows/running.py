@@ -349,9 +349,10 @@ def _moments(
 
 
 def leaving_ticks(ticks: np.ndarray, size: Size) -> np.ndarray:
-    """Return the ticks of the clock at which rows leave a window of time."""
+    """Return the ticks of the clock at which rows leave a window of time, or the last tick of 64 bits."""
     begin = np.floor_divide(ticks, size.width) * size.width if size.tumbling else ticks
-    return begin + size.width
+    end = begin + size.width
+    return np.where(end < ticks, np.iinfo(np.int64).max, end) if end.dtype == np.int64 else end
 
 
 def _as_times(ticks: np.ndarray, source: Source, clock: str) -> pa.Array:

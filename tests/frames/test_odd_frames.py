@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 import warnings
 from random import Random
@@ -93,6 +94,22 @@ def test_integers_beyond_63_bits_among_objects_and_nulls_are_kept():
         assert {row[names.index("x_right")] for row in joined} == {large, 3, None}
         with pytest.raises(cep.CepError, match=f"^{large} does not fit a signed 64-bit integer"):
             cep.window(frame, {"s": "sum(x)"}, length=2, order_by="n")
+
+
+def test_infinities_are_summed_in_silence():
+    rows = pa.table({"x": [math.inf, -math.inf, 1e308, 1e308]})
+    found = cep.match(rows, "p{2}", define={"p": "x is not null"}, measures={"s": "sum(x)"}).to_frame()
+    assert str(found["s"].to_pylist()) == "[nan, inf]"
+
+
+@pytest.mark.parametrize("tumbling", [False, True])
+def test_a_row_leaves_a_window_at_the_last_tick_at_the_latest(tumbling):
+    ticks = pa.array([-(2**63) + 1, 2**63 - 2], pa.int64())
+    for clock, width in ((ticks, 5), (ticks.view(pa.timestamp("s")), "5 s")):
+        rows = pa.table({"t": clock})
+        found = cep.window(rows, {"n": "count()"}, order_by="t", emit="all", time=width, tumbling=tumbling)
+        emitted = found["emitted"].combine_chunks().view(pa.int64()).to_pylist()
+        assert emitted == sorted(emitted) and emitted[-1] == 2**63 - 1
 
 
 @pytest.mark.parametrize("of", [pa.date32(), pa.date64()])

@@ -680,7 +680,7 @@ def test_keys_of_no_type_are_null(n_rows):
             "measures": {"x": "b.x"},
         },
         {
-            "query": "PATTERN SEQ(_ a, _ b)",
+            "query": "PATTERN SEQ(_ a, _ b) WITHIN 10",
             "after_match": "past_last",
             "order_by": "x",
             "measures": {"x": "b.x"},
