@@ -153,7 +153,7 @@ class _SeriesByName:
         first = series.first_valid_index() if series.dtype == object else None
         if first is None or not isinstance(series.dropna().iloc[0], dict):
             return None
-        array = _arrow_of_objects(series)
+        array = arrow_of_objects(series)
         return array if array is not None and pa.types.is_struct(array.type) else None
 
     def _field(self, name: str) -> pd.Series:
@@ -289,7 +289,7 @@ class PandasSource:
             if self.schema[name].kind == TEXT:
                 self._arrow_types[name] = pa.string()
             else:
-                whole = _arrow_of_objects(self._series(name))
+                whole = arrow_of_objects(self._series(name))
                 self._arrow_types[name] = None if whole is None else whole.type
         return self._arrow_types[name]
 
@@ -483,18 +483,18 @@ def _type_of_objects(series: pd.Series) -> ColumnType:
         return ColumnType(TEXT, nullable=True)
     kind = _INFERRED.get(inferred)
     if kind in (TIME, DURATION):
-        array = _arrow_of_objects(series)
+        array = arrow_of_objects(series)
         if array is None:
             return ColumnType(OTHER)
         return type_of_arrow(array.type, nullable=array.null_count > 0)
     if inferred == "decimal":
-        array = _arrow_of_objects(series)
+        array = arrow_of_objects(series)
         return ColumnType(FLOAT, nullable=True) if array is None else type_of_arrow(array.type)
     if kind is not None:
         return ColumnType(kind, nullable=True)
     present = series.dropna()
     if len(present) and isinstance(present.iloc[0], list | tuple | np.ndarray):
-        array = _arrow_of_objects(series)
+        array = arrow_of_objects(series)
         if array is not None:
             return type_of_arrow(array.type)
     return ColumnType(OTHER, nullable=True)
@@ -538,7 +538,7 @@ def _inferred_name(objects: pd.Series) -> str:
     return name
 
 
-def _arrow_of_objects(series: pd.Series) -> pa.Array | None:
+def arrow_of_objects(series: pd.Series) -> pa.Array | None:
     """Return a column of objects as an Arrow array; None if Arrow refuses them."""
     inferred = _inferred_name(series)
     if inferred.startswith("timedelta"):
@@ -591,7 +591,7 @@ def column_of_series(
         return _text(series, column_type, name, owner)
     if column_type.kind in (TIME, DURATION):
         if dtype.kind == "O":
-            return column_of_arrow(_arrow_of_objects(series), name)
+            return column_of_arrow(arrow_of_objects(series), name)
         naive = series.dt.tz_convert("UTC").dt.tz_localize(None) if column_type.timezone else series
         return Column(column_type, naive.to_numpy().view(np.int64))
     if column_type.kind == BOOLEAN:
@@ -689,7 +689,7 @@ def _integers(series: pd.Series, of: ColumnType, name: str) -> np.ndarray:
     """Return integers as a column. Raise if one does not fit 64 bits."""
     dtype = series.dtype
     if dtype.kind == "O":
-        array = _arrow_of_objects(series)
+        array = arrow_of_objects(series)
         if array is None:
             raise CepError(f"column {name!r} has integers beyond 64 bits; make them floats or texts")
         return column_of_arrow(array, name)

@@ -301,7 +301,10 @@ class RowValues:
             return None
         row = {}
         for name, place in zip(self.schema.arrow.names, places, strict=True):
-            value = frame.iat[0, place]
+            try:
+                value = frame.iat[0, place]
+            except OverflowError:  # a time that Python cannot hold
+                return None
             row[name] = value.item() if type(value) in _NUMPY else value
         return self.read(row)
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from cepkit.errors import CepError
 from cepkit.events import NULL_CODE, NULL_INTEGER, NUMBERS, TEXT, TIME
 from cepkit.frames.arrow import INTEGERS, NOT_FOR_ARROW, type_of_arrow, without_view
+from cepkit.frames.pandas import arrow_of_objects
 
 # Codes of texts that do not change while a stream brings new ones.
 
@@ -213,8 +214,11 @@ def array_of_pandas(values: Any, wanted: pa.Field) -> pa.Array | pa.ChunkedArray
             return pa.Array.from_buffers(of, len(values), [None, pa.py_buffer(values)], 0)  # in less time
     elif not isinstance(values.dtype, pd.StringDtype | pd.ArrowDtype):
         values = values.copy()
+    array = None
+    if values.dtype == object:
+        array = arrow_of_objects(pd.Series(values, dtype=object, copy=False))
     try:
-        array = pa.array(values, from_pandas=True)
+        array = pa.array(values, from_pandas=True) if array is None else array
     except NOT_FOR_ARROW as error:
         raise CepError(f"batch: column {wanted.name!r} must be {type_text(wanted)}: {error}") from None
     return fit(array, wanted)

@@ -699,6 +699,25 @@ def test_keys_beyond_the_calendar_are_kept(query, tmp_path):
         assert found["k"].combine_chunks().view(pa.int64()).to_pylist() == [-(2**63) + 2, 0, None]
 
 
+def test_objects_of_times_keep_their_nanoseconds():
+    times = [pd.Timestamp(1, unit="ns"), pd.Timestamp(2, unit="ns"), None]
+    frame = pd.DataFrame({"n": [1, 2, 3], "t": pd.Series(times, dtype=object)})
+    schema = {"n": "int64", "t": "timestamp[ns]"}
+    for size in (1, 3):
+        stream = cep.stream(
+            "p", schema, define={"p": "t is not null"}, measures={"t": "last(t)"}, order_by="n"
+        )
+        found = [stream.push(frame.iloc[at : at + size]) for at in range(0, 3, size)]
+        assert [pd.Timestamp(t).value for part in found for t in part["t"]] == [1, 2]
+
+
+def test_a_frame_of_one_row_may_have_a_time_beyond_the_calendar():
+    times = pa.array([2**62], pa.int64()).view(pa.timestamp("ms"))
+    frame = pd.DataFrame({"n": [1], "t": pd.array(times, dtype=pd.ArrowDtype(times.type))})
+    stream = cep.stream("p", frame, define={"p": "t > '2024-01-01'"}, measures={"n": "last(n)"})
+    assert stream.push(frame)["n"].tolist() == [1]
+
+
 def test_binary_keys_of_polars_are_kept():
     frame = pl.DataFrame({"k": [b"a", b"b", b"a", b"b"], "x": [1, 2, 3, 4]})
     query = {"query": ". up", "define": {"up": "x > prev(x)"}, "partition_by": "k", "order_by": "x"}
