@@ -16,11 +16,13 @@ from papers.hybrid_parallel.claims import FLAT, LATENCY, STOCKS
 from papers.hybrid_parallel.figures import COSTS, COUNTED, FULL, STATE, Runs, fusion, simulated, speedup
 from papers.hybrid_parallel.figures import RIP_NAME as RIP
 from papers.hybrid_parallel.workloads import SENSORS, correlated, prepared, sensors, stocks
-from tests.support.sizes import needs_kernels
+from tests.support.sizes import needs_kernels, seeds
 
 KEPT = Path(__file__).resolve().parents[2] / "notebooks" / "results"
 FREE_LOCKS = replace(COSTS, lock=0.0)
-SEEDS = range(10)
+SEEDS = 10
+# Homes whose busiest agent has as many threads with 24 cores as with 16, by the paper's model.
+NO_FURTHER = (0, 2, 7)
 
 
 @pytest.fixture(scope="module")
@@ -70,17 +72,16 @@ def test_homes_gain_without_whole_threads_and_locks(of_seeds):
     ("seed", "pattern", "windows"),
     [(1, "SEQ", (60.0, 90.0)), (5, "SEQ", (30.0, 45.0, 60.0)), (5, "Kleene", (30.0, 45.0, 60.0))],
 )
-def test_a_home_gains_without_locks(seed, pattern, windows):
+def test_a_home_gains_without_locks(seed, pattern, windows, of_seeds):
     """Figure 6d: these windows have matches, and fully dynamic threads lose at one of the steps."""
+    rows = of_seeds[(of_seeds["table"] == "speed") & (of_seeds["data"] == f"seed {seed}")]
+    line = results.along(rows[(rows["stream"] == SENSORS) & (rows["pattern"] == pattern)], "window_min")
+    with_locks = line[line["system"] == FULL].set_index("window_min")["speedup"].loc[list(windows)]
     given = {"values": windows, "patterns": (pattern,), "systems": (FULL,), "scoped_only": True}
-    with_locks, without = (
-        speedup([sensors(seed=seed)], "window", costs=costs, **given)["speedup"]
-        for costs in (COSTS, FREE_LOCKS)
-    )
+    without = speedup([sensors(seed=seed)], "window", costs=FREE_LOCKS, **given)["speedup"]
     assert with_locks.pct_change().min() < -0.01 and without.pct_change().min() > -0.001
 
 
-@needs_kernels
 def test_cores_help_where_the_busiest_agent_gets_them(kept):
     """Figure 6e: the paper's model gives it no further threads in few homes, and in the recorded one."""
     rows = kept[(kept["table"] == "speed") & (kept["stream"] == SENSORS) & (kept["pattern"] == "SEQ")]
@@ -90,23 +91,22 @@ def test_cores_help_where_the_busiest_agent_gets_them(kept):
         for of in (STATE, FULL)
     }
     assert (gain[FULL] > 0.19).all(axis=None) and gain[STATE].at["CASAS home", 16] < 0.01
-    more = {}
-    for seed in SEEDS:
-        query = prepared(sensors(seed=seed), 60.0)
-        busy = (
-            Hybrid(24, "state_dynamic", cost_model="paper")
-            .simulate(*query, trace=True)
-            .trace.agents_frame()["busy"]
-        )
-        threads = [
-            np.array(Hybrid(n, "state_dynamic", cost_model="paper").crew(*query).of_agent) for n in (16, 24)
-        ]
-        busiest = np.argmax(busy.to_numpy() / threads[0])
-        more[f"seed {seed}"] = threads[1][busiest] > threads[0][busiest]
     of_24 = gain[STATE][24].drop("CASAS home")
-    has_more = pd.Series(more)
+    has_more = pd.Series({f"seed {seed}": seed not in NO_FURTHER for seed in range(SEEDS)})
     assert has_more.sum() == 7 and (of_24[has_more] > 0.35).all()
     assert (of_24 < FLAT).sum() == 2 and not has_more[of_24 < FLAT].any()
+
+
+@needs_kernels
+@pytest.mark.parametrize("seed", seeds(3, SEEDS))
+def test_the_busiest_agent_gets_further_threads_in_most_homes(seed):
+    """Figure 6e: where the model gives it none, `NO_FURTHER`, the gain is small."""
+    query = prepared(sensors(seed=seed), 60.0)
+    engines = [Hybrid(n, "state_dynamic", cost_model="paper") for n in (16, 24)]
+    busy = engines[1].simulate(*query, trace=True).trace.agents_frame()["busy"]
+    threads = [np.array(engine.crew(*query).of_agent) for engine in engines]
+    busiest = np.argmax(busy.to_numpy() / threads[0])
+    assert (threads[1][busiest] > threads[0][busiest]) == (seed not in NO_FURTHER)
 
 
 @needs_kernels
@@ -134,7 +134,7 @@ def test_rip_loses_to_threads_of_all_agents_without_locks(of_seeds):
 
 
 @needs_kernels
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(3, SEEDS))
 def test_rip_loses_at_five_minutes_only_to_both(seed):
     """Counts and free locks do not help while each agent has its own threads, and RIP pays no locks."""
     own = stocks(seed=seed)
@@ -201,7 +201,7 @@ def test_counts_give_the_busiest_agent_enough_of_16_threads(of_seeds):
 
 
 @needs_kernels
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(3, SEEDS))
 def test_agents_that_remove_at_once_have_smaller_buffers(seed):
     """Figure 8: agents remove in passes, and their queues count."""
     program, events = prepared(stocks(seed=seed), 20.0)
@@ -228,7 +228,7 @@ def most_in_buffers(trace) -> float:
 
 
 @needs_kernels
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(3, SEEDS))
 def test_free_locks_let_all_threads_gain_at_five_minutes(seed, of_seeds):
     """Figure 9, outside: an item of a short window has few pairs, so its locks weigh more."""
     rows = of_seeds[
@@ -245,7 +245,8 @@ def test_free_locks_let_all_threads_gain_at_five_minutes(seed, of_seeds):
 
 
 @needs_kernels
-def test_counts_make_the_gain_greatest_with_ten_cores(of_seeds):
+@pytest.mark.parametrize("seed", seeds(3, SEEDS))
+def test_counts_make_the_gain_greatest_with_ten_cores(seed, of_seeds):
     """Figure 9b, outside: the same windows as there, with threads that counts divide."""
     rows = of_seeds[
         (of_seeds["table"] == "speed") & (of_seeds["stream"] == STOCKS[1]) & (of_seeds["window_min"] == 15)
@@ -254,31 +255,31 @@ def test_counts_make_the_gain_greatest_with_ten_cores(of_seeds):
     speed = by_system(rows, "speedup").reset_index().set_index(["data", "threads"])
     by_model = (speed[FULL] / speed[STATE] - 1).unstack("threads")
     assert (by_model[10] < by_model[[16, 24]].max(axis=1)).all() and len(by_model) == 10
-    for seed in SEEDS:  # with ten cores, both divisions give each agent two threads
-        given = {"patterns": ("SEQ",), "systems": (COUNTED,), "scoped_only": True}
-        counted = speedup([correlated(stocks(seed=seed))], "threads", (16, 24), **given).set_index("threads")
-        gain = speed.loc[f"seed {seed}", FULL] / counted["speedup"] - 1
-        assert by_model.at[f"seed {seed}", 10] > gain[[16, 24]].max()
+    # With ten cores, both divisions give each agent two threads.
+    given = {"patterns": ("SEQ",), "systems": (COUNTED,), "scoped_only": True}
+    counted = speedup([correlated(stocks(seed=seed))], "threads", (16, 24), **given).set_index("threads")
+    gain = speed.loc[f"seed {seed}", FULL] / counted["speedup"] - 1
+    assert by_model.at[f"seed {seed}", 10] > gain[[16, 24]].max()
 
 
 @needs_kernels
-def test_counts_give_freed_threads_to_the_busiest_agent(of_seeds):
+@pytest.mark.parametrize("seed", seeds(3, SEEDS))
+def test_counts_give_freed_threads_to_the_busiest_agent(seed, of_seeds):
     """Figure 10a: of ten threads, fusion frees two. The paper's model leaves the busiest agent two."""
     rows = of_seeds[
         (of_seeds["table"] == "fusion") & (of_seeds["window_min"] == 15.0) & (of_seeds["threads"] == 10)
     ]
     pair = rows.set_index(["data", "stream", "cost_model"])["fused"]
-    for seed in SEEDS:
-        own = stocks(seed=seed)
-        for workload in (own, correlated(own)):
-            query = prepared(workload, 15.0)
-            work = simulated(Sequential(), *query, COSTS).looked.sum(axis=1)
-            for model, has_more in (("paper", False), ("measured", True)):
-                fused = pair[f"seed {seed}", workload.name, model].split("+")
-                engine = Hybrid(10, "state_dynamic", fuse=[tuple(fused)], cost_model=model)
-                crew = engine.crew(*query)
-                busiest = threads_of(crew, int(np.argmax(work)))
-                assert (busiest > 2) == has_more, (seed, workload.name, model)
+    own = stocks(seed=seed)
+    for workload in (own, correlated(own)):
+        query = prepared(workload, 15.0)
+        work = simulated(Sequential(), *query, COSTS).looked.sum(axis=1)
+        for model, has_more in (("paper", False), ("measured", True)):
+            fused = pair[f"seed {seed}", workload.name, model].split("+")
+            engine = Hybrid(10, "state_dynamic", fuse=[tuple(fused)], cost_model=model)
+            crew = engine.crew(*query)
+            busiest = threads_of(crew, int(np.argmax(work)))
+            assert (busiest > 2) == has_more, (seed, workload.name, model)
 
 
 def threads_of(crew, agent: int) -> int:

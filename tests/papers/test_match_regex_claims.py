@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from papers.claims import LEAST_SEEDS, UNTRIED, examine
-from papers.match_regex import over_seeds
+from papers.match_regex import over_seeds, scaling
 from papers.match_regex.benchmarks import BENCHMARKS, RECORDED, recorded_data
 from papers.match_regex.claims import CLAIMS
 from papers.match_regex.drawings import points_figure, speedups_figure
@@ -38,8 +38,10 @@ def test_kept_tables_have_no_data_but_results(kept):
 
 
 def test_figures_have_a_row_for_recorded_data_and_the_numbers_of_the_paper(kept):
-    scaling = kept[kept["sweep"] == "scaling"]
-    figure = speedups_figure(scaling, PAPER_FIGURES[PAPER_FIGURES["figure"] == "figure 9"], title="", most=8)
+    of_widths = kept[kept["sweep"] == "scaling"]
+    figure = speedups_figure(
+        of_widths, PAPER_FIGURES[PAPER_FIGURES["figure"] == "figure 9"], title="", most=8
+    )
     assert [note.text for note in figure.layout.annotations] == ["generated data, 10 seeds", "recorded data"]
     stars = [float(y) for trace in figure.data if trace.mode == "markers+text" for y in trace.y]
     assert sorted(stars) == sorted([6.5, 4.2, 3.8, 2.9, 2.1, 0.9] * 2)
@@ -51,7 +53,8 @@ def test_figures_have_a_row_for_recorded_data_and_the_numbers_of_the_paper(kept)
 
 
 @needs_kernels
-def test_sweeps_give_the_tables_that_claims_read():
+def test_sweeps_give_the_tables_that_claims_read(monkeypatch):
+    monkeypatch.setattr(scaling, "EVENTS_OF_BLOCK", 500)  # of a block whose parsing is measured at each width
     little = {"trades": 1, "tweets": 1, "texts": 1}
     results = over_seeds.kept_of(
         selectivities=over_seeds.selectivities(["seed 3"], blocks=1),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,11 @@ def real_nodes() -> list[Finding]:
     return examine(REAL_CLAIMS, kept_results(RESULTS, FILE))
 
 
+@cache  # two tests read the findings of a notebook
+def findings_of(notebook: str) -> list[Finding]:
+    return NOTEBOOKS[notebook]()
+
+
 def row_of(notebook: str) -> str:
     lines = (ROOT / "README.md").read_text("utf-8").splitlines()
     [row] = [line for line in lines if f"| [`{notebook}`]" in line]
@@ -72,7 +78,7 @@ def row_of(notebook: str) -> str:
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_the_readme_counts_the_claims_that_hold(notebook):
-    assert count_verdicts(NOTEBOOKS[notebook]()) in row_of(notebook)
+    assert count_verdicts(findings_of(notebook)) in row_of(notebook)
 
 
 def test_the_readme_counts_the_claims_that_hold_on_real_nodes():
@@ -83,7 +89,7 @@ def test_the_readme_counts_the_claims_that_hold_on_real_nodes():
 def test_a_row_that_does_not_simply_hold_names_the_test_of_its_reason(notebook):
     texts = [path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py")]
     defined = set(re.findall(r"^def (test_\w+)\(", "\n".join(texts), re.MULTILINE))
-    findings = [of for of in NOTEBOOKS[notebook]() if of.verdict not in (YES, UNSAID)]
+    findings = [of for of in findings_of(notebook) if of.verdict not in (YES, UNSAID)]
     assert findings
     assert {
         of.claim.statement: of.claim.shown_by for of in findings if of.claim.shown_by not in defined

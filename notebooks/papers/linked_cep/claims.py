@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import pandas as pd
 
+from cepkit.planning.plans import Same
 from papers.claims import Claim
 from papers.linked_cep.counterexamples import counterexamples
 from papers.linked_cep.figures import (
@@ -149,10 +150,16 @@ def _of(test: Callable[..., Test], *arguments: object) -> dict[str, Test]:
 def _points(
     results: pd.DataFrame, price: float, experiment: str, stream: str, at: Sequence[str]
 ) -> pd.DataFrame:
+    rows = _judged_points(Same(results), price, experiment, stream)
+    return rows.loc[[point for point in at if point in rows.index]] if at else rows
+
+
+@lru_cache(maxsize=64)  # several claims read the same points
+def _judged_points(shared: Same, price: float, experiment: str, stream: str) -> pd.DataFrame:
+    results: pd.DataFrame = shared.item
     is_meant = (results["experiment"] == experiment) & (results["stream"] == stream)
     has_work = (results["SASE"] >= LEAST_MS) | (results["experiment"] == QUERIES)
-    rows = priced(results[is_meant & has_work], price).set_index("at")
-    return rows.loc[[point for point in at if point in rows.index]] if at else rows
+    return priced(results[is_meant & has_work], price).set_index("at")
 
 
 def _is_faster(price: float, experiment: str, stream: str, other: str, at: Sequence[str] = ()) -> Test:

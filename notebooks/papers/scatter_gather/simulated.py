@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -422,7 +423,12 @@ class ArrivingPartials:
 
 def slack_order(time: np.ndarray, arrival: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the order in which K-Slack with a growing K releases items, and when it releases each."""
-    buffer, order = SlackBuffer(), []
+    return _slack_order(np.asarray(time, float).tobytes(), np.asarray(arrival, float).tobytes())
+
+
+@lru_cache(maxsize=1)  # weights do not change the order, so variants of a table share it
+def _slack_order(times: bytes, arrivals: bytes) -> tuple[np.ndarray, np.ndarray]:
+    buffer, order, (time, arrival) = SlackBuffer(), [], map(np.frombuffer, (times, arrivals))
     released = np.empty(len(time))
     for now, moment in zip(time.tolist(), arrival.tolist(), strict=True):
         out = buffer.push(now)
