@@ -324,13 +324,17 @@ def test_everything_is_computed_again_in_idle_time_only():
     assert shedder.n_recomputed == 1 and shedder.charged == charged
 
 
-def watched(seed: int, correlation: float, moved: float = 0.0) -> DriftWatch:
-    """Return a detector after 20,000 events, whose gaps and values follow each other by a correlation."""
-    rng, n = np.random.default_rng(seed), 24_000
-    noise = rng.standard_normal((2, n))
-    for at in range(1, n):
-        noise[:, at] += correlation * noise[:, at - 1]
-    noise *= np.sqrt(1 - correlation**2)
+def noises(seeds: range, correlation: float) -> np.ndarray:
+    """Return two series of noise for each seed, in which values follow each other by a correlation."""
+    noise = np.stack([np.random.default_rng(seed).standard_normal((2, 24_000)) for seed in seeds])
+    for at in range(1, noise.shape[2] if correlation else 0):
+        noise[..., at] += correlation * noise[..., at - 1]
+    return noise * np.sqrt(1 - correlation**2)
+
+
+def watched(noise: np.ndarray, moved: float = 0.0) -> DriftWatch:
+    """Return a detector after 20,000 events, whose gaps and values are those of two series of noise."""
+    n = noise.shape[1]
     gaps, values = np.exp(0.7 * noise[0]), noise[1] + moved * (np.arange(n) > 12_000)
     watch = DriftWatch(
         {0: gaps[3000:4000]}, {0: {"v": values[:4000:4]}}, lambda number, rows: {"v": values[rows]}
@@ -344,12 +348,12 @@ def watched(seed: int, correlation: float, moved: float = 0.0) -> DriftWatch:
 @pytest.mark.parametrize("correlation", [0.0, 0.9])
 def test_false_alarms_are_rare(correlation):
     """At most one of 100 stationary streams, and of 100 whose events resemble those before, has an alarm."""
-    assert sum(bool(watched(seed, correlation).alarms) for seed in range(100)) <= 1
+    assert sum(bool(watched(noise).alarms) for noise in noises(range(100), correlation)) <= 1
 
 
 @pytest.mark.parametrize(("correlation", "moved"), [(0.0, 0.5), (0.9, 2.5)])
 def test_drift_is_found(correlation, moved):
-    assert all("v of type 0" in watched(seed, correlation, moved).alarms for seed in range(10))
+    assert all("v of type 0" in watched(noise, moved).alarms for noise in noises(range(10), correlation))
 
 
 # --- ties
