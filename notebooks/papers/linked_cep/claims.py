@@ -139,6 +139,7 @@ def priced(results: pd.DataFrame, event_ns: float) -> pd.DataFrame:
 # --- claims -----------------------------------------------------------------------------------------------
 
 Test = Callable[[pd.DataFrame], tuple[float, bool] | None]
+_priced = lru_cache(maxsize=64)(lambda shared, event_ns: priced(shared.item, event_ns))  # many claims read it
 
 
 def _of(test: Callable[..., Test], *arguments: object) -> dict[str, Test]:
@@ -150,16 +151,10 @@ def _of(test: Callable[..., Test], *arguments: object) -> dict[str, Test]:
 def _points(
     results: pd.DataFrame, price: float, experiment: str, stream: str, at: Sequence[str]
 ) -> pd.DataFrame:
-    rows = _judged_points(Same(results), price, experiment, stream)
-    return rows.loc[[point for point in at if point in rows.index]] if at else rows
-
-
-@lru_cache(maxsize=64)  # several claims read the same points
-def _judged_points(shared: Same, price: float, experiment: str, stream: str) -> pd.DataFrame:
-    results: pd.DataFrame = shared.item
     is_meant = (results["experiment"] == experiment) & (results["stream"] == stream)
     has_work = (results["SASE"] >= LEAST_MS) | (results["experiment"] == QUERIES)
-    return priced(results[is_meant & has_work], price).set_index("at")
+    rows = _priced(Same(results), price).loc[lambda of: (is_meant & has_work)[of.index]].set_index("at")
+    return rows.loc[[point for point in at if point in rows.index]] if at else rows
 
 
 def _is_faster(price: float, experiment: str, stream: str, other: str, at: Sequence[str] = ()) -> Test:

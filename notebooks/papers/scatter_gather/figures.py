@@ -298,7 +298,7 @@ def recorded_order() -> pd.DataFrame:
     ts = recorded("crypto trades")["ts"].to_numpy().astype("datetime64[us]").astype(np.int64) / 1e6
     ts = ts - ts[0]
     arrival = np.maximum.accumulate(ts)
-    order, released = slack_order(ts, arrival)
+    order, released = slack_order(ts.tobytes(), arrival.tobytes())
     rows = []
     for system, times, delay in ((SCALED, ts, arrival - ts), (SLACK, ts[order], released - ts)):
         found = {

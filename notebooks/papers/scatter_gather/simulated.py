@@ -421,15 +421,11 @@ class ArrivingPartials:
         )  # fmt: skip
 
 
-def slack_order(time: np.ndarray, arrival: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+@lru_cache(maxsize=1)  # the weights of events do not change it, so variants of a table share it
+def slack_order(times: bytes, arrivals: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Return the order in which K-Slack with a growing K releases items, and when it releases each."""
-    return _slack_order(np.asarray(time, float).tobytes(), np.asarray(arrival, float).tobytes())
-
-
-@lru_cache(maxsize=1)  # weights do not change the order, so variants of a table share it
-def _slack_order(times: bytes, arrivals: bytes) -> tuple[np.ndarray, np.ndarray]:
-    buffer, order, (time, arrival) = SlackBuffer(), [], map(np.frombuffer, (times, arrivals))
-    released = np.empty(len(time))
+    time, arrival = np.frombuffer(times), np.frombuffer(arrivals)
+    buffer, order, released = SlackBuffer(), [], np.empty(len(time))
     for now, moment in zip(time.tolist(), arrival.tolist(), strict=True):
         out = buffer.push(now)
         released[out] = moment
@@ -529,7 +525,7 @@ def accuracy(
     """Return order, latency and error of the naive gather."""
     time = partials.sent
     if slack:
-        order, released = slack_order(time, partials.arrival)
+        order, released = slack_order(time.tobytes(), partials.arrival.tobytes())
         partials = partials.reordered(order, released)
     in_order = order_metrics(partials.sent)
     costs = setting.costs
