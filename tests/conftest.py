@@ -150,10 +150,10 @@ def spark():
 
 
 @pytest.fixture(scope="session")
-def over_connect():
+def over_connect(spark):
     """A process with a session of Connect, for ``check_over_connect``; this process has another session."""
     pytest.importorskip("grpc")
-    with connect_process() as process:
+    with connect_process(spark) as process:
         yield process
 
 

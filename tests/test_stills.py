@@ -176,8 +176,7 @@ def test_notebook_7_shows_pictures_until_the_cells_run(browser, server, notebook
             cell["metadata"]["tags"] = ["fresh in Notebook 7"]  # another signature
         name = "fresh-7.ipynb"
         (server.root / name).write_text(json.dumps(fresh), encoding="utf-8")
-    browser.open(server, name, within="notebooks")
-    browser.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
+    browser.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
     browser.open(server, name, within="notebooks")
     browser.page.wait_for_timeout(4000)  # the widgets' manager looks for each model for two seconds
     assert browser.page.evaluate(TRUSTED) is is_trusted

@@ -33,6 +33,7 @@ from cepkit.explorer.taking import code_of
 from cepkit.explorer.text import read_text, text_and_call
 from cepkit.planning.queries import Arguments, as_query
 from cepkit.progress import checkpoint
+from cepkit.results.spark_tasks import part_of
 from tests.oracle import generate
 from tests.oracle import generate_sequences as gs
 from tests.support.outputs import Outputs
@@ -1033,19 +1034,16 @@ def test_an_explorer_shows_itself(of_trades, monkeypatch):
     assert repr(of_trades) == "Explorer(20,000 rows, done, 5 matches)"
 
 
-def test_a_spark_frame_is_sampled_then_run_whole(spark, trades):
-    days = [trades.assign(ts=trades["ts"] + pd.Timedelta(days=day)) for day in range(6)]
-    frame = spark.createDataFrame(pd.concat(days).assign(seq=np.arange(120_000)))
+def test_a_spark_frame_is_sampled_then_run_whole(spark, trades, monkeypatch):
+    monkeypatch.setattr(part_of, "__defaults__", (15_000,))  # the most rows of a sample
+    frame = spark.createDataFrame(pa.Table.from_pandas(trades, preserve_index=False))
     call = {**TRADES, "order_by": ["ts", "seq"]}
-    explorer = frame.cep.explore("calm drop{3,} back", **call).wait(300)
-    assert (
-        "whole" not in explorer.sampled
-        and "of 120,000 rows: all rows of some keys of symbol" in explorer.sampled
-    )
+    explorer = frame.cep.explore("calm drop{2,} back", **call).wait(300)
+    assert "of 20,000 rows: all rows of some keys of symbol" in explorer.sampled
     n_part = explorer.matches.count()
     explorer.run_on_all()
     explorer.wait(300)
-    wanted = frame.cep.match("calm drop{3,} back", **call).count()
+    wanted = trades.cep.match("calm drop{2,} back", **call).count()
     assert explorer.matches.count() == wanted >= n_part and wanted > 20
     assert explorer.board.table.total == f"{wanted:,}" and "in all rows" in explorer.board.table.limit_note
     assert "the table cannot filter" in explorer.board.table.limit_note

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import deepcopy
 from decimal import Decimal
 
 import numpy as np
@@ -215,6 +216,7 @@ CHANGES = [
     by_missing, by_update, by_replace, by_sort, by_drop, by_row, by_reset, by_columns, by_dtype,
     by_categories,
 ]  # fmt: skip
+OF_ALL_COLUMNS = [by_drop, by_row, by_reset, by_columns]
 
 
 # --- queries
@@ -300,8 +302,14 @@ def test_each_change_of_each_column_changes_the_answers(change):
     rng = np.random.default_rng(0)
     queries = [QUERIES[name] for name in ("regex", "sequence", "rows of SQL")]
     for name, decimals in [*((name, "objects") for name in MAKERS), ("price", ARROW_DECIMAL)]:
+        if change in OF_ALL_COLUMNS and name != "price":
+            continue
         frame = random_frame(rng)
         frame["price"] = prices(rng, len(frame), decimals).set_axis(frame.index)
+        changed = fresh(frame)
+        apply(change, changed, deepcopy(rng), name)
+        if changed.equals(frame):
+            continue  # such as a change of categories in a column without any
         for query in queries:
             answer(query, frame)
         apply(change, frame, rng, name)
@@ -310,7 +318,7 @@ def test_each_change_of_each_column_changes_the_answers(change):
             assert_same(answer(query, frame), answer(query, copy))
 
 
-@pytest.mark.parametrize("seed", seeds(8, 200))
+@pytest.mark.parametrize("seed", seeds(4, 200))
 def test_a_changed_frame_gets_the_answer_of_now(seed):
     rng = np.random.default_rng(seed)
     frame = random_frame(rng)

@@ -11,6 +11,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.frames import reuse
+from tests.support.sizes import seeds
 
 DEFINE = {"rise": "price > prev(price)", "drop": "price < prev(price)"}
 
@@ -95,7 +96,7 @@ def test_a_frame_that_changes_between_calls_never_gets_an_old_answer(seed, dtype
 
 
 @pytest.mark.parametrize("form", ["objects", "arrow", "table"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_decimals_that_change_never_give_an_old_answer(seed, form):
     rng = np.random.default_rng(seed)
     n, kind = 40, pa.decimal128(12, 2)
@@ -168,7 +169,7 @@ ROWS = """MATCH_RECOGNIZE (PARTITION BY key, symbol ORDER BY ts
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int8, np.float64], ids=["int64", "int8", "float64"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_a_frame_that_changes_never_gets_old_rows_of_sql(seed, dtype):
     rng = np.random.default_rng(seed)
     n = 2_500  # more than Python searches

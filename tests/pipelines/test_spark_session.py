@@ -195,7 +195,8 @@ def test_a_machine_without_java_runs_on_the_one_from_the_wheel(tmp_path):
     script = textwrap.dedent(
         """
         from cepkit.pipelines.spark_session import spark_session
-        spark = spark_session(memory="512m", quick=True)
+        from tests.support.spark_cases import LEAN
+        spark = spark_session(memory="512m", quick=True, conf=LEAN)
         print(spark.range(10).selectExpr("sum(id)").first()[0])
         """
     )

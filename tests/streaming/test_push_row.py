@@ -41,7 +41,7 @@ def plain(results) -> list[dict]:
     return [{name: None if pd.isna(value) else value for name, value in row.items()} for row in rows]
 
 
-@pytest.mark.parametrize("seed", seeds(8, 60))
+@pytest.mark.parametrize("seed", seeds(3, 60))
 @pytest.mark.parametrize("name", REGEX)
 def test_events_one_by_one_give_the_matches_of_the_frame(name, seed, tmp_path):
     rng = np.random.default_rng(seed)
@@ -73,7 +73,7 @@ def test_events_one_by_one_give_the_matches_of_the_frame(name, seed, tmp_path):
     assert (found, opened.events, opened.matches) == (plain(expected), len(frame), len(expected))
 
 
-@pytest.mark.parametrize("seed", seeds(3, 10))
+@pytest.mark.parametrize("seed", seeds(1, 10))
 @pytest.mark.parametrize("query", [
     "PATTERN SEQ(a x, b y) WHERE skip_till_next_match WITHIN 20 s",
     "PATTERN SEQ(a x, b+ y[]) WITHIN 12 s",
@@ -160,7 +160,7 @@ def test_rows_that_nothing_needs_are_dropped_when_every_second_event_ends_a_matc
     assert len(opened._search._replicas[0].kept) < 300
 
 
-@pytest.mark.parametrize("seed", seeds(2, 40))
+@pytest.mark.parametrize("seed", seeds(1, 40))
 @pytest.mark.parametrize("text", [
     "SEQ(a x, b+ y[], c z) WHERE skip_till_next_match WITHIN 30 s",
     "SEQ(a x, !b y, c z) WHERE z.x2 > x.x2 WITHIN 25 s",

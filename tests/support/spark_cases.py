@@ -23,6 +23,7 @@ JAVA = (
 LEAN = {
     "spark.driver.extraJavaOptions": JAVA, "spark.python.daemon.module": "tests.support.spark_daemon",
     "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.connect.grpc.binding.port": "0",  # a free one
 }  # fmt: skip
 
 
@@ -49,27 +50,14 @@ def rows_of(frame):
     return list(columns), [tuple(map(plain, row)) for row in zip(*columns.values(), strict=True)]
 
 
-# A server on this machine with the settings of the session of the tests, and a session of its client.
-# A line is a script, as Python writes a text.
+# A client of Connect with a session that has several tasks. A line is a script, as Python writes a text.
 _CONNECT = """
-import os, socket, sys, traceback, warnings
+import sys, traceback, warnings
 import cepkit as cep, pyarrow as pa
-from tests.support.spark_cases import JAVA, LEAN
-from cepkit.pipelines.spark_session import find_java
 from pyspark.sql import SparkSession
-from pyspark.sql.connect.client import DefaultChannelBuilder
 
-with socket.socket() as free:  # another run of the tests may have the port of Connect
-    free.bind(("", 0))
-    port = free.getsockname()[1]
-DefaultChannelBuilder.default_port = staticmethod(lambda: port)
-os.environ["JAVA_HOME"], os.environ["PYSPARK_PYTHON"] = str(find_java().home), sys.executable
-settings = {
-    "spark.driver.memory": "512m", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "3",
-    **LEAN, "spark.connect.grpc.binding.port": str(port),
-    "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m {JAVA}",
-}
-session = SparkSession.builder.remote("local[2]").config(map=settings).getOrCreate()
+session = SparkSession.builder.remote(sys.argv[1]).create()
+session.conf.set("spark.sql.shuffle.partitions", "3")
 warnings.simplefilter("ignore", cep.CepWarning)
 for line in sys.stdin:
     try:
@@ -82,10 +70,13 @@ session.stop()
 
 
 @contextmanager
-def connect_process():
-    """Start a process that runs scripts with a ``session`` of Connect, which takes seconds to begin."""
+def connect_process(spark):
+    """Start a process that runs scripts with a ``session`` of Connect; the JVM of ``spark`` serves it."""
+    service = getattr(spark._jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
+    service = getattr(service, "MODULE$")
+    service.start(spark.sparkContext._jsc.sc())
     process = subprocess.Popen(
-        [sys.executable, "-c", _CONNECT],
+        [sys.executable, "-c", _CONNECT, f"sc://127.0.0.1:{service.server().getPort()}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
