@@ -265,7 +265,7 @@ def arrays_of(seed: int) -> dict[str, list[tuple]]:
 
 @jit
 @known
-@pytest.mark.parametrize("seed", seeds(3, 20))
+@pytest.mark.parametrize("seed", seeds(1, 20))
 def test_windows_paths_and_blocks_are_those_of_plain_python(seed, folder):
     names = {}
     for module in (MATCHES, PLACES):
