@@ -19,7 +19,7 @@ from cepkit.errors import CepError, OrderError, column_not_found, nearest
 from cepkit.events import INTEGER, NULL_INTEGER, TEXT, Column, ColumnType
 from cepkit.frames.arrow import ArrowSource, FieldTypes, arrow_of_series, path_of, plain_type, type_of_arrow
 from cepkit.frames.building import stream_order
-from cepkit.frames.pandas import array_of_arrow, frame_of_arrays
+from cepkit.frames.pandas import array_of_arrow, arrow_of_objects, frame_of_arrays
 from cepkit.frames.sources import no_rows, schema_of_export, table_of_export
 from cepkit.streaming.values import TextCodes, array_of_pandas, array_of_values, fit
 from cepkit.values import dataclass, field, replace
@@ -96,7 +96,7 @@ def schema_of(given: Any) -> StreamSchema:
     if not names:
         raise CepError("schema: a stream needs at least one column")
     if twice := sorted(name for name, n in Counter(names).items() if n > 1):
-        raise CepError(f"schema: the columns {twice} occur twice")
+        raise CepError(f"schema: column {twice[0]!r} occurs twice")
     return schema
 
 
@@ -171,11 +171,13 @@ def _field_of_dtype(name: str, dtype: Any, ordered: dict, values: pd.Series | No
         return pa.field(name, _plain_type(inner))
     never_null = isinstance(dtype, np.dtype) and dtype.kind in "iub"
     sample = pd.Series([], dtype=dtype) if values is None else values
+    array = arrow_of_objects(sample) if dtype.kind == "O" else None
     try:
-        column_type = arrow_of_series(sample if dtype.kind == "O" else sample.iloc[:0], name).type
+        if array is None:
+            array = arrow_of_series(sample if dtype.kind == "O" else sample.iloc[:0], name)
     except CepError as error:
         raise CepError(f"schema: {error}") from None
-    return pa.field(name, _plain_type(column_type), not never_null)
+    return pa.field(name, _plain_type(array.type), not never_null)
 
 
 def _type_of_text(name: str, text: str) -> pa.DataType:
@@ -351,7 +353,9 @@ class Kind:
             return table
         arrays = {}
         for name, values in zip(table.column_names, table.columns, strict=True):
-            values, dtype = one_chunk(values), self.dtypes.get(column_of_result.get(name, ""))
+            values, dtype = one_chunk(values), None
+            if name in column_of_result:
+                dtype = self.dtypes.get(column_of_result[name])
             if isinstance(dtype, pd.StringDtype):
                 arrays[name] = dtype.__from_arrow__(values)
                 continue

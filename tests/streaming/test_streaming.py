@@ -702,13 +702,19 @@ def test_keys_beyond_the_calendar_are_kept(query, tmp_path):
 def test_objects_of_times_keep_their_nanoseconds():
     times = [pd.Timestamp(1, unit="ns"), pd.Timestamp(2, unit="ns"), None]
     frame = pd.DataFrame({"n": [1, 2, 3], "t": pd.Series(times, dtype=object)})
-    schema = {"n": "int64", "t": "timestamp[ns]"}
-    for size in (1, 3):
+    for size, schema in ((1, {"n": "int64", "t": "timestamp[ns]"}), (3, frame)):
         stream = cep.stream(
             "p", schema, define={"p": "t is not null"}, measures={"t": "last(t)"}, order_by="n"
         )
         found = [stream.push(frame.iloc[at : at + size]) for at in range(0, 3, size)]
         assert [pd.Timestamp(t).value for part in found for t in part["t"]] == [1, 2]
+
+
+def test_a_column_without_name_gives_no_result_its_type():
+    frame = pd.DataFrame({"n": [1, 2], "": [True, False], "t": pd.to_datetime(["2024-01-01", "2024-01-02"])})
+    stream = cep.stream("p", frame, define={"p": "n > 0"}, measures={"t": "max(t)", "x": "last(``)"})
+    found = stream.push(frame)
+    assert found["t"].tolist() == frame["t"].tolist() and found["x"].tolist() == [True, False]
 
 
 def test_a_frame_of_one_row_may_have_a_time_beyond_the_calendar():

@@ -25,7 +25,7 @@ from cepkit.compile.shared.terms import (
 from cepkit.errors import PredicateError
 from cepkit.events import FLOAT, NULL_CODE, NULL_INTEGER, TEXT, Column, ColumnType, shared_categories
 from cepkit.language.expressions.functions import RegisteredFunction
-from cepkit.language.expressions.trees import Attribute, Reference
+from cepkit.language.expressions.trees import columns_in
 from cepkit.progress import free_after_fork, hold
 from cepkit.values import dataclass
 
@@ -92,8 +92,7 @@ class BoundQuery(ABC):
         """Return the names of the columns that matching and measuring look at; a field has a dotted one."""
         names = {*self.query.partition_by, *self.query.order_by}
         names.update(self.columns_of_frame(self.columns_to_read))
-        nodes = [node for _, tree in self.query.measures or () for node in tree.walk()]
-        return names | {node.name for node in nodes if isinstance(node, Attribute | Reference) and node.name}
+        return names.union(*(columns_in(tree) for _, tree in self.query.measures or ()))
 
     @property
     def compiled(self) -> bool:
