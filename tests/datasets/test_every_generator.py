@@ -65,7 +65,7 @@ def check(made: pd.DataFrame | list[str]) -> None:
         assert made["ts"].notna().all()
 
 
-@pytest.mark.parametrize("seed", seeds(10, 100))
+@pytest.mark.parametrize("seed", seeds(5, 100))
 def test_every_seed_gives_small_data(seed):
     for generate in SMALL.values():
         check(generate(seed))
@@ -264,7 +264,7 @@ def shares_of_twitter(frame: pd.DataFrame, repetitions: int) -> tuple[float, flo
 
 
 # The first twenty seeds fitted the parameters, and the others fitted nothing.
-@pytest.mark.parametrize("seed", [*seeds(2, 20), *(20 + seed for seed in seeds(2, 80))])
+@pytest.mark.parametrize("seed", [*seeds(1, 20), *(20 + seed for seed in seeds(1, 80))])
 def test_twitter_selectivities_are_near_the_paper(seed):
     share1, share2 = shares_of_twitter(d.tweets(seed=seed, **d.PAPER_TWEETS), 20)
     assert share1 == pytest.approx(TWITTER1, rel=0.05)

@@ -48,7 +48,7 @@ def work_in_small_parts(monkeypatch, draw: Random) -> None:
     monkeypatch.setattr(engine, "_GROWTH", 2)
 
 
-@pytest.mark.parametrize("seed", seeds(2, 250))
+@pytest.mark.parametrize("seed", seeds(1, 250))
 def test_random_cases_are_the_definition(seed, interpreted, monkeypatch):
     n_cases = 0
     for own in range(seed * SIZE, (seed + 1) * SIZE):

@@ -77,7 +77,7 @@ def test_badges_and_their_own_exits():
 
 
 @pytest.mark.filterwarnings("ignore:the column of event types")
-@pytest.mark.parametrize("seed", seeds(4, 200))
+@pytest.mark.parametrize("seed", seeds(2, 200))
 def test_pairs_are_those_of_a_loop(seed, monkeypatch):
     n_queues = 0
     for number in range(CASES):

@@ -69,7 +69,7 @@ def test_funnels_equal_the_oracle(seed, full):
 
 
 @pytest.mark.filterwarnings("ignore:no row has the event type")
-@pytest.mark.parametrize("seed", seeds(5, 10))
+@pytest.mark.parametrize("seed", seeds(3, 10))
 def test_funnels_with_rules_between_steps_equal_the_oracle(seed, full):
     """Exclusions, optional steps, a window for each step, and steps in any order."""
     for case in range(500 if full else 20):

@@ -20,7 +20,7 @@ from cepkit.shedding.buffers import UNKNOWN
 from cepkit.shedding.live_report import pack_values, unpack_values
 from tests.support.live_cases import QUERY, SETTINGS, arrivals_of, capacity, drive, frame_of, joined, opened
 
-N, N_WARM = 2000, 500
+N = 2000
 STRATEGIES = {
     "darling": cep.Darling(split="rate", drift=False), "drift": cep.Darling(), "random": "random",
     "random_input": "random_input", "cohesive": cep.Cohesive(),
@@ -31,16 +31,17 @@ STRATEGIES = {
 def test_a_restored_stream_goes_on_as_if_it_was_never_closed(tmp_path, name):
     """It is restored in the warm-up and afterwards."""
     shedding = STRATEGIES[name]
-    frame = frame_of(N, 1).assign(place=lambda own: own["kind"].str.upper() + (own.index // 100).astype(str))
+    n = 1000
+    frame = frame_of(n, 1).assign(place=lambda own: own["kind"].str.upper() + (own.index // 50).astype(str))
     z = capacity(frame, partition_by="k")
-    arrivals = arrivals_of(N, 2 * z, 6.0)
-    given = {"shedding": shedding, "latency_bound": 150 * z, "warm_up": N_WARM, "partition_by": "k"}
+    arrivals = arrivals_of(n, 2 * z, 6.0)
+    given = {"shedding": shedding, "latency_bound": 75 * z, "warm_up": 250, "partition_by": "k"}
     whole, again = opened(frame, **given), opened(frame, **given)
     expected, results = [], []
-    for first, stop in itertools.pairwise([0, 300, 1300, N]):
+    for first, stop in itertools.pairwise([0, 150, 650, n]):
         expected += drive(whole, frame, arrivals, first, stop).results
         results += drive(again, frame, arrivals, first, stop).results
-        if stop < N:
+        if stop < n:
             again.save(tmp_path / "state")
             one, again = again, cep.stream.load(tmp_path / "state", clock=cep.shedding.VirtualClock())
             assert again.shedding.waiting == one.shedding.waiting
