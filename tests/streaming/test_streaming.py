@@ -717,6 +717,12 @@ def test_a_column_without_name_gives_no_result_its_type():
     assert found["t"].tolist() == frame["t"].tolist() and found["x"].tolist() == [True, False]
 
 
+def test_views_of_texts_are_a_schema():
+    frame = pd.DataFrame({"k": pd.array(["a", "b", "a"], pd.ArrowDtype(pa.string_view())), "n": [1, 2, 3]})
+    stream = cep.stream("p", frame, define={"p": "k = 'a'"}, measures={"n": "last(n)"})
+    assert stream.push(frame)["n"].tolist() == [1, 3]
+
+
 def test_a_frame_of_one_row_may_have_a_time_beyond_the_calendar():
     times = pa.array([2**62], pa.int64()).view(pa.timestamp("ms"))
     frame = pd.DataFrame({"n": [1], "t": pd.array(times, dtype=pd.ArrowDtype(times.type))})
