@@ -471,7 +471,7 @@ def type_of_series(series: pd.Series, is_rising: bool | None = None) -> ColumnTy
     if dtype.kind == "b":
         return ColumnType(BOOLEAN, nullable=nullable)
     if dtype.kind in "iu":
-        return ColumnType(INTEGER, nullable=nullable)
+        return ColumnType(INTEGER, nullable=nullable and not _has_least_integer(series))
     if dtype.kind == "f":
         return ColumnType(FLOAT, nullable=True)
     return _type_of_objects(series)
@@ -491,13 +491,18 @@ def _type_of_objects(series: pd.Series) -> ColumnType:
         array = arrow_of_objects(series)
         return ColumnType(FLOAT, nullable=True) if array is None else type_of_arrow(array.type)
     if kind is not None:
-        return ColumnType(kind, nullable=True)
+        return ColumnType(kind, nullable=kind != INTEGER or not _has_least_integer(series))
     present = series.dropna()
     if len(present) and isinstance(present.iloc[0], list | tuple | np.ndarray):
         array = arrow_of_objects(series)
         if array is not None:
             return type_of_arrow(array.type)
     return ColumnType(OTHER, nullable=True)
+
+
+def _has_least_integer(series: pd.Series) -> bool:
+    """Return whether -2^63 is a value and none is missing; with missing ones it would mean null."""
+    return not series.hasnans and len(series) > 0 and int(series.min()) == NULL_INTEGER
 
 
 def _isolated(frame: pd.DataFrame) -> pd.DataFrame:

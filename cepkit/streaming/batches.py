@@ -171,7 +171,8 @@ def _field_of_dtype(name: str, dtype: Any, ordered: dict, values: pd.Series | No
         return pa.field(name, _plain_type(inner))
     never_null = isinstance(dtype, np.dtype) and dtype.kind in "iub"
     sample = pd.Series([], dtype=dtype) if values is None else values
-    array = arrow_of_objects(sample) if dtype == object else None
+    is_of_objects = isinstance(dtype, np.dtype) and dtype.kind == "O"
+    array = arrow_of_objects(sample) if is_of_objects else None
     try:
         if array is None:
             array = arrow_of_series(sample if dtype.kind == "O" else sample.iloc[:0], name)

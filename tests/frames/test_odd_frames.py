@@ -96,6 +96,15 @@ def test_integers_beyond_63_bits_among_objects_and_nulls_are_kept():
             cep.window(frame, {"s": "sum(x)"}, length=2, order_by="n")
 
 
+@pytest.mark.parametrize("dtype", ["int64", "Int64", "int64[pyarrow]", object])
+def test_the_least_integer_is_a_value_where_none_is_missing(dtype):
+    frame = pd.DataFrame({"row_": [0, 1, 2], "x": pd.Series([-(2**63), 5, 1 - 2**63]).astype(dtype)})
+    for language, rows in rows_that_hold(frame, "x", "<", "3").items():
+        assert rows == [0, 2], language
+    found = cep.match(frame, "p", define={"p": "x is null"}).count()
+    assert found == 0
+
+
 def test_infinities_are_summed_in_silence():
     rows = pa.table({"x": [math.inf, -math.inf, 1e308, 1e308]})
     found = cep.match(rows, "p{2}", define={"p": "x is not null"}, measures={"s": "sum(x)"}).to_frame()

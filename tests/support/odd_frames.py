@@ -299,7 +299,17 @@ def _without_types(table: pa.Table) -> pa.Table:
 
 def loses_types(table: OddTable) -> bool:
     """Return whether a column has no value, so that a form without types knows less about the table."""
-    return any(c.values.null_count == len(c.values) and not pa.types.is_null(c.type) for c in table.columns)
+    return any(not pa.types.is_null(c.type) and not _has_value(c.values) for c in table.columns)
+
+
+def _has_value(array: pa.Array) -> bool:
+    """Return whether an array has a value; among objects, NaN is missing."""
+    present = array.drop_null()
+    return (
+        any(value == value for value in present.to_pylist())
+        if "float" in str(array.type)
+        else len(present) > 0
+    )
 
 
 def _encode(array: pa.Array, draw: Random) -> pa.Array:
