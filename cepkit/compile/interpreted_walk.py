@@ -194,14 +194,19 @@ class BranchWriter:
              PREFERENCES[c.preference]] for c in self.of
         ]  # fmt: skip
         branch = BranchTables(
-            *np.array(components, np.int64).T.copy(), _table(spans, 2), _table([[i] for i in numbers], 1),
-            _table(absences, 7),
+            *np.array(components, np.int64).T.copy(), table_of_rows(spans, 2),
+            table_of_rows([[i] for i in numbers], 1), table_of_rows(absences, 7),
         )  # fmt: skip
+        return WalkCode(*self.values_read(), branch, self.tables_of_conditions())
+
+    def values_read(self) -> tuple:
+        """Return the fields of `ConditionCode`."""
+        return tuple(self.floats), tuple(self.integers), tuple(self.constants), max(1, self.n_registers)
+
+    def tables_of_conditions(self) -> tuple[np.ndarray, ...]:
+        """Return the first tables of `cepkit.kernels.records.Conditions`."""
         widths = ((self.conditions, 9), (self.loops, 3), (self.loads, 7), (self.groups, 9), (self.code, 4))
-        return WalkCode(
-            tuple(self.floats), tuple(self.integers), tuple(self.constants), max(1, self.n_registers), branch,
-            tuple(_table(rows, width) for rows, width in widths),
-        )  # fmt: skip
+        return tuple(table_of_rows(rows, width) for rows, width in widths)
 
     # --- conditions
 
@@ -316,7 +321,8 @@ class BranchWriter:
         return [a, *low, *high, first, len(self.conditions)]
 
 
-def _table(rows: list[list[int]], width: int) -> np.ndarray:
+def table_of_rows(rows: list, width: int) -> np.ndarray:
+    """Return rows of integers as a table, also without any row."""
     return np.array(rows, np.int64).reshape(-1, width)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -85,19 +86,30 @@ def data_of(places, code: ConditionCode) -> tuple[np.ndarray, np.ndarray, np.nda
     constants = constants_of(places.program, places.inputs)
     floats = np.empty((len(code.floats), places.n))
     integers = np.empty((len(code.integers), places.n), np.int64)
-    rows: list[tuple[np.ndarray, EventValue]] = [
-        *zip(floats, code.floats, strict=True),
-        *zip(integers, code.integers, strict=True),
-    ]
     columns = {name: values for name, values in places.inputs.columns.items() if values.ndim == 1}
     with np.errstate(all="ignore"):
         for chunk, reader in chunk_readers(columns, places.n, constants):
-            for row, value in rows:
-                row[chunk] = read_value(reader, value)
+            read_values(reader, code, floats, integers, chunk)
+    return floats, integers, *registers_of(code, constants[0])
+
+
+def read_values(
+    reader: ColumnReader, code: ConditionCode, floats: np.ndarray, integers: np.ndarray, events: slice
+) -> None:
+    """Write the values of the events of a reader that conditions read."""
+    for rows, values in ((floats, code.floats), (integers, code.integers)):
+        for row, value in zip(rows, values, strict=True):
+            row[events] = read_value(reader, value)
+
+
+def registers_of(
+    code: ConditionCode | RegexCode, constants: Mapping[int, Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the registers of conditions, of floats and of integers, with the constants of the query."""
     registers = np.zeros(code.n_registers), np.zeros(code.n_registers, np.int64)
     for register, is_float, number, value in code.constants:
-        registers[0 if is_float else 1][register] = value if number is None else constants[0][number]
-    return floats, integers, *registers
+        registers[0 if is_float else 1][register] = value if number is None else constants[number]
+    return registers
 
 
 # Search single events in a given order by interpretation: limits and conditions become tables.
@@ -437,11 +449,8 @@ class Interpreter:
     def _automaton(self, inputs: Inputs) -> AutomatonTables:
         """Return the automaton, and registers with the constants of the query."""
         code = self.code
-        floats, integers = np.zeros(self.code.n_registers), np.zeros(self.code.n_registers, np.int64)
-        constants = dict(zip(self.code.writer.constants, inputs.constants, strict=True))
-        for register, is_float, number, value in self.code.constants:
-            (floats if is_float else integers)[register] = value if number is None else constants[number]
-        return AutomatonTables(code.code, code.carried, *code.tables, floats, integers)
+        constants = dict(zip(code.writer.constants, inputs.constants, strict=True))
+        return AutomatonTables(code.code, code.carried, *code.tables, *registers_of(code, constants))
 
 
 class _Chunk:

@@ -475,15 +475,10 @@ class StreamColumns:
     def type_of_event(self) -> np.ndarray:
         """Number of the type of each event in ``program.types``, -1 for other types; int64, (n_events,)."""
         reader = ColumnReader(self.columns, self.known.constants, self.known.tables)
-        kinds = np.full(self.events.n_events, -1, np.int64)
         code = self.program.code
-        for number, test in reversed(list(enumerate(code.type_tests))):
-            if test is not None:
-                kinds[np.asarray(reader.true(code.tests[test]), np.bool_)] = number
-        for number, test in enumerate(code.type_tests):
-            if test is None:
-                kinds[kinds < 0] = number
-        return kinds
+        return code.types_of(
+            self.events.n_events, lambda test: np.asarray(reader.true(code.tests[test]), np.bool_)
+        )
 
     @cached_property
     def clock(self) -> np.ndarray | None:

@@ -5,12 +5,12 @@ Source: ZStream (Mei and Madden, SIGMOD 2009), left-deep trees; DARLING, section
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from cepkit.compile.instructions import EventValue, NotInterpretedError, reading_unsupported
-from cepkit.compile.interpreted_walk import BranchWriter
+from cepkit.compile.instructions import NotInterpretedError, reading_unsupported
+from cepkit.compile.interpreted_walk import BranchWriter, ConditionCode, table_of_rows
 from cepkit.compile.sequence_program import EARLIER, LAST, PREVIOUS, BoundBranch, SequenceProgram
 from cepkit.compile.sequence_source import without_variable
 from cepkit.compile.shared.bound_query import BoundQuery
@@ -138,16 +138,11 @@ class TreeProgram:
 
 
 @dataclass(frozen=True, eq=False)
-class TreeCode:
+class TreeCode(ConditionCode):
     """What the kernel reads of a program; see `cepkit.kernels.wings.tree.advance`."""
 
     tests: tuple[Term, ...]  # tests of single events. Their terms name no variable.
     type_tests: tuple[int | None, ...]  # for each event type, its row among the tests; None for any type
-    # floats, integers, constants, n_registers: as in `cepkit.compile.interpreted_walk.WalkCode`
-    floats: tuple[EventValue, ...]
-    integers: tuple[EventValue, ...]
-    constants: tuple[tuple[int, bool, int | None, int], ...]
-    n_registers: int
     # nodes, listed, unary, orders, trees, absences, groups: int64: the trees
     nodes: np.ndarray
     listed: np.ndarray
@@ -160,6 +155,14 @@ class TreeCode:
     # For each tree, the number of the branch that has its components in an order.
     branch_of_order: tuple[dict[tuple[int, ...], int], ...]
     leaf_of_component: tuple[tuple[int, ...], ...]  # for each tree, the leaf of every component
+
+    def types_of(self, n: int, holds: Callable[[int], np.ndarray]) -> np.ndarray:
+        """Return the number of the type of each of ``n`` events, by the truth of each test; -1: no type."""
+        kinds = np.full(n, -1, np.int64)
+        # A type that any event has comes first, so that the others replace it.
+        for number, test in sorted(enumerate(self.type_tests), key=lambda pair: pair[1] is not None):
+            kinds[slice(None) if test is None else holds(test)] = number
+        return kinds
 
 
 def check_reading(negation: str) -> None:
@@ -329,28 +332,13 @@ class _TreeWriter(BranchWriter):
             self._tree(tree, shape, order, leaf_of, nodes)
             leaf_of_component.append(tuple(leaf_of[: self.n]))
         nodes = nodes[: n_leaves + len(self.inner)]
-
-        def table(rows: list, width: int) -> np.ndarray:
-            return np.array(rows, np.int64).reshape(-1, width)
-
+        widths = (
+            (self.listed, 2), (self.unary, 2), (self.orders, 4), (self.trees, 4), (self.absences, 7),
+        )  # fmt: skip
         code = TreeCode(
-            tuple(self.tests),
-            tuple(self.types.values()),
-            tuple(self.floats),
-            tuple(self.integers),
-            tuple(self.constants),
-            max(1, self.n_registers),
-            nodes,
-            table(self.listed, 2),
-            table(self.unary, 2),
-            table(self.orders, 4),
-            table(self.trees, 4),
-            table(self.absences, 7),
-            groups,
-            (table(self.conditions, 9), table(self.loops, 3), table(self.loads, 7), table(self.groups, 9),
-             table(self.code, 4)),
-            tuple(shape.branch_of_order for shape in shapes),
-            tuple(leaf_of_component),
+            *self.values_read(), tuple(self.tests), tuple(self.types.values()), nodes,
+            *(table_of_rows(rows, width) for rows, width in widths), groups, self.tables_of_conditions(),
+            tuple(shape.branch_of_order for shape in shapes), tuple(leaf_of_component),
         )  # fmt: skip
         return TreeProgram(
             self.program, self.negation, tuple(self.types), tuple(self.leaves), tuple(self.inner),
@@ -435,19 +423,22 @@ class _TreeWriter(BranchWriter):
         self.listed += numbers
 
     def _leaf(self, nodes: np.ndarray, leaf: int, tree: int, c: int, own: _Own) -> None:
-        component, row = self.of[c], nodes[leaf]
-        test = list(self.types.values())[self.leaves[leaf].type]
-        row[kernel.TYPE_TEST] = -1 if test is None else test
+        component, row = self.of[c], self._row_of_leaf(nodes, leaf, own)
         row[kernel.TREE], row[kernel.STATE], row[kernel.COMPONENT] = tree, 1, c
         row[kernel.IS_GROUP], row[kernel.LOW] = component.is_group, component.low
         row[kernel.HIGH], row[kernel.IS_ABSENT] = self.leaves[leaf].high, kernel.NOT_ABSENT
         if component.is_group:
             row[kernel.KEEPS] = 1
-        row[kernel.FIRST_UNARY] = len(self.unary)
-        self.unary += own.unary
-        row[kernel.LAST_UNARY] = len(self.unary)
         self._span(row, kernel.FIRST_OWN, own.taken)
         self._span(row, kernel.FIRST_CLOSE, own.closing)
+
+    def _row_of_leaf(self, nodes: np.ndarray, leaf: int, own: _Own) -> np.ndarray:
+        """Return the row of a leaf, with its type and the conditions on single events."""
+        row, test = nodes[leaf], list(self.types.values())[self.leaves[leaf].type]
+        row[kernel.TYPE_TEST] = -1 if test is None else test
+        row[kernel.FIRST_UNARY], row[kernel.LAST_UNARY] = len(self.unary), len(self.unary) + len(own.unary)
+        self.unary += own.unary
+        return row
 
     def _join(
         self, nodes: np.ndarray, left: int, right: int, node: int, before: list[int], c: int, shape: _Shape
@@ -482,14 +473,10 @@ class _TreeWriter(BranchWriter):
     def _absent(
         self, nodes: np.ndarray, leaf: int, tree: int, absence: Absence, own: dict[int, _Own]
     ) -> None:
-        row, conditions = nodes[leaf], own.get(leaf, _Own())
-        test = list(self.types.values())[self.leaves[leaf].type]
-        row[kernel.TYPE_TEST] = -1 if test is None else test
+        conditions = own.get(leaf, _Own())
+        row = self._row_of_leaf(nodes, leaf, conditions)
         row[kernel.TREE], row[kernel.STATE], row[kernel.COMPONENT] = tree, 0, 0
         row[[kernel.PEER, kernel.KEEPS, kernel.TRIES, kernel.IS_GROUP]] = -1, 1, 0, 0
-        row[kernel.FIRST_UNARY] = len(self.unary)
-        self.unary += conditions.unary
-        row[kernel.LAST_UNARY] = len(self.unary)
         for column in (kernel.FIRST_OWN, kernel.FIRST_CLOSE):
             self._span(row, column, [])
         row[kernel.IS_ABSENT] = kernel.KILLS

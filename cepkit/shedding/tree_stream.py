@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from cepkit.compile.interpreted_columns import ColumnReader, constants_of
-from cepkit.engines.interpreted_walk import read_value
+from cepkit.compile.interpreted_columns import constants_of
+from cepkit.engines.interpreted_walk import read_values, registers_of
+from cepkit.engines.shared.places import chunk_readers
 from cepkit.errors import CepError
-from cepkit.events import NULL_CODE, TEXT, Column, Events, shared_categories
+from cepkit.events import TEXT, Column, Events, shared_categories
 from cepkit.shedding.tree_program import TreeProgram
+from cepkit.streaming.values import TextCodes
 
-_CHUNK = 1 << 16
 _FEWEST = 1 << 10
 _OF_EVENTS = ("kind", "partition", "time", "rank", "chain", "accept", "floats", "integers")
 
@@ -25,9 +26,8 @@ class TreeStream:
         code, bound = program.code, program.program
         self.program, self.base, self.end, self.n_partitions = program, 0, 0, 1
         self.bound = replace(bound, text_groups=())  # this class codes the texts
-        self.texts: dict[str, list[str]] = {}  # by column; columns that are compared share a list
-        self.float_registers = np.zeros(code.n_registers)
-        self.integer_registers = np.zeros(code.n_registers, np.int64)
+        self.codes: dict[str, TextCodes] = {}  # by column; columns that are compared share their codes
+        self.float_registers, self.integer_registers = np.zeros(0), np.zeros(0, np.int64)
         self.kind, self.partition, self.time, self.rank, self.chain = (
             np.zeros(0, np.int64) for _ in range(5)
         )
@@ -81,39 +81,28 @@ class TreeStream:
 
     def _coded(self, columns: Mapping[str, Column]) -> dict[str, Column]:
         """Return the columns with codes that stay the same from batch to batch."""
-        columns = dict(columns)
+        columns, ordered = dict(columns), self.program.program.ordered_text
         if not self.end:
-            self.texts = {}
+            self.codes = {}
             for group in self.program.program.text_groups:
                 names = sorted(group)
-                is_ordered = bool(group & self.program.program.ordered_text)
-                shared = shared_categories([columns[name] for name in names], is_ordered)
+                shared = shared_categories([columns[name] for name in names], bool(group & ordered))
                 columns.update(zip(names, shared, strict=True))
-                texts = list(shared[0].texts)
-                for name in names:
-                    self.texts[name] = texts
+                self.codes |= dict.fromkeys(names, TextCodes(shared[0].texts))
             for name in self.bound.columns:
                 if columns[name].type.kind == TEXT:
-                    self.texts.setdefault(name, list(columns[name].texts))
-        coded = {name: self._code(name, columns[name]) for name in self.texts}
-        for name, column in coded.items():  # another column may have added texts
-            columns[name] = replace(column, categories=np.array(self.texts[name], dtype=object))
+                    self.codes.setdefault(name, TextCodes(columns[name].texts))
+        for name, codes in self.codes.items():
+            column = columns[name]
+            if name in ordered and (news := [t for t in column.texts if t not in codes.code_of_text]):
+                raise CepError(
+                    f"column {name!r} is compared by order, and {news[0]!r} is a new text. "
+                    "Give ordered categories with all texts"
+                )
+            columns[name] = replace(column, values=codes.encode(column.values, column.texts))
+        for name, codes in self.codes.items():  # another column may have added texts
+            columns[name] = replace(columns[name], categories=codes.texts)
         return columns
-
-    def _code(self, name: str, column: Column) -> Column:
-        texts = self.texts[name]
-        code_of = {text: code for code, text in enumerate(texts)}
-        news = [text for text in column.texts if text not in code_of]
-        if news and name in self.program.program.ordered_text:
-            raise CepError(
-                f"column {name!r} is compared by order, and {news[0]!r} is a new text. "
-                "Give ordered categories with all texts"
-            )
-        for text in news:
-            code_of[text] = len(texts)
-            texts.append(text)
-        recode = np.array([code_of[text] for text in column.texts] + [NULL_CODE], np.int64)
-        return replace(column, values=recode[column.values])
 
     # --- values
 
@@ -121,34 +110,20 @@ class TreeStream:
         """Compute what tests and conditions read of the new events."""
         code, inputs = self.program.code, self.bound.inputs(columns)
         constants = constants_of(self.bound, inputs)
-        for register, is_float, number, value in code.constants:
-            constant = value if number is None else constants[0][number]
-            (self.float_registers if is_float else self.integer_registers)[register] = constant
+        self.float_registers, self.integer_registers = registers_of(code, constants[0])
         arrays = {name: values for name, values in inputs.columns.items() if values.ndim == 1}
         with np.errstate(all="ignore"):
-            for first in range(0, stop - start, _CHUNK):
-                rows = slice(first, min(first + _CHUNK, stop - start))
-                to = slice(start + rows.start, start + rows.stop)
-                reader = ColumnReader({name: values[rows] for name, values in arrays.items()}, *constants)
+            for rows, reader in chunk_readers(arrays, stop - start, constants):
+                to = slice(start + rows.start, min(start + rows.stop, stop))
                 for row, term in zip(self.accept, code.tests, strict=False):
                     row[to] = reader.true(term)
-                for row, value in zip(self.floats, code.floats, strict=True):
-                    row[to] = read_value(reader, value)
-                for row, value in zip(self.integers, code.integers, strict=True):
-                    row[to] = read_value(reader, value)
+                read_values(reader, code, self.floats, self.integers, to)
 
     def _set_kinds(self, start: int, stop: int) -> None:
-        kind = self.kind[start:stop]
-        kind[:] = -1
+        accept = self.accept[:, start:stop] != 0
+        self.kind[start:stop] = self.program.code.types_of(stop - start, accept.__getitem__)
         if self.bound.window.is_empty:
-            return
-        tests = list(enumerate(self.program.code.type_tests))
-        for number, test in tests:
-            if test is None:
-                kind[:] = number
-        for number, test in tests:
-            if test is not None:
-                kind[self.accept[test, start:stop] != 0] = number
+            self.kind[start:stop] = -1
 
     def _set_times(self, columns: Mapping[str, Column], start: int, stop: int) -> None:
         clock = self.bound.clock
@@ -172,14 +147,14 @@ class TreeStream:
         """Return what `restore` needs."""
         n = self.end - self.base
         names = ("base", "end", "n_partitions", "float_registers", "integer_registers")
-        groups: dict[int, list[str]] = {}
-        for name, texts in self.texts.items():
-            groups.setdefault(id(texts), []).append(name)
+        groups: dict[TextCodes, list[str]] = {}
+        for name, codes in self.codes.items():
+            groups.setdefault(codes, []).append(name)
         return {
             **{name: getattr(self, name) for name in names},
             **{name: getattr(self, name)[..., :n].copy() for name in _OF_EVENTS},
             "n_of_partition": self._n_of_partition.copy(),
-            "texts": [{"columns": names, "texts": list(self.texts[names[0]])} for names in groups.values()],
+            "texts": [{"columns": names, "texts": codes.texts.tolist()} for codes, names in groups.items()],
         }
 
     def restore(self, saved: Mapping[str, object]) -> None:
@@ -189,8 +164,6 @@ class TreeStream:
         for name in ("float_registers", "integer_registers", *_OF_EVENTS):
             setattr(self, name, np.array(saved[name], order="C"))
         self._n_of_partition = np.array(saved["n_of_partition"])
-        self.texts = {}
+        self.codes = {}
         for group in saved["texts"]:
-            texts = list(group["texts"])
-            for name in group["columns"]:
-                self.texts[name] = texts
+            self.codes |= dict.fromkeys(group["columns"], TextCodes(group["texts"]))
