@@ -260,7 +260,7 @@ def branch_order(events: OrderedEvents, bound: BoundBranch, *, explained: bool =
         nothing = (0.0,) * len(pattern_order)
         statistics = Statistics((0,) * len(pattern_order), nothing)
         return BranchOrder(user_order or pattern_order, is_given, statistics, nothing)
-    statistics = _measure_statistics(events, bound)
+    statistics = measure_statistics(events, bound)
     rates = statistics.n_events, statistics.in_window, statistics.selectivities
     order = user_order or cheapest_order(*rates)
     cost = nested_search_cost(order, *rates)
@@ -271,13 +271,16 @@ def branch_order(events: OrderedEvents, bound: BoundBranch, *, explained: bool =
     return BranchOrder(order, is_given, statistics, expected, cost, forward_cost)
 
 
-def _measure_statistics(events: OrderedEvents, bound: BoundBranch) -> Statistics:
+def measure_statistics(
+    events: OrderedEvents, bound: BoundBranch, not_worth: float = _NOT_WORTH
+) -> Statistics:
     """Return rates of events and selectivities of conditions, measured on samples."""
+    # A search of fewer than ``not_worth`` tests needs no selectivities.
     members = events.members_of(bound)
     later, window_end = events.limit("later"), events.limit("window_end")
     n_events, in_window = measure_rates(members, later, window_end)
     rates = n_events, in_window, ()
-    if nested_search_cost(cheapest_order(*rates), *rates) < _NOT_WORTH:
+    if nested_search_cost(cheapest_order(*rates), *rates) < not_worth:
         return Statistics(n_events, in_window)
 
     def measure(name: str, components: frozenset[int], conditions=(), absences=()) -> Measured:

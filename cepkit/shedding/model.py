@@ -224,17 +224,6 @@ def condition_share(
     )
 
 
-def condition_selectivity(
-    condition: LeafCondition, samples: Mapping[int, Columns], known: Known
-) -> float | None:
-    """Return the share of sampled combinations for which a condition holds, or None when it is not known."""
-    if condition.reason_unknown is not None or any(_size(samples[at]) == 0 for at, _ in condition.roles):
-        return None
-    n = max((_size(samples[at]) for at, _ in condition.roles), default=1)  # a constant reads no events
-    values = {role: _drawn(samples[role[0]], role, n) for role in condition.roles}
-    return float(np.broadcast_to(_RoleReader(condition, values, known).true(condition.term), (n,)).mean())
-
-
 def sampled_columns(columns: Columns, size: int, seed: int) -> Columns:
     """Return a random sample of ``size`` events; where fewer were seen, each comes equally often."""
     n = _size(columns)

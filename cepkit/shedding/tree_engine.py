@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
+from cepkit.engines.ordered import OrderedEvents
 from cepkit.engines.search import MOST_KNOWN, Found, FoundPart, SearchedMatches, gather_calls
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import FoundLater, KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Events
 from cepkit.kernels.wings import tree_layout as kernel
-from cepkit.planning.evaluation_order import Selectivity, cheapest_order, partial_matches
-from cepkit.planning.planner import Engine, EngineValue
-from cepkit.shedding.model import (
-    SAMPLE,
-    StreamColumns,
-    condition_selectivity,
-    sampled_columns,
-    samples_of_warm_up,
+from cepkit.planning.evaluation_order import (
+    Selectivity,
+    cheapest_order,
+    measure_statistics,
+    partial_matches,
 )
+from cepkit.planning.planner import Engine, EngineValue
 from cepkit.shedding.tree_machine import TreeMachine
 from cepkit.shedding.tree_program import TreeProgram, tree_unsupported
 from cepkit.values import dataclass
@@ -84,11 +81,7 @@ class TreeSearch:
             evaluated += int(counts[:, kernel.N_COUNTS : end].sum())
             yield self._part(_between(machine.block(matches), low, high)), False
         last = machine.finish() if waits else None
-        trees = tuple(
-            tuple(leaf.variable for leaf in leaves if not leaf.is_absent)
-            for _, leaves in groupby(self.program.leaves, attrgetter("tree"))
-        )
-        self.last_run = TreeRun(evaluated, created, removed, machine.most_alive, trees)
+        self.last_run = TreeRun(evaluated, created, removed, machine.most_alive, _joined(self.program))
         block = _between(machine.block(last), low, high) if last else joined([])
         yield self._part(block), True
 
@@ -116,6 +109,12 @@ def _between(block: MatchBlock, low: int, high: int) -> MatchBlock:
     return block if inside.all() else block.take(np.flatnonzero(inside))
 
 
+def _joined(program: TreeProgram) -> tuple[tuple[str, ...], ...]:
+    """Return the variables of each tree in the order in which it joins them."""
+    trees = program.code.leaf_of_component
+    return tuple(tuple(program.leaves[leaf].variable for leaf in sorted(leaves)) for leaves in trees)
+
+
 def match_by_tree(
     program: SequenceProgram, events: Events, order: tuple[str, ...] | None = None
 ) -> SequenceSet:
@@ -140,8 +139,7 @@ def describe_tree(program: SequenceProgram) -> list[tuple[str, str]]:
     if isinstance(tree_program, str):
         return []
     lines = []
-    for tree, leaves in enumerate(tree_program.code.leaf_of_component):
-        names = [tree_program.leaves[leaf].variable for leaf in sorted(leaves)]
+    for tree, names in enumerate(_joined(tree_program)):
         text = names[0]
         for name in names[1:]:
             text = f"({text}, {name})"
@@ -165,36 +163,20 @@ _MEASURED = 20_000  # first events whose rates and selectivities count
 
 def order_of_least_cost(program: SequenceProgram, events: Events) -> tuple[str, ...]:
     """Return the variables of a query in the order in which its trees should join them."""
-    # The first 20,000 events give the rates, and samples of them the selectivities. Alternatives share one
-    # order: that of the largest tree comes first.
+    # The first 20,000 events give the rates and selectivities. Alternatives share one order: that of the
+    # longest comes first.
     # Source: ZStream (Mei and Madden, SIGMOD 2009) reorders a plan by its cost. The search is that of
     # Kolchinsky and Schuster, PVLDB 11(11), 2018. Differs: ZStream also builds bushy trees; here all trees
     # are left-deep.
-    tree = TreeProgram.of(program, order=program.query.variables)
-    assert isinstance(tree, TreeProgram)
-    stream = StreamColumns(tree, events.between(0, min(events.n_events, _MEASURED)))
-    n_of_type = [len(rows) for rows in stream.rows_of_type]
-    share = _events_in_window(stream) / max(1, stream.events.n_events)
-    seen = samples_of_warm_up(stream, stream.events.n_events)
-    samples = {at: sampled_columns(seen[leaf.type], SAMPLE, seed=at) for at, leaf in enumerate(tree.leaves)}
-    shares = [condition_selectivity(test.bound, samples, stream.known) for test in tree.conditions]
+    measured = OrderedEvents(program, events.between(0, min(events.n_events, _MEASURED)))
     names: dict[str, None] = {}
-    trees = [
-        [i for i, leaf in enumerate(tree.leaves) if leaf.tree == number and not leaf.is_absent]
-        for number in range(len(tree.code.branch_of_order))
-    ]
-    for leaves in sorted(trees, key=lambda leaves: -len(leaves)):
-        if names.keys() >= {tree.leaves[leaf].variable for leaf in leaves}:
+    for bound in sorted(program.branches, key=lambda bound: -len(bound.branch.components)):
+        variables = [component.variable for component in bound.branch.components]
+        if names.keys() >= set(variables):
             continue
-        place = {leaf: i for i, leaf in enumerate(leaves)}
-        selectivities = [
-            (frozenset(place[leaf] for leaf in test.leaves), held)
-            for test, held in zip(tree.conditions, shares, strict=True)
-            if held is not None and all(leaf in place for leaf in test.leaves)
-        ]
-        n_events = [n_of_type[tree.leaves[leaf].type] for leaf in leaves]
-        order = cheapest_order(n_events, [n * share for n in n_events], selectivities, _work)
-        names |= dict.fromkeys(tree.leaves[leaves[k]].variable for k in order)
+        statistics = measure_statistics(measured, bound, not_worth=0.0)
+        order = cheapest_order(statistics.n_events, statistics.in_window, statistics.selectivities, _work)
+        names |= dict.fromkeys(variables[c] for c in order)
     return tuple(names | dict.fromkeys(program.query.variables))
 
 
@@ -205,16 +187,6 @@ def _work(
     made = partial_matches(order, n_events, in_window, shares)
     tested = sum(made[k - 1] * in_window[order[k]] / k for k in range(1, len(order)))
     return tested + sum(made) / 2.0
-
-
-def _events_in_window(stream: StreamColumns) -> float:
-    """Return the mean number of events in a window."""
-    window, n = stream.program.program.window, stream.events.n_events
-    size = float(n if window.within_events is None else min(n, window.within_events))
-    if stream.clock is not None and n:
-        last = np.searchsorted(stream.clock, stream.clock + window.within, side="right")
-        size = min(size, float((last - np.arange(n)).mean()))
-    return size
 
 
 # The engine ``tree`` as a value: it can choose the order in which its trees join the components.

@@ -10,7 +10,6 @@ from cepkit.compile.interpreted_columns import constants_of
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.shedding.model import (
     Known,
-    condition_selectivity,
     condition_share,
     sampled_columns,
 )
@@ -35,7 +34,7 @@ def shares_of(condition: str, leaf: int, frame: pd.DataFrame, own: slice, others
     made = LeafCondition(term, LEAF)
     share = condition_share(made, leaf, samples, known)
     found = None if share is None else share.of({name: values[own] for name, values in columns.items()})
-    return share, found, condition_selectivity(made, samples, known)
+    return share, found
 
 
 def frame_of(seed: int, n: int = 60) -> pd.DataFrame:
@@ -80,7 +79,7 @@ def test_share_equals_its_definition(condition, holds, is_ranked, seed):
     own, others = slice(0, 30), slice(30, 60)
     rows = list(frame.itertuples())
     for leaf in (0, 1):
-        share, found, _ = shares_of(condition, leaf, frame, own, others)
+        share, found = shares_of(condition, leaf, frame, own, others)
         pairs = [[(e, o) if leaf == 0 else (o, e) for o in rows[others]] for e in rows[own]]
         expected = [np.mean([bool(holds(a, b)) for a, b in of_event]) for of_event in pairs]
         assert (share.is_ranked, share.is_own) == (is_ranked, False)
@@ -90,27 +89,26 @@ def test_share_equals_its_definition(condition, holds, is_ranked, seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_conditions_of_one_event_are_0_or_1(seed):
     frame = frame_of(seed)
-    share, found, _ = shares_of("(a.x < a.y + 1 or a.z = 'p')", 0, frame, slice(0, 60), slice(0, 0))
+    share, found = shares_of("(a.x < a.y + 1 or a.z = 'p')", 0, frame, slice(0, 60), slice(0, 0))
     assert share.is_own
     assert found.tolist() == [float(r.x < r.y + 1 or r.z == "p") for r in frame.itertuples()]
 
 
 def test_condition_says_nothing_about_events_that_it_does_not_read():
     frame = frame_of(0)
-    share, _, _ = shares_of("a.x < b.x", 2, frame, slice(0, 30), slice(30, 60), "A a, B b, C c")
+    share, _ = shares_of("a.x < b.x", 2, frame, slice(0, 30), slice(30, 60), "A a, B b, C c")
     assert share is None
 
 
 def test_condition_says_nothing_without_a_sample():
-    share, _, selectivity = shares_of("a.x < b.x", 0, frame_of(0), slice(0, 30), slice(30, 30))
+    share, _ = shares_of("a.x < b.x", 0, frame_of(0), slice(0, 30), slice(30, 30))
     assert share is None
-    assert selectivity is None
 
 
 def test_condition_on_three_events_takes_the_others_as_independent():
     rng = np.random.default_rng(3)
     frame = frame_of(3, 2010).assign(x=rng.normal(size=2010))
-    share, found, _ = shares_of("a.x + b.x < c.x", 1, frame, slice(0, 10), slice(10, 2010), "A a, B b, C c")
+    share, found = shares_of("a.x + b.x < c.x", 1, frame, slice(0, 10), slice(10, 2010), "A a, B b, C c")
     rest = np.random.default_rng(5).permutation(frame.x[10:].to_numpy())
     expected = [(frame.x[10:].to_numpy() + x < rest).mean() for x in frame.x[:10]]
     assert share.is_ranked
@@ -119,9 +117,9 @@ def test_condition_on_three_events_takes_the_others_as_independent():
 
 def test_neighbours_in_a_closure_have_the_mean_of_both_roles():
     frame = pd.DataFrame({"t": range(5), "kind": list("AABBC"), "x": [1.0, 2.0, 1.0, 2.0, 4.0]})
-    _, found, _ = shares_of("b[i].x > b[i-1].x", 1, frame, slice(4, 5), slice(0, 4), "A a, B+ b[]")
+    _, found = shares_of("b[i].x > b[i-1].x", 1, frame, slice(4, 5), slice(0, 4), "A a, B+ b[]")
     assert found.tolist() == [0.5]  # above all events, so never before one
-    _, found, _ = shares_of("b[i].x > b[i-1].x", 1, frame, slice(0, 1), slice(0, 4), "A a, B+ b[]")
+    _, found = shares_of("b[i].x > b[i-1].x", 1, frame, slice(0, 1), slice(0, 4), "A a, B+ b[]")
     assert found.tolist() == [0.25]  # below two of four
 
 
@@ -129,18 +127,11 @@ def test_aggregate_of_a_closure_is_that_of_one_event():
     frame = frame_of(1)
     for name in ("max", "avg", "sum", "first"):
         own, others = slice(0, 30), slice(30, 60)
-        _, plain, _ = shares_of("a.x < b.x", 0, frame, own, others)
-        _, found, _ = shares_of(f"a.x < {name}(b.x)", 0, frame, own, others, "A a, B+ b[], C c")
+        _, plain = shares_of("a.x < b.x", 0, frame, own, others)
+        _, found = shares_of(f"a.x < {name}(b.x)", 0, frame, own, others, "A a, B+ b[], C c")
         assert found.tolist() == pytest.approx(plain.tolist())
-    share, _, _ = shares_of("count(b) > a.x", 0, frame, own, others, "A a, B+ b[], C c")
+    share, _ = shares_of("count(b) > a.x", 0, frame, own, others, "A a, B+ b[], C c")
     assert share is None
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_selectivity_is_the_mean_share(seed):
-    frame = frame_of(seed, 600)
-    _, found, selectivity = shares_of("b.x > a.x", 0, frame, slice(0, 600), slice(0, 600))
-    assert selectivity == pytest.approx(found.mean(), abs=0.06)
 
 
 def test_example_of_the_paper():
