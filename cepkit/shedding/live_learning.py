@@ -76,13 +76,9 @@ class LiveWarmUp(Shedder):
 
     def after(self, event: Event, load: Load, outcome: EventOutcome) -> None:
         """Note the time and the work of an event."""
-        prices = self._prices
+        prices, n_evaluated = self._prices, int(outcome.evaluated.sum())
         self._seconds.append(self._clock.now - self._start)
-        self._work.append(
-            prices.condition * int(outcome.evaluated.sum())
-            + prices.create * outcome.created
-            + prices.remove * outcome.removed
-        )
+        self._work.append(prices.of_work(n_evaluated, outcome.created, outcome.removed) - prices.event)
         self._evaluated += outcome.evaluated
         self._passed += outcome.passed
         self._types.append(event.type)
@@ -236,10 +232,6 @@ class LiveServer(Server):
     def n_waiting(self) -> int:
         return len(self.buffer)
 
-    @property
-    def waiting(self) -> list[int]:
-        return self.columns()["position"].tolist()
-
     def columns(self, n: int | None = None) -> dict[str, np.ndarray]:
         """Return the columns of the oldest ``n`` events that wait, or of all."""
         rows = self.buffer.rows(n)
@@ -308,11 +300,6 @@ class LiveServer(Server):
         self.lanes[0].machine.leave_out(positions)
         if self.recall is not None:
             self.recall.drop(bins, types, self._leader.worth_of_drops(types, positions))
-
-    @staticmethod
-    def _count(of_type: list[int], types: np.ndarray, sign: int) -> None:
-        for number, n in enumerate(np.bincount(types).tolist()):
-            of_type[number] += sign * n
 
     # --- events out
 

@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 
 from cepkit.compile.sequence_program import SequenceProgram
 from cepkit.compile.shared.operations import end_in_ticks
-from cepkit.engines.regex_measures import Picked
-from cepkit.engines.sequence_measures import sequence_measures, variables_of_items
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock
 from cepkit.errors import CepError, UnsupportedQueryError, warn
 from cepkit.events import Events
@@ -34,7 +32,7 @@ from cepkit.shedding.live_report import (
     unpack_values,
 )
 from cepkit.shedding.replay import losses_text, time_text
-from cepkit.shedding.scene import choose_bins, sort_with
+from cepkit.shedding.scene import choose_bins, sorted_matches
 from cepkit.shedding.server import Lane, ServerClock
 from cepkit.shedding.strategies.strategy import Shedder, Strategy, Training
 from cepkit.shedding.tree_machine import TreeMachine, TreeMatches, join_matches
@@ -42,6 +40,7 @@ from cepkit.shedding.tree_program import TreeProgram
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
+from cepkit.streaming.sequence_stream import columns_of_results, results_of
 from cepkit.values import dataclass, replace
 
 _SHORTEST = 1e-4  # seconds of such a call, if enough events wait
@@ -99,10 +98,7 @@ class LiveSearch(Search):
         )
         nothing = schema.arrow.empty_table()
         none = self._reader.read(nothing)
-        self.column_of_result = {name: name for name in schema.arrow.names}
-        if options.rows == "one":
-            measured = sequence_measures(program, none, EMPTY, bound.source())
-            self.column_of_result = {n: m.column for n, m in measured.items() if isinstance(m, Picked)}
+        self.column_of_result = columns_of_results(program, options.rows, bound)
         self.machine = TreeMachine(tree, none)
         self.machine.learning = True
         self._kept = KeptRows()
@@ -371,7 +367,7 @@ class LiveSearch(Search):
         if matches:
             every, found_at = join_matches(matches), np.concatenate(times)
             self._n_returned += len(every)
-            block, found_at = self._sorted(every, found_at)
+            block, found_at = sorted_matches(self.machine, every, found_at)
             if self._warm_up is not None:
                 self._count_items(block)
             ready = self._results_of(block)
@@ -394,10 +390,6 @@ class LiveSearch(Search):
         """Return when matches leave the stream: now, with those that were found before in this call."""
         return self.clock.now
 
-    def _sorted(self, every: TreeMatches, found_at: np.ndarray) -> tuple[MatchBlock, np.ndarray]:
-        order = np.argsort(every.trees, kind="stable")  # blocks are sorted by tree
-        return sort_with(self.machine.block(every), found_at[order])
-
     def _results_of(self, block: MatchBlock) -> Ready:
         """Return the results of some matches, from the rows that they contain."""
         positions = np.unique(block.event_of_item)
@@ -414,13 +406,7 @@ class LiveSearch(Search):
         return rows, n_rows
 
     def _results(self, table: pa.Table, events: Events, block: MatchBlock) -> Ready:
-        source = self._reader.source(table)
-        if self._rows_of_match == "one":
-            measured = sequence_measures(self.program, events, block, source)
-            return source.result(measured), np.ones(len(block), np.int64)
-        names = np.array(self.program.query.variables, dtype=object)[variables_of_items(self.program, block)]
-        rows = source.rows(events.rows(block.event_of_item), {"variable": names})
-        return rows, np.diff(block.first_item_of_match)
+        return results_of(self.program, self._rows_of_match, self._reader.source(table), events, block)
 
     def _forget(self) -> None:
         oldest, waiting = self.machine.oldest_position, self._server.columns(1)

@@ -60,15 +60,17 @@ def collect_matches(
     arrival_of_event: np.ndarray,
 ) -> FoundOnce:  # fmt: skip
     waiting = machine.finish()
-    every = join_matches([*matches, waiting])
     times = np.concatenate([*found_at, np.full(len(waiting), end)])
-    order = np.argsort(every.trees, kind="stable")  # blocks are sorted by tree
-    block = machine.block(every)
-    return FoundOnce(*sort_with(block, times[order] - arrival_of_event[block.last]))
+    block, times = sorted_matches(machine, join_matches([*matches, waiting]), times)
+    return FoundOnce(block, times - arrival_of_event[block.last])
 
 
-def sort_with(block: MatchBlock, values: np.ndarray) -> tuple[MatchBlock, np.ndarray]:
-    """Return a block in canonical order, and the values of its matches in this order."""
+def sorted_matches(
+    machine: TreeMachine, matches: TreeMatches, values: np.ndarray
+) -> tuple[MatchBlock, np.ndarray]:
+    """Return matches in canonical order, and their values in this order."""
+    values = values[np.argsort(matches.trees, kind="stable")]  # blocks are sorted by tree
+    block = machine.block(matches)
     order = block.order()
     return block.take(order), values[order]
 
@@ -161,10 +163,6 @@ class WarmUp:
     positions: np.ndarray
     found_at: list[np.ndarray] = field(default_factory=list)
 
-    @property
-    def matches(self) -> list[TreeMatches]:
-        return self.work.matches
-
 
 @dataclass(frozen=True, eq=False)
 class ReplayRun:
@@ -202,7 +200,7 @@ def _run(scene: Scene, strategy: Strategy, seed: int) -> ReplayRun:
     _play_warm_up(clock, warm_ups, arrival_of_event)
     trainings = _trainings(scene, warm_ups, float(service), times[:n_warm])
     lanes = [
-        Lane(training.machine, tree_types.tolist(), strategy.begin(training), training.weight)
+        Lane(training.machine, tree_types.tolist(), strategy.begin(training))
         for training, tree_types in zip(trainings, scene.own_types, strict=True)
     ]
     server = Server(
@@ -215,7 +213,7 @@ def _run(scene: Scene, strategy: Strategy, seed: int) -> ReplayRun:
         series = _serve_all(server, clock, positions[n_warm:].tolist(), arrivals)
     matches = tuple(
         collect_matches(
-            lane.machine, [*warm.matches, *lane.matches], [*warm.found_at, *lane.found_at], clock.now,
+            lane.machine, [*warm.work.matches, *lane.matches], [*warm.found_at, *lane.found_at], clock.now,
             arrival_of_event,
         )
         for warm, lane in zip(warm_ups, lanes, strict=True)
@@ -290,28 +288,21 @@ def _play_warm_up(clock: VirtualClock, warm_ups: Sequence[WarmUp], arrival_of_ev
     lanes = np.repeat(np.arange(len(warm_ups)), [len(warm.positions) for warm in warm_ups])
     order = np.lexsort((lanes, positions))  # the patterns take each event in turn
     seconds = np.concatenate([warm.work.seconds for warm in warm_ups])[order]
-    served = _serve(arrival_of_event[positions[order]], seconds, 0.0, clock)
+    starts, _, _ = _serve(arrival_of_event[positions[order]], seconds, 0.0, clock)
     for p, warm in enumerate(warm_ups):
-        starts = served.starts[lanes[order] == p]
-        warm.found_at.append(starts[warm.work.event_of_match] + warm.work.found_after)
+        began = starts[lanes[order] == p]
+        warm.found_at.append(began[warm.work.event_of_match] + warm.work.found_after)
 
 
-@dataclass(frozen=True, slots=True)
-class _Turns:
-    """When each event was begun and done, and how many waited then."""
-
-    starts: np.ndarray
-    ends: np.ndarray
-    waiting: np.ndarray
-
-
-def _serve(arrivals: np.ndarray, seconds: np.ndarray, admit: float, clock: VirtualClock) -> _Turns:
-    """Serve events in turn, all of them, and advance the clock."""
+def _serve(
+    arrivals: np.ndarray, seconds: np.ndarray, admit: float, clock: VirtualClock
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Serve events in turn; return when each was begun and done, and how many waited then."""
     n = len(arrivals)
-    turns = _Turns(np.empty(n), np.empty(n), np.empty(n, np.int64))
+    starts, ends, waiting = np.empty(n), np.empty(n), np.empty(n, np.int64)
     serve_in_turn = load_kernels(TREE).serve_in_turn
-    clock.now = serve_in_turn(arrivals, seconds, admit, clock.now, turns.starts, turns.ends, turns.waiting)
-    return turns
+    clock.now = serve_in_turn(arrivals, seconds, admit, clock.now, starts, ends, waiting)
+    return starts, ends, waiting
 
 
 def _serve_freely(
@@ -321,13 +312,13 @@ def _serve_freely(
     # The tree processes all events in one call, because none of them can be dropped.
     (lane,) = server.lanes
     work = feed_many(server.prices, lane.machine, positions, is_shown=True)
-    served = _serve(arrival_of_event[positions], work.seconds, server.prices.admit, clock)
+    starts, ends, waiting = _serve(arrival_of_event[positions], work.seconds, server.prices.admit, clock)
     lane.matches += work.matches
-    lane.found_at.append(served.starts[work.event_of_match] + work.found_after)
-    server.serve_many(positions, work, served.waiting)
+    lane.found_at.append(starts[work.event_of_match] + work.found_after)
+    server.serve_many(positions, work, waiting)
     return {
-        "time": served.ends,
-        "waiting": served.waiting,
+        "time": ends,
+        "waiting": waiting,
         "partial_matches": work.alive.copy(),
         "dropped": np.zeros(len(positions), np.int64),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -15,7 +15,7 @@ from cepkit.shedding.strategies.strategy import Event, Load, Shedder
 from cepkit.values import dataclass, field
 
 if TYPE_CHECKING:
-    from cepkit.shedding.tree_machine import EventOutcome, TreeMachine, TreeMatches
+    from cepkit.shedding.tree_machine import TreeMachine, TreeMatches
 
 SMOOTHING = 0.02  # share of the newest value in a moving average: it follows about 50 events
 NEVER = float("nan")
@@ -64,7 +64,6 @@ class Lane:
     # server's number of the type.
     type_of_event: Sequence[int] | None
     shedder: Shedder
-    weight: float = 1.0
     matches: list[TreeMatches] = field(default_factory=list)
     found_at: list[np.ndarray] = field(default_factory=list)
     n_partial_dropped: int = 0
@@ -74,15 +73,6 @@ class Lane:
         shedder_class = type(self.shedder)
         self.asks_before = shedder_class.before is not Shedder.before
         self.asks_after = shedder_class.after is not Shedder.after
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What the tree did with one event."""
-
-    seconds: float  # price of all work for the event
-    found_after: np.ndarray  # float64, (n_matches,): price of the work before each match
-    outcome: EventOutcome  # the matches and counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +91,10 @@ class WorkOfEvents:
     found_after: np.ndarray  # float64, (n_matches,): price of the work for this event before the match
 
 
-_NONE = np.empty(0)
-
-
-def feed(prices: Prices, machine: TreeMachine, position: int) -> Work:
-    """Process one event, and price its work."""
-    outcome = machine.feed(position)
-    seconds = prices.of_work(int(outcome.evaluated.sum()), outcome.created, outcome.removed)
-    before = outcome.found.before if len(outcome.found) else None
-    return Work(seconds, _NONE if before is None else prices.of_work(before[:, 0], before[:, 1]), outcome)
-
-
 def feed_many(
     prices: Prices, machine: TreeMachine, positions: np.ndarray, *, is_shown: bool = False
 ) -> WorkOfEvents:
-    """Process events in a row. Between them, the query names no event; the result is that of `feed`."""
+    """Process events in a row, between which the query names none, and price their work."""
     n, n_conditions = len(positions), len(machine.program.conditions)
     rows, parts = [], []
     first, stop = (int(positions[0]), int(positions[-1]) + 1) if n else (0, 0)
@@ -176,11 +155,6 @@ class Server:
         return len(self._waiting)
 
     @property
-    def waiting(self) -> list[int]:
-        """Positions of the waiting events, oldest first."""
-        return list(self._waiting)
-
-    @property
     def _oldest_arrival(self) -> float | None:
         return self._arrival[next(iter(self._waiting))] if self._waiting else None
 
@@ -193,19 +167,15 @@ class Server:
             self.latency, self.alive,
         )  # fmt: skip
 
-    def admit(self, position: int, seen: float | None = None) -> Sequence[int]:
-        """Take in an event that arrives, and return the positions of the events that are dropped for it."""
-        # ``seen`` is the time that counts for rates, by default the arrival: events of a batch arrive
-        # together.
-        number = self._type[position]
-        arrival = self._arrival[position] if seen is None else seen
+    def admit(self, position: int) -> None:
+        """Take in an event that arrives, and drop the events that the shedder names."""
+        number, arrival = self._type[position], self._arrival[position]
         if self._last_arrival == self._last_arrival:  # not the first
             self._gap += SMOOTHING * (arrival - self._last_arrival - self._gap)
         self._last_arrival = arrival
         self._waiting[position] = None
         self.waiting_of_type[number] += 1
         self.clock.spend(self.prices.admit)
-        dropped: Sequence[int] = ()
         if self._asks_admit:
             dropped = self._leader.admit(Event(position, number, arrival), self.load)
             self._pay(self._leader)
@@ -213,7 +183,6 @@ class Server:
                 self.drop(dropped)
         if len(self._waiting) > self.most_waiting:
             self.most_waiting = len(self._waiting)
-        return dropped
 
     @property
     def decides_nothing(self) -> bool:
@@ -227,10 +196,7 @@ class Server:
         if not len(positions):
             return
         (lane,) = self.lanes
-        counts = np.bincount(np.asarray(self._type)[positions], minlength=len(self.processed_of_type))
-        self.processed_of_type = [
-            before + new for before, new in zip(self.processed_of_type, counts.tolist(), strict=True)
-        ]
+        self._count(self.processed_of_type, np.asarray(self._type)[positions], 1)
         self.n_processed += len(positions)
         self.most_waiting = max(self.most_waiting, int(waiting.max()) + 1)
         self.alive = lane.machine.n_alive
@@ -298,17 +264,18 @@ class Server:
     def _feed(self, lane: Lane, position: int, number: int, arrival: float) -> None:
         machine, clock = lane.machine, self.clock
         before, start = machine.n_alive, clock.now
-        work = feed(self.prices, machine, position)
-        clock.spend(work.seconds)
-        if len(work.found_after):
-            lane.matches.append(work.outcome.found)
-            lane.found_at.append(clock.time_within(start, work.found_after))
+        outcome, price = machine.feed(position), self.prices.of_work
+        clock.spend(price(int(outcome.evaluated.sum()), outcome.created, outcome.removed))
+        if len(outcome.found):
+            evaluated, created = outcome.found.before.T
+            lane.matches.append(outcome.found)
+            lane.found_at.append(clock.time_within(start, price(evaluated, created)))
         alive = machine.n_alive
         self.alive += alive - before
         if alive > lane.most_alive:
             lane.most_alive = alive
         if lane.asks_after:
-            lane.shedder.after(Event(position, number, arrival), self.load, work.outcome)
+            lane.shedder.after(Event(position, number, arrival), self.load, outcome)
             self._pay(lane.shedder)
         used = self.size_bytes()
         if used > self.peak_bytes:
@@ -338,7 +305,7 @@ class Server:
         self.shedding_seconds += seconds
         self.clock.spend(seconds)
 
-    def counts(self, types: Sequence[str]) -> Mapping[str, tuple[int, int, int]]:
-        """Return the processed, dropped and waiting events of each type."""
-        numbers = zip(self.processed_of_type, self.dropped_of_type, self.waiting_of_type, strict=True)
-        return dict(zip(types, numbers, strict=True))
+    @staticmethod
+    def _count(of_type: list[int], types: np.ndarray, sign: int) -> None:
+        for number, n in enumerate(np.bincount(types).tolist()):
+            of_type[number] += sign * n

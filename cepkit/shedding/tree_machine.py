@@ -21,7 +21,7 @@ from cepkit.kernels.wings.tree_layout import Learned, TreeEvents, Trees, TreeSta
 from cepkit.progress import checkpoint
 from cepkit.shedding.tree_program import TreeProgram
 from cepkit.shedding.tree_stream import TreeStream
-from cepkit.values import dataclass, field
+from cepkit.values import dataclass, field, replace
 
 KERNELS = "cepkit.kernels.wings.tree"
 MOST_PARTIAL_MATCHES = 1 << 20
@@ -39,32 +39,32 @@ Match = tuple[tuple[int, ...], ...]
 class TreeMatches:
     """Complete matches as arrays."""
 
-    # positions, components: int64, (n_items,): position and component of every event. The components are
-    # those of its tree.
-    positions: np.ndarray
-    components: np.ndarray
-    first_item: np.ndarray  # int64, (n_matches + 1,): the first item of every match
-    # trees, ids: int64, (n_matches,): tree of each match, and its number among all partial matches
-    trees: np.ndarray
-    ids: np.ndarray
+    # The matches with the components of their trees. The number of the tree takes the place of the branch.
+    by_tree: MatchBlock
+    ids: np.ndarray  # int64, (n_matches,): number of each match among all partial matches
     # int64, (n_matches, 2): conditions that the event evaluated, and partial matches that it created, until
     # the match was found
     before: np.ndarray
 
     def __len__(self) -> int:
-        return len(self.trees)
+        return len(self.ids)
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Positions of the events of all matches."""
+        return self.by_tree.event_of_item
+
+    @property
+    def trees(self) -> np.ndarray:
+        """The tree of each match."""
+        return self.by_tree.branch_of_match
 
     def take(self, numbers: np.ndarray) -> TreeMatches:
         """Return the matches with these numbers."""
-        sizes = np.diff(self.first_item)[numbers]
-        first_item = np.concatenate([[0], np.cumsum(sizes)])
-        items = np.arange(first_item[-1]) + np.repeat(self.first_item[numbers] - first_item[:-1], sizes)
-        parts = self.positions[items], self.components[items], first_item
-        return TreeMatches(*parts, self.trees[numbers], self.ids[numbers], self.before[numbers])
+        return TreeMatches(self.by_tree.take(numbers), self.ids[numbers], self.before[numbers])
 
 
-_ZERO = np.zeros(0, np.int64)
-NO_MATCHES = TreeMatches(_ZERO, _ZERO, np.zeros(1, np.int64), _ZERO, _ZERO, np.zeros((0, 2), np.int64))
+NO_MATCHES = TreeMatches(EMPTY, np.zeros(0, np.int64), np.zeros((0, 2), np.int64))
 
 
 @dataclass(frozen=True)
@@ -141,15 +141,9 @@ class TreeMachine:
     events can extend it.
     """
 
-    def __init__(
-        self, program: TreeProgram, events: Events, *, max_partial_matches: int = MOST_PARTIAL_MATCHES,
-        n_bins: int = 1, bin_size: int = 1,
-    ):  # fmt: skip
-        if max_partial_matches < 1:
-            raise CepError(f"max_partial_matches={max_partial_matches}: expected at least 1")
+    def __init__(self, program: TreeProgram, events: Events, *, n_bins: int = 1, bin_size: int = 1):
         self.program = program
         code, n_nodes = program.code, len(program.code.nodes)
-        self._most = max_partial_matches
         self._n_partitions = 0
         self._info = np.zeros(kernel.N_INFO, np.int64)
         self._info[[kernel.FREE_SLOT, kernel.FREE_CELL]] = -1
@@ -191,7 +185,7 @@ class TreeMachine:
         limits[kernel.ENDS_BY_EVENTS] = window.within_events is not None and not at_edge
         limits[kernel.IS_STRICT] = window.strict_time or window.gap_is_empty  # later, but not by a tick
         limits[kernel.N_NODES], limits[kernel.N_LEAVES] = n_nodes, self.program.n_leaves
-        limits[kernel.MOST_ALIVE], limits[kernel.MOST_COMPLETE] = self._most, _MATCHES_PER_CALL
+        limits[kernel.MOST_ALIVE], limits[kernel.MOST_COMPLETE] = MOST_PARTIAL_MATCHES, _MATCHES_PER_CALL
         limits[kernel.MOST_WORK] = _WORK_PER_CALL
 
     # --- room
@@ -206,29 +200,26 @@ class TreeMachine:
             self._heads, self._sizes, self._n_partitions = heads, sizes, n
 
     def _grow_slots(self, wanted: int) -> None:
-        old, info = len(self._pool), self._info
-        new = max(2 * old, old + wanted)
-        pool = np.empty((new, self._pool.shape[1]), np.int64)
-        pool[:old] = self._pool
-        pool[old:, kernel.STATUS] = kernel.FREE
-        pool[old:, kernel.AFTER] = np.arange(old + 1, new + 1)
-        pool[-1, kernel.AFTER] = info[kernel.FREE_SLOT]
-        info[kernel.FREE_SLOT] = old
-        info[kernel.N_FREE] += new - old
-        self._pool = pool
-        self._stack = _longer(self._stack, new + self.program.n_leaves + 4)
-        self._complete = _longer(self._complete, new)
+        old = len(self._pool)
+        self._pool = self._with_free(self._pool, wanted, kernel.AFTER, kernel.FREE_SLOT, kernel.N_FREE)
+        self._pool[old:, kernel.STATUS] = kernel.FREE
+        self._stack = _longer(self._stack, len(self._pool) + self.program.n_leaves + 4)
+        self._complete = _longer(self._complete, len(self._pool))
 
     def _grow_cells(self, wanted: int) -> None:
-        old, info = len(self._cells), self._info
-        new = max(2 * old, old + wanted)
-        cells = np.empty((new, 5), np.int64)
-        cells[:old] = self._cells
-        cells[old:, kernel.CELL_BEFORE] = np.arange(old + 1, new + 1)
-        cells[-1, kernel.CELL_BEFORE] = info[kernel.FREE_CELL]
-        info[kernel.FREE_CELL] = old
-        info[kernel.N_FREE_CELLS] += new - old
-        self._cells = cells
+        links = kernel.CELL_BEFORE, kernel.FREE_CELL, kernel.N_FREE_CELLS
+        self._cells = self._with_free(self._cells, wanted, *links)
+
+    def _with_free(self, rows: np.ndarray, wanted: int, link: int, first: int, count: int) -> np.ndarray:
+        """Return a table with more rows, and put them before the others that are free."""
+        # The column ``link`` names the next free row; the info has the first one and their number.
+        old, new = len(rows), max(2 * len(rows), len(rows) + wanted)
+        longer = _longer(rows, new)
+        longer[old:, link] = np.arange(old + 1, new + 1)
+        longer[-1, link] = self._info[first]
+        self._info[first] = old
+        self._info[count] += new - old
+        return longer
 
     def _make_room(self, why: int) -> None:
         """Make the room that the kernel asks for."""
@@ -245,8 +236,8 @@ class TreeMachine:
             self._log = _longer(self._log, max(1 << 10, 2 * len(self._log)))
         else:
             raise ResultTooLargeError(
-                f"the tree has more than {self._most:,} partial matches. Use a shorter window, more "
-                "conditions, or a larger max_partial_matches"
+                f"the tree has more than {MOST_PARTIAL_MATCHES:,} partial matches. Use a shorter window or "
+                "more conditions"
             )
 
     # --- learning and skipping
@@ -491,7 +482,6 @@ class TreeMachine:
         return {
             "query": [condition.text for condition in self.program.conditions],
             "stream": self._stream.save(),
-            "max_partial_matches": self._most,
             "n_bins": self.considered.shape[1],
             "skip": None if self._skip is None else np.array(self._skip),
             "learning": self._learning,
@@ -506,10 +496,7 @@ class TreeMachine:
         """Return a machine in the state that `save` returned."""
         if list(saved["query"]) != [condition.text for condition in program.conditions]:
             raise CepError("the saved state belongs to another query: its conditions differ")
-        machine = cls(
-            program, _no_events(program), max_partial_matches=int(saved["max_partial_matches"]),
-            n_bins=int(saved["n_bins"]),
-        )  # fmt: skip
+        machine = cls(program, _no_events(program), n_bins=int(saved["n_bins"]))
         machine._stream.restore(saved["stream"])
         machine.skip = saved["skip"]
         for name in _STATE:
@@ -538,7 +525,7 @@ class TreeMachine:
             return waited
         time, base = self._stream.time, self._stream.base
         until = time[self._stream.end - base - 1] if complete_until is None else complete_until
-        first = np.minimum.reduceat(waited.positions, waited.first_item[:-1])
+        first = np.minimum.reduceat(waited.positions, waited.by_tree.first_item_of_match[:-1])
         return waited.take(np.flatnonzero(time[first - base] <= until - within))
 
     def _take(self) -> TreeMatches:
@@ -552,7 +539,9 @@ class TreeMachine:
             _kernels().take_matches(trees, state, positions, components, first_item, of_match)
             if self._learning:
                 self._match_ids.append(of_match[:, 1].copy())
-        return TreeMatches(positions, components, first_item, of_match[:, 0], of_match[:, 1], of_match[:, 2:])
+        trees, ids = of_match[:, 0].astype(np.int16), of_match[:, 1]
+        by_tree = MatchBlock(positions, components.astype(np.int16), first_item, trees)
+        return TreeMatches(by_tree, ids, of_match[:, 2:])
 
     def _as_matches(self, found: TreeMatches) -> list[Match]:
         """Return matches as tuples over the variables of the query."""
@@ -562,8 +551,8 @@ class TreeMachine:
         places = [
             [place[leaves[leaf].variable] for leaf in order] for order in self.program.code.leaf_of_component
         ]
-        positions, components = found.positions.tolist(), found.components.tolist()
-        first, trees = found.first_item.tolist(), found.trees.tolist()
+        positions, components = found.positions.tolist(), found.by_tree.component_of_item.tolist()
+        first, trees = found.by_tree.first_item_of_match.tolist(), found.trees.tolist()
         for m, tree in enumerate(trees):
             events_of_variable: list[list[int]] = [[] for _ in variables]
             for x in range(first[m], first[m + 1]):
@@ -580,27 +569,19 @@ class TreeMachine:
             numbers = np.flatnonzero(found.trees == tree)
             if not len(numbers):
                 continue
-            whole = MatchBlock(
-                found.positions, found.components.astype(np.int16), found.first_item,
-                np.zeros(len(found), np.int16),
-            )  # fmt: skip
-            block = whole.take(numbers)
+            block = found.by_tree.take(numbers)
             if len(branch_of_order) > 1:
                 n = int(code.trees[tree, kernel.N_COMPONENTS])
                 positions = block.event_of_item.reshape(-1, n)
                 order = np.argsort(positions, axis=1)  # components by time
-                number = {order: branch for order, branch in branch_of_order.items()}
-                branches = np.array([number[tuple(row)] for row in order.tolist()], np.int16)
+                branches = np.array([branch_of_order[tuple(row)] for row in order.tolist()], np.int16)
                 block = MatchBlock(
                     np.take_along_axis(positions, order, axis=1).ravel(),
                     np.tile(np.arange(n, dtype=np.int16), len(block)), block.first_item_of_match, branches,
                 )  # fmt: skip
             else:
                 (branch,) = branch_of_order.values()
-                block = MatchBlock(
-                    block.event_of_item, block.component_of_item, block.first_item_of_match,
-                    np.full(len(block), branch, np.int16),
-                )  # fmt: skip
+                block = replace(block, branch_of_match=np.full(len(block), branch, np.int16))
             parts.append(block)
         return joined(parts)
 
@@ -672,14 +653,8 @@ def _quiet(kernels: SimpleNamespace) -> SimpleNamespace:
 
 def join_matches(parts: Sequence[TreeMatches]) -> TreeMatches:
     """Return the matches of several parts in one, at least one part."""
-    sizes = np.concatenate([np.diff(part.first_item) for part in parts])
-    names = ("trees", "ids", "before")
-    return TreeMatches(
-        np.concatenate([part.positions for part in parts]),
-        np.concatenate([part.components for part in parts]),
-        np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
-        *(np.concatenate([getattr(part, name) for part in parts]) for name in names),
-    )
+    ids, before = (np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "before"))
+    return TreeMatches(joined([part.by_tree for part in parts]), ids, before)
 
 
 def _whole_ticks(width: float, closed: bool) -> int:

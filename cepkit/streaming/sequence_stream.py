@@ -83,10 +83,7 @@ class SequenceSearch(Search):
             warn(self.grows)
         self.program = self._program = program  # for the schema, and for the last batch
         none = Events(0, {}, np.empty(0, np.int32), 0)
-        self.column_of_result = {name: name for name in schema.arrow.names}
-        if options.rows == "one":
-            measured = sequence_measures(program, none, EMPTY, bound.source())
-            self.column_of_result = {n: m.column for n, m in measured.items() if isinstance(m, Picked)}
+        self.column_of_result = columns_of_results(program, options.rows, bound)
         self._reporter = Reporter(program)
         self._new: list[list] = []  # the newest events, which end no match and wait for a search
         self._n_events = self.n_evicted = self.n_overflowed = 0
@@ -106,7 +103,7 @@ class SequenceSearch(Search):
         self.wakes_at: int | None = None  # when a waiting match is complete, or all windows have ended
         self._codes: dict[tuple, int] = {}  # of partitions with matches, for an after-match policy
         self._n_codes, self._most_policy = 0, _FEWEST_OF_POLICY
-        self.empty = self._results(program, self._kept, none, EMPTY)[0]
+        self.empty = results_of(program, self._rows, self._kept, none, EMPTY)[0]
 
     # --- events in, matches out
 
@@ -213,7 +210,7 @@ class SequenceSearch(Search):
             self.n_overflowed += int((ends != NEVER).sum())
         if self._reporter.policy != "none":
             block = self._report(whole, events, block, position)
-        ready = self._results(program, whole, events, block)
+        ready = results_of(program, self._rows, whole, events, block)
         keep = self._is_needed(program, events)
         if program.window.within is not None and events.n_events:
             self._now = int(self._latest(_times(program, events)))
@@ -397,16 +394,6 @@ class SequenceSearch(Search):
             keep[int(np.argmax(keep)) :] = True
         return keep
 
-    def _results(
-        self, program: SequenceProgram, source: ArrowSource, events: Events, block: MatchBlock
-    ) -> Ready:
-        if self._rows == "one":
-            measured = sequence_measures(program, events, block, source)
-            return source.result(measured), np.ones(len(block), np.int64)
-        names = np.array(self.query.variables, dtype=object)[variables_of_items(program, block)]
-        table = source.rows(events.rows(block.event_of_item), {"variable": names})
-        return table, np.diff(block.first_item_of_match)
-
     # --- counters
 
     @property
@@ -476,6 +463,27 @@ class SequenceSearch(Search):
             self._code_of_kept = saved.arrays["code"]
             self._keys.unpack(saved.part("idle"))
         self._search_all_for_a_window()
+
+
+def columns_of_results(program: SequenceProgram, rows: str, schema: StreamSchema) -> dict[str, str]:
+    """Return the columns of results that are columns of the stream, with a row per match or all rows."""
+    if rows != "one":
+        return {name: name for name in schema.arrow.names}
+    none = Events(0, {}, np.empty(0, np.int32), 0)
+    measured = sequence_measures(program, none, EMPTY, schema.source())
+    return {name: measure.column for name, measure in measured.items() if isinstance(measure, Picked)}
+
+
+def results_of(
+    program: SequenceProgram, rows: str, source: ArrowSource, events: Events, block: MatchBlock
+) -> Ready:
+    """Return the results of matches: a row for each, or all rows, with the name of their variable."""
+    if rows == "one":
+        measured = sequence_measures(program, events, block, source)
+        return source.result(measured), np.ones(len(block), np.int64)
+    names = np.array(program.query.variables, dtype=object)[variables_of_items(program, block)]
+    table = source.rows(events.rows(block.event_of_item), {"variable": names})
+    return table, np.diff(block.first_item_of_match)
 
 
 def _check_bounds(options: Options, program: SequenceProgram) -> None:

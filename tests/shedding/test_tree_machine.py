@@ -16,6 +16,7 @@ from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.events import TEXT, Events
 from cepkit.kernels.wings import tree_layout as kernel
 from cepkit.language.sequences.construction import sequence_query
+from cepkit.shedding import tree_machine
 from cepkit.shedding.tree_machine import TreeMachine
 from cepkit.shedding.tree_program import TreeProgram
 from tests.support.plain_tree import PlainPart, PlainTree
@@ -322,17 +323,17 @@ def test_auto_never_takes_the_tree():
     assert not engines()["tree"].automatic
 
 
-def test_too_many_partial_matches():
+def test_too_many_partial_matches(monkeypatch):
+    monkeypatch.setattr(tree_machine, "MOST_PARTIAL_MATCHES", 500)
     frame = pd.DataFrame({"kind": ["A"] * 30, "t": range(30), "x": 1})
     tree, events = made(frame, "PATTERN SEQ(A+ a[]) WHERE skip_till_any_match", within=100)
     with pytest.raises(ResultTooLargeError, match="more than 500 partial matches"):
-        matches_of_run(TreeMachine(tree, events, max_partial_matches=500), 0, 30)
+        matches_of_run(TreeMachine(tree, events), 0, 30)
 
 
 @pytest.mark.parametrize(
     ("work", "message"),
     [
-        (lambda tree, events: TreeMachine(tree, events, max_partial_matches=0), "expected at least 1"),
         (lambda tree, events: TreeMachine(tree, events, n_bins=0), "expected at least 1"),
         (
             lambda tree, events: setattr(TreeMachine(tree, events), "skip", np.zeros((1, 2))),
