@@ -285,30 +285,26 @@ _REPEATS = 5
 _OUTLIERS = 0.02  # share of the slowest events to leave out: the machine did something else
 
 
-def measure_prices(
-    tree: TreeProgram, events: Events, positions: np.ndarray, *, repeats: int = _REPEATS, seed: int = 0
-) -> Prices:
+def measure_prices(tree: TreeProgram, events: Events, positions: np.ndarray) -> Prices:
     """Measure the prices of work on this machine, for the conditions of one pattern.
 
     Two measurements differ. For reproducible runs, measure once and keep the result.
     """
-    counts, seconds = _time_events(tree, events, positions, repeats)
+    counts, seconds = _time_events(tree, events, positions)
     kept = seconds <= np.quantile(seconds, 1 - _OUTLIERS)
     event, condition, create, remove = fit_prices(counts[kept], seconds[kept])
-    prices = {name: _least(step, repeats) / _ITEMS for name, step in _steps(seed).items()}
+    prices = {name: _least(step) / _ITEMS for name, step in _steps().items()}
     return Prices(
         event=event, condition=condition, create=create, remove=remove, admit=prices["array"],
         drop=prices["array"], **prices,
     )  # fmt: skip
 
 
-def _time_events(
-    tree: TreeProgram, events: Events, positions: np.ndarray, repeats: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _time_events(tree: TreeProgram, events: Events, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the work of each event, and the least of its measured times."""
     least = np.full(len(positions), np.inf)
     counts = np.ones((len(positions), 4))
-    for _ in range(repeats):
+    for _ in range(_REPEATS):
         machine = TreeMachine(tree, events)
         for i, position in enumerate(positions.tolist()):
             start = perf_counter()
@@ -334,9 +330,9 @@ def fit_prices(counts: np.ndarray, seconds: np.ndarray) -> tuple[float, float, f
     return event, condition, create, remove
 
 
-def _steps(seed: int) -> dict[str, Callable[[], object]]:
+def _steps() -> dict[str, Callable[[], object]]:
     """Return the steps of shedders, each on many items at once."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     values = generator.random(_ITEMS)
     table, cells = generator.random(1000), generator.integers(0, 1000, _ITEMS)
     sample = np.sort(generator.random(1000))
@@ -360,10 +356,10 @@ def _steps(seed: int) -> dict[str, Callable[[], object]]:
     }
 
 
-def _least(step: Callable[[], object], repeats: int) -> float:
+def _least(step: Callable[[], object]) -> float:
     """Return the least of several times of a step."""
     times = []
-    for _ in range(max(2, repeats)):
+    for _ in range(_REPEATS):
         start = perf_counter()
         step()
         times.append(perf_counter() - start)

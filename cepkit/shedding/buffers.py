@@ -252,29 +252,17 @@ class EventBuffers:
             return []
         return [gone for name in self._waiting for gone in self._drop_surplus(name, event)]
 
-    def drop_surplus(self) -> list[Hashable]:
-        """Drop events of all types above their limits if the buffers together are full, and return them."""
-        if self._n_waiting <= self.rule.limit:
-            return []
-        return [event for name in self._waiting for event in self._drop_surplus(name)]
-
-    def _drop_surplus(self, event_type: Any, arriving: Hashable = None) -> list[Hashable]:
+    def _drop_surplus(self, event_type: Any, arriving: Hashable) -> list[Hashable]:
         """Drop the events of a type above its limit, those of least utility first."""
         # ``arriving`` is the event whose arrival made the surplus; some rules for ties spare it.
         surplus = len(self._waiting[event_type]) - self.rule.limit_of_type[event_type]
         return [self._drop(event_type, arriving) for _ in range(surplus)]
 
-    def _drop(self, event_type: Any, arriving: Hashable = None) -> Hashable:
+    def _drop(self, event_type: Any, arriving: Hashable) -> Hashable:
         arrays = self._arrays.get(event_type) or self._build(event_type)
         event = arrays.drop_lowest(arriving)
         del self._waiting[event_type][event]
         self._n_waiting -= 1
-        return event
-
-    def pop(self, event_type: Any) -> Hashable:
-        """Remove and return the oldest event of a type."""
-        event = next(iter(self._waiting[event_type]))
-        self.remove(event_type, event)
         return event
 
     def remove(self, event_type: Any, event: Hashable) -> bool:

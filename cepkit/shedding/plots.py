@@ -38,7 +38,6 @@ class Utilities(NamedTuple):
     utility_edges: np.ndarray  # float64, (UTILITY_BINS + 1,)
     n_of_utility: np.ndarray  # float64, (n_rows, UTILITY_BINS)
     n_rows_left_out: int
-    n_left_out: float  # events or partial matches in the rows that are left out
     n_dropped: np.ndarray  # float64, (n_rows, UTILITY_BINS): those of `n_of_utility` that were dropped
 
     @property
@@ -79,7 +78,6 @@ def utilities(frame: pd.DataFrame) -> Utilities:
     place = np.full(len(rows), -1)
     place[kept] = np.arange(len(kept))
     inside = place[row] >= 0
-    left_out = float(n[~inside].sum())
     row, utility, n, position = place[row[inside]], utility[inside], n[inside], position[inside]
     dropped = dropped[inside]
     edges = _position_edges(position) if has_position else np.array([0.0, 1.0])
@@ -102,7 +100,7 @@ def utilities(frame: pd.DataFrame) -> Utilities:
     )
     return Utilities(
         tuple(rows[r] for r in kept), edges, has_position, np.where(total > 0, weighted, plain), total,
-        utility_edges, counted.reshape(len(kept), UTILITY_BINS), len(rows) - len(kept), left_out,
+        utility_edges, counted.reshape(len(kept), UTILITY_BINS), len(rows) - len(kept),
         lost.reshape(len(kept), UTILITY_BINS),
     )  # fmt: skip
 
@@ -325,7 +323,9 @@ def load_in_bins(
             continues = ~has_some & (last >= 0)
             mean[r, continues] = greatest[r, continues] = values[last[continues]]
     arrived, dropped = (
-        np.array([_count(places[name], edges) for name in history.arrived], np.int64).reshape(-1, n_bins)
+        np.array([np.histogram(places[name], edges)[0] for name in history.arrived], np.int64).reshape(
+            -1, n_bins
+        )
         for places in (history.arrived, history.dropped)
     )
     return LoadBins(edges, mean, greatest, arrived, dropped)
@@ -338,21 +338,9 @@ def _bins(at: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.minimum(number, len(edges) - 2), inside
 
 
-def _count(at: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    return np.bincount(_bins(at, edges)[0], minlength=len(edges) - 1)
-
-
-def shares_dropped(bins: LoadBins) -> np.ndarray:
-    """Return the share of the arrived events that were dropped, by type and bin; NaN where none arrived."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(bins.arrived > 0, bins.dropped / bins.arrived, np.nan)
-
-
-def load_scene(
-    history: LoadHistory, part: Sequence[float] = (), *, title: str = "", n_bins: int = BINS
-) -> PlotScene:
+def load_scene(history: LoadHistory, part: Sequence[float] = (), *, title: str = "") -> PlotScene:
     """Return latency and backlog over time, with peaks shaded, and below them the drops of each type."""
-    bins, (unit, size) = load_in_bins(history, *part, n_bins=n_bins), history.unit
+    bins, (unit, size) = load_in_bins(history, *part), history.unit
     edges, axis = bins.edges, lines(history.label, part or history.extent, history.unit[1])
     middle, about = (edges[:-1] + edges[1:]) / 2, {"time": (edges[:-1] + edges[1:]) / 2 / size, "unit": unit}
     bound = history.latency_bound if isfinite(history.latency_bound) else None
@@ -395,7 +383,7 @@ def load_scene(
     types = list(history.arrived)
     strips = Item(
         kind="cells", look=looks["dropped"], x=edges,
-        y=np.where(bins.dropped > 0, shares_dropped(bins), np.nan),
+        y=np.where(bins.dropped > 0, bins.dropped / np.maximum(bins.arrived, 1), np.nan),
         words="type {row}: {dropped} of {arrived} dropped, at {time} {unit}",
         fields={
             "row": [name for name in types for _ in middle], "dropped": bins.dropped, "unit": unit,

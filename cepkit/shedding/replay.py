@@ -325,12 +325,8 @@ def _hashes(block: MatchBlock) -> np.ndarray:
     """Return a hash of each match, uint64."""
     first = block.first_item_of_match[:-1]
     place = np.arange(len(block.event_of_item)) - np.repeat(first, np.diff(block.first_item_of_match))
-    mixed = block.event_of_item.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    mixed += block.component_of_item.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
-    mixed += place.astype(np.uint64) * np.uint64(0x165667B19E3779F9)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return np.add.reduceat(mixed ^ (mixed >> np.uint64(31)), first)
+    places = pd.util.hash_array((place << 16) + block.component_of_item)
+    return np.add.reduceat(pd.util.hash_array(pd.util.hash_array(block.event_of_item) + places), first)
 
 
 def _identities(block: MatchBlock) -> list[bytes]:

@@ -25,6 +25,7 @@ from cepkit.shedding.strategies.classes import (
 )
 from cepkit.shedding.strategies.strategy import Event, Load
 from cepkit.shedding.strategies.zhao import UNITS, Zhao, cheapest_cover, greedy_cover
+from cepkit.values import asdict
 from tests.support.sizes import seeds
 from tests.support.strategy_cases import ABC, frame_of, machine_of, random_frame, train
 
@@ -140,7 +141,7 @@ def test_trees_are_those_of_scikit_learn(seed):
     known = DecisionTreeClassifier(max_depth=4, random_state=seed).fit(rows, labels)
     others = to_features(list(generator.normal(0, 9, (3, 200))))
     assert tree.predict(others).tolist() == known.predict(others).tolist()
-    assert ClassTree(**tree.to_arrays()).predict(others).tolist() == tree.predict(others).tolist()
+    assert ClassTree(**asdict(tree)).predict(others).tolist() == tree.predict(others).tolist()
     assert tree.predict(others[:0]).tolist() == []
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from cepkit.errors import MissingDependencyError
 from cepkit.kernels.wings import tree_layout as kernel
 from cepkit.shedding.strategies.strategy import Training
-from cepkit.values import dataclass
+from cepkit.values import asdict, dataclass, replace
 
 if TYPE_CHECKING:
     from cepkit.shedding.tree_machine import Ancestry, TreeMachine, TreeMatches
@@ -36,33 +36,32 @@ def generations(lineage: Ancestry) -> list[np.ndarray]:
     return np.split(order, np.cumsum(np.bincount(depth[:-1]))[:-1]) if len(order) else []
 
 
+def inherited(lineage: Ancestry, value: np.ndarray, combine: np.ufunc, nothing: int) -> np.ndarray:
+    """Return the values of partial matches, combined with those of all that they came from."""
+    # The last row serves parents that do not exist.
+    values = np.concatenate([value, np.full((1, *value.shape[1:]), nothing, value.dtype)])
+    for rows in generations(lineage):
+        parents = combine(values[lineage.left[rows]], values[lineage.right[rows]])
+        values[rows] = combine(values[rows], parents)
+    return values[:-1]
+
+
 def first_positions(lineage: Ancestry) -> np.ndarray:
     """Return the position of the first event of each partial match, int64, (n,)."""
-    latest = np.iinfo(np.int64).max
-    first = np.append(lineage.position, latest)
-    for rows in generations(lineage):
-        parents = np.minimum(first[lineage.left[rows]], first[lineage.right[rows]])
-        first[rows] = np.minimum(first[rows], parents)
-    return first[:-1]
+    return inherited(lineage, lineage.position, np.minimum, np.iinfo(np.int64).max)
 
 
 def lengths(lineage: Ancestry) -> np.ndarray:
     """Return the number of events of each partial match, int64, (n,)."""
-    length = np.zeros(len(lineage.left) + 1, np.int64)
-    for rows in generations(lineage):
-        length[rows] = length[lineage.left[rows]] + length[lineage.right[rows]] + lineage.takes_event[rows]
-    return length[:-1]
+    return inherited(lineage, lineage.takes_event.astype(np.int64), np.add, 0)
 
 
 def members(lineage: Ancestry, n_leaves: int) -> np.ndarray:
     """Return the last event of each leaf in each partial match, int64, (n, n_leaves); -1: none."""
-    member = np.full((len(lineage.left) + 1, n_leaves), -1, np.int64)
-    for rows in generations(lineage):
-        member[rows] = np.maximum(member[lineage.left[rows]], member[lineage.right[rows]])
-        takes = rows[lineage.takes_event[rows]]
-        takes = takes[lineage.node[takes] < n_leaves]
-        member[takes, lineage.node[takes]] = lineage.position[takes]
-    return member[:-1]
+    member = np.full((len(lineage.left), n_leaves), -1, np.int64)
+    takes = np.flatnonzero(lineage.takes_event & (lineage.node < n_leaves))
+    member[takes, lineage.node[takes]] = lineage.position[takes]
+    return inherited(lineage, member, np.maximum, -1)
 
 
 def contributions(lineage: Ancestry) -> np.ndarray:
@@ -305,10 +304,6 @@ class ClassTree:
             goes_left = rows[inner, feature[inner]] <= self.threshold[node]
             at[inner] = np.where(goes_left, self.left[node], self.right[node])
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the tree as a mapping that ``ClassTree(**mapping)`` takes back."""
-        return {name: getattr(self, name) for name in ("feature", "threshold", "left", "right", "label")}
-
 
 ONE_CLASS = ClassTree(*(np.array([value]) for value in (-1, 0.0, 0, 0, 0)))
 
@@ -369,13 +364,13 @@ def _clusters_by_gap(points: np.ndarray, most: int, seed: int) -> int:
     return most
 
 
-def grow_tree(rows: np.ndarray, labels: np.ndarray, seed: int, depth: int = MOST_DEPTH) -> ClassTree:
+def grow_tree(rows: np.ndarray, labels: np.ndarray, seed: int) -> ClassTree:
     """Return a decision tree from attribute values to clusters."""
     if len(np.unique(labels)) < 2 or not rows.shape[1]:
-        return ClassTree(**{**ONE_CLASS.to_arrays(), "label": labels[:1].astype(np.int64)})
+        return replace(ONE_CLASS, label=labels[:1].astype(np.int64))
     from sklearn.tree import DecisionTreeClassifier
 
-    classifier = DecisionTreeClassifier(max_depth=depth, random_state=seed).fit(rows, labels)
+    classifier = DecisionTreeClassifier(max_depth=MOST_DEPTH, random_state=seed).fit(rows, labels)
     inner = classifier.tree_
     return ClassTree(
         np.where(inner.children_left >= 0, inner.feature, -1).astype(np.int64),
@@ -418,10 +413,10 @@ class NodeShape:
     def members_of_matches(self, found: TreeMatches) -> np.ndarray:
         """Return the last event of each leaf in each match, int64, (n_matches, n_leaves); -1: none."""
         member = np.full((len(found), self.program.n_leaves), -1, np.int64)
-        match = np.repeat(np.arange(len(found)), np.diff(found.first_item))
+        match = found.by_tree.match_of_item
         for tree, leaves in enumerate(self.program.code.leaf_of_component):
             in_tree = found.trees[match] == tree
-            leaf = np.array(leaves, np.int64)[found.components[in_tree]]
+            leaf = np.array(leaves, np.int64)[found.by_tree.component_of_item[in_tree]]
             np.maximum.at(member, (match[in_tree], leaf), found.positions[in_tree])
         return member
 
@@ -575,7 +570,7 @@ class ClassModel:
         """Return trees, classes and moving averages."""
         return {
             "trees": [
-                {"node": node, "slice": part, "first": self.first_class[node, part], **tree.to_arrays()}
+                {"node": node, "slice": part, "first": self.first_class[node, part], **asdict(tree)}
                 for (node, part), tree in self.trees.items()
             ],
             "node_of_class": self.node_of_class,

@@ -10,7 +10,7 @@ import numpy as np
 from cepkit.shedding.model import SAMPLE, PatternUtilities, StreamColumns, samples_of_warm_up
 from cepkit.shedding.strategies.classes import (
     contributions,
-    generations,
+    inherited,
     members,
     present_types,
     sum_of_descendants,
@@ -61,20 +61,17 @@ class WarmUpWork:
         self.n_types, n = len(training.program.types), len(lineage.left)
         self.seconds_of_row = lineage.cost * prices["condition"] + prices["create"] + prices["remove"]
         self.seconds_of_row += training.match_seconds * lineage.is_match
-        # Per row and type, the lowest step of its events; the last row serves parents that do not exist.
-        lowest = np.full((n + 1, self.n_types), N_STEPS, np.int64)
-        lowest[np.arange(n), lineage.type] = step_of_event[lineage.position]
-        for rows in generations(lineage):
-            parents = np.minimum(lowest[lineage.left[rows]], lowest[lineage.right[rows]])
-            lowest[rows] = np.minimum(lowest[rows], parents)
+        step = np.full((n, self.n_types), N_STEPS, np.int64)
+        step[np.arange(n), lineage.type] = step_of_event[lineage.position]
+        lowest = inherited(lineage, step, np.minimum, N_STEPS)  # per row and type, of its events
         # Then a row for each event. Its work is without that on the partial matches that it made.
         self.types, self.seconds_of_event = training.type_of_event, training.service_of_event
-        positions = np.flatnonzero(training.machine.types_of_events()[: training.n_events] >= 0)
-        self.step_of_event = step_of_event[positions]
+        self.positions = np.flatnonzero(training.machine.types_of_events()[: training.n_events] >= 0)
+        positions, self.step_of_event = self.positions, step_of_event[self.positions]
         made = np.bincount(lineage.position, self.seconds_of_row, minlength=training.n_events)[positions]
         of_event = np.full((len(positions), self.n_types), N_STEPS, np.int64)
         of_event[np.arange(len(positions)), self.types] = self.step_of_event
-        self.lowest = np.concatenate([lowest[:-1], of_event])
+        self.lowest = np.concatenate([lowest, of_event])
         beside = np.maximum(self.seconds_of_event - made, 0.0) + prices["event"]
         self.seconds = np.concatenate([self.seconds_of_row, beside])
         self.matches = np.concatenate([lineage.is_match, np.zeros(len(positions))])
@@ -129,10 +126,9 @@ class WarmUpWork:
         events = members(self.lineage, self.training.program.n_leaves)[self.lineage.is_match].ravel()
         of_event = np.bincount(events[events >= 0], minlength=self.training.n_events)
         of_step = np.zeros((self.n_types, N_STEPS))
-        positions = np.flatnonzero(self.training.machine.types_of_events()[: self.training.n_events] >= 0)
         for number in range(self.n_types):
             here = self.types == number
-            step, matches = self.step_of_event[here], of_event[positions[here]]
+            step, matches = self.step_of_event[here], of_event[self.positions[here]]
             of_step[number] = _means(step, matches, float(matches.mean()) if len(matches) else 0.0)
         return of_step
 

@@ -274,6 +274,8 @@ class _Pattern:
 class DarlingShedder(Shedder):
     """The state of `Darling` in one run."""
 
+    KEPT = ("idle", "work", "seen", "dropped")
+
     def __init__(self, settings: Darling, training: Training):
         super().__init__()
         self._settings, self._training = settings, training
@@ -645,20 +647,17 @@ class DarlingShedder(Shedder):
                 utilities = self._worth_of_waiting(number, new)
                 values.update(zip(new.tolist(), utilities.tolist(), strict=True))
         return {
+            **super().save(),
             "types": list(self._types),
             "rate": dict(self.rate),
             "gaps": {str(number): gaps for number, gaps in self._gaps.items()},
             "service": [self._service, self._service_of_limits],
             "pace": None if self._pace is None else list(self._pace),
-            "idle": self._idle,
             "worth": self._worth,
             "patterns": [pattern.save() for pattern in self._patterns],
             "buffers": self._buffers.save(),
-            "work": self._work.save(),
             "known": {"positions": list(values), "utilities": list(values.values())},
             "slots": [[at, *slot] for at, slot in self._slot_of.items()],
-            "seen": self._seen.copy(),
-            "dropped": self._dropped.copy(),
             "counts": [self.n_utilities, self.n_recomputed, self._newest],
             "recent": {str(number): [list(pair) for pair in pairs] for number, pairs in self._recent.items()},
             "watch": None if self._watch is None else self._watch.save(),
@@ -670,9 +669,9 @@ class DarlingShedder(Shedder):
             raise CepError(
                 f"the saved run has the types {list(saved['types'])}, and this one {list(self._types)}"
             )
+        super().restore(saved)
         self.rate = dict(saved["rate"])
         self._gaps = {int(number): gaps for number, gaps in saved["gaps"].items()}
-        self._idle = saved["idle"]
         self._worth = [list(pair) for pair in saved["worth"]]
         self._pace = None if saved["pace"] is None else tuple(saved["pace"])
         for pattern, state in zip(self._patterns, saved["patterns"], strict=True):
@@ -681,10 +680,8 @@ class DarlingShedder(Shedder):
         self._buffers = EventBuffers(self._rule())
         self._service, _ = saved["service"]
         self._buffers.restore(saved["buffers"])
-        self._work.restore(saved["work"])
         self._known = dict(zip(saved["known"]["positions"], saved["known"]["utilities"], strict=True))
         self._slot_of = {at: (number, slot) for at, number, slot in saved["slots"]}
-        self._seen, self._dropped = np.array(saved["seen"]), np.array(saved["dropped"])
         self.n_utilities, self.n_recomputed, self._newest = saved["counts"]
         for number, state in saved["recent"].items():
             self._recent[int(number)] = deque(map(tuple, state), maxlen=N_VALUES)
