@@ -27,7 +27,7 @@ from cepkit.engines.reducing import (
 )
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, PredicateError, column_not_found
-from cepkit.events import sums_before
+from cepkit.events import NULL_INTEGER, sums_before
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.expressions.functions import FUNCTIONS, VECTOR_FUNCTIONS
@@ -661,7 +661,11 @@ def _compare_exactly(sign: str, left, right):
 def _combine_times(sign: str, left, right):
     """Return a sum or difference of times; one that does not fit is the nearest that does."""
     try:
-        return (pc.add_checked if sign == "+" else pc.subtract_checked)(left, right)
+        result = (pc.add_checked if sign == "+" else pc.subtract_checked)(left, right)
+        numbers = result.cast(pa.int64())
+        if pc.min(numbers).as_py() != NULL_INTEGER:
+            return result
+        return pc.max_element_wise(numbers, NULL_INTEGER + 1, skip_nulls=False).cast(result.type)
     except pa.ArrowInvalid as error:
         if "overflow" not in str(error):
             raise

@@ -105,6 +105,14 @@ def test_the_least_integer_is_a_value_where_none_is_missing(dtype):
     assert found == 0
 
 
+def test_a_difference_of_times_is_never_the_missing_one():
+    times = pa.array([2**63 - 1, -1], pa.int64()).view(pa.timestamp("s"))
+    rows = pa.table({"n": [0, 1], "t": times})
+    for frame in (rows, rows.to_pandas()):
+        made = pa.table(cep.window(frame, {"d": "delta(t)"}, length=2, order_by="n"))
+        assert made["d"].combine_chunks().view(pa.int64()).to_pylist() == [0, 1 - 2**63]
+
+
 def test_infinities_are_summed_in_silence():
     rows = pa.table({"x": [math.inf, -math.inf, 1e308, 1e308]})
     found = cep.match(rows, "p{2}", define={"p": "x is not null"}, measures={"s": "sum(x)"}).to_frame()
