@@ -428,7 +428,8 @@ def series_of_arrow(array: pa.Array | pa.ChunkedArray) -> pd.Series:
         return array.to_pandas(types_mapper=lambda arrow_type: dtype)
     if pa.types.is_boolean(array.type) and array.null_count:
         return array.to_pandas(types_mapper=lambda arrow_type: pd.BooleanDtype())
-    if pa.types.is_time64(array.type) and array.type.unit == "ns":  # Python's times have no nanoseconds
+    item = array.type.value_type if pa.types.is_list(array.type) else array.type
+    if item == pa.time64("ns"):  # Python's times have no nanoseconds
         return pd.Series(pd.arrays.ArrowExtensionArray(array))
     if _has_integers_and_nulls_in_lists(array):  # as floats they would lose digits
         objects = np.empty(len(array), object)

@@ -113,6 +113,13 @@ def test_a_difference_of_times_is_never_the_missing_one():
         assert made["d"].combine_chunks().view(pa.int64()).to_pylist() == [0, 1 - 2**63]
 
 
+def test_lists_of_times_of_a_day_keep_their_nanoseconds():
+    times = pa.array([1, 86399999999999], pa.time64("ns"))
+    frame = pd.DataFrame({"t": pd.array(times, pd.ArrowDtype(times.type))})
+    found = cep.match(frame, "p{2}", define={"p": "t is not null"}, measures={"all": "collect(t)"}).to_frame()
+    assert pa.array(found["all"]).values.cast(pa.int64()).to_pylist() == [1, 86399999999999]
+
+
 def test_infinities_are_summed_in_silence():
     rows = pa.table({"x": [math.inf, -math.inf, 1e308, 1e308]})
     found = cep.match(rows, "p{2}", define={"p": "x is not null"}, measures={"s": "sum(x)"}).to_frame()

@@ -304,12 +304,9 @@ def loses_types(table: OddTable) -> bool:
 
 def _has_value(array: pa.Array) -> bool:
     """Return whether an array has a value; among objects, NaN is missing."""
-    present = array.drop_null()
-    return (
-        any(value == value for value in present.to_pylist())
-        if "float" in str(array.type)
-        else len(present) > 0
-    )
+    if "float" in str(array.type) or "double" in str(array.type):
+        return any(value is not None and value == value for value in array.to_pylist())
+    return array.null_count < len(array)
 
 
 def _encode(array: pa.Array, draw: Random) -> pa.Array:
