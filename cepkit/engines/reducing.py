@@ -211,7 +211,12 @@ def _ranked(values: pa.Array, order: tuple[str, ...] | None) -> list:
 
 def _plain_items(values: pa.Array) -> list:
     """Return a number for each value, the same for equal values; None for null."""
-    return values.dictionary_encode().indices.to_pylist()
+    return as_codes(values).indices.to_pylist()
+
+
+def as_codes(values: pa.Array) -> pa.DictionaryArray:
+    """Return values as numbers of different values; -0.0 equals 0.0."""
+    return (pc.add(values, 0.0) if pa.types.is_floating(values.type) else values).dictionary_encode()
 
 
 def _check(function: str, kind: pa.DataType) -> None:

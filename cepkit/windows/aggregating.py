@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from cepkit.compile.shared import decimals
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.reducing import (
+    as_codes,
     as_numbers,
     float_of_decimals,
     in_words,
@@ -293,12 +294,12 @@ class WindowEvaluator(RowEvaluator):
 
     def _distinct(self, values: pa.Array) -> np.ndarray:
         """Return the number of different values in each window."""
-        coded, kernels = values.dictionary_encode(), load_kernels(KERNELS)
-        codes = pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+        encoded, kernels = as_codes(values), load_kernels(KERNELS)
+        codes = pc.fill_null(encoded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
 
         def compute(start: np.ndarray, stop: np.ndarray) -> np.ndarray:
             out = np.empty(len(start), np.int64)
-            n_of_code = np.zeros(max(1, len(coded.dictionary)), np.int64)
+            n_of_code = np.zeros(max(1, len(encoded.dictionary)), np.int64)
             kernels.distinct_counts(np.ascontiguousarray(codes), start, stop, n_of_code, out)
             return out
 

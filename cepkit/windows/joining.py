@@ -14,7 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.compile.shared import decimals
-from cepkit.engines.reducing import as_numbers, one_chunk, plain_numbers, present_values, reduce_items
+from cepkit.engines.reducing import (
+    as_codes,
+    as_numbers,
+    one_chunk,
+    plain_numbers,
+    present_values,
+    reduce_items,
+)
 from cepkit.engines.regex_measures import Picked, plain_values, repeat_scalar
 from cepkit.errors import CepError, OrderError
 from cepkit.events import DURATION, FLOAT, INTEGER, NUMBERS, TIME, ColumnType, Frame, Source, sums_before
@@ -376,16 +383,15 @@ def _keys(join: Join, sources: Sources, kept: tuple) -> tuple[tuple[np.ndarray, 
         right_values = _plain_key(sources[1].arrow(right_key, kept[1]))
         try:
             both = pa.chunked_array(_one_type([left_values, right_values]))
-            coded = both.combine_chunks().dictionary_encode()
+            encoded = as_codes(one_chunk(both))
         except pa.ArrowNotImplementedError:
             raise CepError(
                 f"on: column {left_key!r} is of type {sources[0].schema[left_key]}, whose values "
                 "cannot be keys"
             ) from None
-        coded = one_chunk(coded)
-        key_codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        key_codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         has_key &= key_codes >= 0
-        codes = codes * len(coded.dictionary) + np.maximum(key_codes, 0)
+        codes = codes * len(encoded.dictionary) + np.maximum(key_codes, 0)
         _, codes = np.unique(codes, return_inverse=True)
         n_codes = int(codes.max(initial=-1)) + 1
     codes = np.where(has_key, codes, -1)

@@ -120,6 +120,23 @@ def test_lists_of_times_of_a_day_keep_their_nanoseconds():
     assert pa.array(found["all"]).values.cast(pa.int64()).to_pylist() == [1, 86399999999999]
 
 
+def test_both_zeros_are_one_value():
+    rows = pa.table({"n": [0, 1, 2], "k": [0.0, -0.0, 0.0]})
+    window, row_pattern = (
+        cep.Window(length=3),
+        "MATCH_RECOGNIZE (PARTITION BY k ORDER BY n PATTERN (p p p) DEFINE p AS true)",
+    )
+    for frame in (rows, rows.to_pandas(), rows.set_column(1, "k", rows["k"].dictionary_encode())):
+        assert len(cep.join(frame, frame, left=window, right=window, on="k", order_by="n")) == 9
+        counted = pa.table(cep.window(frame, {"d": "distinct(k)", "n_": "count()"}, length=3, order_by="n"))
+        assert counted["d"].to_pylist() == [1, 1, 1]
+        found = cep.match(
+            frame, "p{3}", define={"p": "n >= 0"}, partition_by="k", measures={"d": "distinct(k)"}
+        )
+        assert pa.table(found.to_frame())["d"].to_pylist() == [1]
+        assert cep.match(frame, row_pattern).count() == 1
+
+
 def test_infinities_are_summed_in_silence():
     rows = pa.table({"x": [math.inf, -math.inf, 1e308, 1e308]})
     found = cep.match(rows, "p{2}", define={"p": "x is not null"}, measures={"s": "sum(x)"}).to_frame()
