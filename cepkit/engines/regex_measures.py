@@ -419,8 +419,9 @@ class Evaluator:
         match e:  # numbers with more digits than floats keep
             case ex.Literal(value=ex.LongNumber(text=text)):
                 return pa.scalar(Decimal(text))
-            case ex.Negative(operand=ex.Literal(value=ex.LongNumber(text=text))):
-                return pa.scalar(Decimal(text).copy_negate())
+            case ex.Negative(operand=operand) if isinstance(value, pa.Scalar):
+                exact = self._with_digits(operand, of(operand), of)
+                return pc.negate(exact) if decimals.is_decimal(exact.type) else value
         if not (isinstance(e, ex.Arithmetic) and e.operator in "+-*" and pa.types.is_floating(value.type)):
             return value
         sides = [decimals.as_decimals(self._with_digits(part, of(part), of)) for part in (e.left, e.right)]

@@ -272,7 +272,7 @@ def branch_order(events: OrderedEvents, bound: BoundBranch, *, explained: bool =
 
 
 def measure_statistics(
-    events: OrderedEvents, bound: BoundBranch, not_worth: float = _NOT_WORTH
+    events: OrderedEvents, bound: BoundBranch, not_worth: float | None = None
 ) -> Statistics:
     """Return rates of events and selectivities of conditions, measured on samples."""
     # A search of fewer than ``not_worth`` tests needs no selectivities.
@@ -280,7 +280,7 @@ def measure_statistics(
     later, window_end = events.limit("later"), events.limit("window_end")
     n_events, in_window = measure_rates(members, later, window_end)
     rates = n_events, in_window, ()
-    if nested_search_cost(cheapest_order(*rates), *rates) < not_worth:
+    if nested_search_cost(cheapest_order(*rates), *rates) < (_NOT_WORTH if not_worth is None else not_worth):
         return Statistics(n_events, in_window)
 
     def measure(name: str, components: frozenset[int], conditions=(), absences=()) -> Measured:

@@ -116,6 +116,23 @@ def test_events_that_no_step_names_change_nothing(seed, family, monkeypatch):
     assert fn.count_funnel(program, events, search_sequence) == wanted
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "A a, B b) WHERE partition_contiguity", "A a, B b) WHERE strict_contiguity",
+        "A{2,3} a[]) WHERE partition_contiguity", "A a, B+ b[] UNTIL (kind == 'D')) WITHIN 9",
+        "A a, B b) WHERE skip_till_next_match WITHIN 9", "A a, !C c, B b) WITHIN 9",
+    ],
+)  # fmt: skip
+def test_the_last_step_in_a_large_frame_is_the_number_of_matches(pattern):
+    rng, n = np.random.default_rng(3), 40_000
+    kind = rng.choice([*"ABCDE"], n, p=[0.12, 0.1, 0.04, 0.04, 0.7])
+    frame = pd.DataFrame({"kind": kind, "t": np.arange(n), "k": rng.integers(0, 3, n)})
+    query = f"PATTERN SEQ({pattern}", {"event_type": "kind", "order_by": "t", "partition_by": "k"}
+    (branch,) = cep.funnel(frame, query[0], **query[1]).branches
+    assert branch.steps[-1].partial.n == cep.match(frame, query[0], **query[1]).count() > 100
+
+
 @pytest.mark.parametrize("where", ["A a, B b)", "_ a, B b)", "_ a, _ b) WHERE a.x > 47 AND b.x < 3"])
 def test_the_funnel_of_a_large_frame_counts_all_its_rows(where):
     rng, n = np.random.default_rng(2), 40_000

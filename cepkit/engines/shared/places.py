@@ -485,8 +485,8 @@ def placed_and_accepted(
     program: SequenceProgram, events: Events, *, otherwise: Loader = kernel
 ) -> tuple[Places, np.ndarray]:
     """Return the places of events, and which fulfil the conditions on single events; see `accepted`."""
-    # Events that fulfil none get no place if they are most of all, and no window counts events.
-    if events.n_events >= _FEWEST_TO_LEAVE_OUT and program.window.within_events is None:
+    # Events that fulfil none get no place if they are most of all.
+    if events.n_events >= _FEWEST_TO_LEAVE_OUT and _may_leave_out(program):
         inputs = program.inputs(events.columns)
         step = max(1, events.n_events // _SAMPLED)
         columns = {name: np.ascontiguousarray(values[::step]) for name, values in inputs.columns.items()}
@@ -499,6 +499,15 @@ def placed_and_accepted(
             return places, np.stack([places.place(row[kept]) for row in accept])
     places = Places(program, events)
     return places, accepted(places, otherwise=otherwise, threads=places.threads)
+
+
+def _may_leave_out(program: SequenceProgram) -> bool:
+    """Return whether events that fulfil no condition on single events are the same as none."""
+    # A window may count them, they may not be skipped, or end a loop.
+    components = [component for bound in program.branches for component in bound.branch.components]
+    steps = {step for component in components for step in (component.step, component.inner)}
+    ends = any(component.until is not None for component in components)
+    return program.window.within_events is None and steps <= {"any", "next"} and not ends
 
 
 def accepted_places(accept: np.ndarray) -> np.ndarray:
