@@ -11,6 +11,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.engines.after_match import report_matches
+from cepkit.errors import UnsupportedQueryError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.vocabulary import SUMMARIES
@@ -104,9 +105,12 @@ def test_conditions_of_sequences(seed, family, monkeypatch):
         pytest.skip("no aggregate")
     try:
         wanted = sequence_matches(case.query, case.rows)
+        program, events = bound(case)
     except ValueError:
         pytest.skip("an aggregate over several rounds of a group has no meaning")
-    program, events = bound(case)
+    except UnsupportedQueryError as error:  # the definition has no rows that come to this condition
+        assert "of all rounds of a repeated group" in str(error)
+        pytest.skip("an aggregate over several rounds of a group has no meaning")
     if JIT and seed % 3:  # machine code of a query takes seconds
         run_as_python(monkeypatch)
     n_engines = 0

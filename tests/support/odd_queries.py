@@ -109,7 +109,7 @@ def _alike(one: Any, other: Any) -> bool:
 def _shape(error: BaseException) -> str:
     """Return the text of an error without units of times and cures, which differ between kinds of frames."""
     text = re.sub(r"(time|duration)\[(s|ms|us|ns)\]", r"\1", str(error))
-    text = text.replace("large_", "")
+    text = re.sub(r"decimal128\(\d+", "decimal128(", text.replace("large_", ""))
     text = re.sub(r"(time32|time64|timestamp)\[(s|ms|us|ns)", "time[", text)
     text = re.sub(r"list of \w+", "list", text)  # empty lists say nothing about their items
     text = re.sub(r"(Did you mean|make (times|numbers) of it first|it holds).*", "", text)
