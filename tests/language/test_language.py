@@ -15,6 +15,7 @@ import pytest
 
 from cepkit.errors import CepError, CepWarning, PatternSyntaxError, PredicateError
 from cepkit.language import row_patterns as pt
+from cepkit.language.eql import EQL_WORDS
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import (
@@ -24,11 +25,19 @@ from cepkit.language.expressions.durations import (
     format_duration,
     parse_duration,
 )
-from cepkit.language.expressions.mistakes import LOOK_ALIKES
+from cepkit.language.expressions.mistakes import (
+    EVENT_EXPRESSION_WORDS,
+    EXPRESSION_WORDS,
+    LOOK_ALIKES,
+    PATTERN_WORDS,
+    SEQUENCE_WORDS,
+)
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import RESERVED, print_expression
+from cepkit.language.match_recognize.clauses import ROW_PATTERN_WORDS, SQL_EXPRESSION_WORDS
 from cepkit.language.regex import RegexQuery, parse_pattern, regex_query
 from cepkit.language.row_patterns import first_names, is_nullable, print_pattern, reported_form
+from cepkit.language.siddhi.printing import SIDDHI_WORDS
 from cepkit.limits import DEPTH, TICKS
 from tests.support.sizes import seeds
 from tests.support.tables import cases
@@ -164,6 +173,34 @@ def test_text_that_would_run_as_python_is_an_error(text):
 
 def test_a_call_is_a_name_and_nothing_is_imported():
     assert parse_expression("__import__('os')") == ex.Call("__import__", (ex.Literal("os"),))
+
+
+VOCABULARIES = {
+    "regex": PATTERN_WORDS, "sequence": SEQUENCE_WORDS, "row pattern": ROW_PATTERN_WORDS,
+    "condition": EXPRESSION_WORDS, "condition of events": EVENT_EXPRESSION_WORDS,
+    "SQL": SQL_EXPRESSION_WORDS, "EQL": EQL_WORDS, "SiddhiQL": SIDDHI_WORDS,
+}  # fmt: skip
+MISTAKEN = [
+    "column.shift(1)", "column.shift(-1)", "column.shift(3)", "column.diff()", "column.pct_change()",
+    "column.isna()", "column.notnull()", "column.isin(", "column.between(1", "column.str.startswith('x')",
+    "column.str.endswith('x')", "column.str.contains('x')", "column.max()", "column.rolling(3)",
+    "column.other.method(", "column.other", "column[i + 1]", "column[i - 2]", "column[-1].x", "column[].x",
+    "column[i]", "column[..i]", "column[name]", "column.x.y", "column: name", "column as name", "column-a b",
+    "column + b", "column {2}", "1234 ms", "12.5 s", "12345name", "12,345,678", "lambda x: x", "count(*)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_a_mistake_begins_with_a_whole_word(name):
+    # A search that begins at each letter takes quadratic time for a long word.
+    for mistake, _ in VOCABULARIES[name].mistakes:
+        for text in MISTAKEN:
+            assert not re.compile(mistake, re.IGNORECASE).match(text, 1), (mistake, text)
+
+
+def test_each_text_of_the_mistaken_is_a_mistake():
+    listed = [re.compile(m, re.IGNORECASE) for words in VOCABULARIES.values() for m, _ in words.mistakes]
+    assert [text for text in MISTAKEN if not any(mistake.match(text) for mistake in listed)] == []
 
 
 @pytest.mark.parametrize("char", sorted(LOOK_ALIKES))

@@ -190,8 +190,11 @@ _OPERANDS = frozenset(
 _UNIT = "|".join(sorted(UNITS, key=len, reverse=True))
 
 
+# A whole word: a search of a long word takes linear time, because it starts there once and takes all of it.
+_NAME = r"(?<!\w)[^\W\d]\w*+"
+
 # Methods of a pandas Series; group 1 is the value: a column, or a column of an event such as b.x or b[i].x.
-_METHOD = r"([^\W\d]\w*(?:\s*\[[^\]]*\])?(?:\s*\.\s*[^\W\d]\w*)??)\s*\.\s*"
+_METHOD = rf"({_NAME}(?:\s*\[[^\]]*\])?(?:\s*\.\s*{_NAME})??)\s*\.\s*"
 _OF_THE_ROW_BEFORE = (
     (r"shift\s*\(\s*(?:periods\s*=\s*)?-[^)]*\)?", r"write the value of the row after as next(\1)"),
     (r"shift\s*\(\s*(?:1\s*)?\)", r"write the value of the row before as prev(\1)"),
@@ -248,7 +251,10 @@ _MISTAKES_IN_EXPRESSIONS = (
     (r"<<|>>", "bit shifts do not exist; write x * power(2, n) or x // power(2, n)"),
     (r"\+=|-=|:=", "a predicate cannot assign a value"),
     (r"\bcount\s*\(\s*\*\s*\)", "write count()"),
-    (rf"(?<![\w.])([0-9]+\.?[0-9]*|\.[0-9]+)\s*({_UNIT})\b(?!\s*\()", r"write durations in quotes: '\1 \2'"),
+    (
+        rf"(?<![\w.])([0-9]++\.?[0-9]*+|\.[0-9]++)\s*({_UNIT})\b(?!\s*\()",
+        r"write durations in quotes: '\1 \2'",
+    ),
     (r"(?<![\w.])[0-9]{1,3}(?:[,_][0-9]{3})+\b", "write numbers without thousands separators"),
     (r"\blambda\b[^:]*:?", "a predicate is the condition alone, without 'lambda'"),
     (r"\bif\b|\belse\b", "'if … else' does not exist; write if(condition, value, other), or join conditions"),
@@ -256,7 +262,7 @@ _MISTAKES_IN_EXPRESSIONS = (
     (r"\bfor\b", "loops do not exist; aggregates such as max(x) range over the match"),
     *_methods(*_OF_VALUES),
     (
-        r"[^\W\d]\w*(?:\s*\.\s*[^\W\d]\w*)+\s*\(",
+        rf"{_NAME}(?:\s*\.\s*{_NAME})++\s*\(",
         "values have no methods; write a function as f(x), and register your own with @cep.pure",
     ),
     (r"[$@]([^\W\d]\w*)|\{\s*([^\W\d]\w*)\s*\}|%\((\w+)\)s", r"write a parameter as :\1\2\3"),
@@ -270,15 +276,15 @@ EXPRESSION_WORDS = Vocabulary(
         *_methods(*_OF_THE_ROW_BEFORE),
         *_MISTAKES_IN_EXPRESSIONS,
         (
-            r"([^\W\d]\w*)\s*\.\s*([^\W\d]\w*)",
+            rf"({_NAME})\s*\.\s*({_NAME})",
             r"values have no attributes; write a column with a dot in its name as `\1.\2`",
         ),
-        (r"\.\s*[^\W\d]\w*", "values have no methods and no attributes"),
+        (rf"\.\s*{_NAME}", "values have no methods and no attributes"),
     ),
     reserved=_RESERVED_IN_EXPRESSIONS,
 )
 
-_EVENT = r"(?<![\w.`])((?!in\b)[^\W\d]\w*)\s*"  # an event name before a bracket or a dot
+_EVENT = rf"(?<![.`])((?!in\b){_NAME})\s*"  # an event name before a bracket or a dot
 
 # Predicates of sequence queries, where events have names: b.x, b[i].x.
 EVENT_EXPRESSION_WORDS = Vocabulary(
@@ -340,16 +346,16 @@ SEQUENCE_WORDS = Vocabulary(
         (r"\|\|?", "write alternatives as OR(A a, B b)"),
         (r"&&?", "write events in any order as AND(A a, B b)"),
         (r"[<>=]=?", "write conditions in WHERE, or in IF (…) after an event"),
-        (r"([^\W\d]\w*)\s*:\s*([^\W\d]\w*)", "write the type of an event and then its name: 'Order o'"),
-        (r"([^\W\d]\w*)\s+as\s+([^\W\d]\w*)", r"write the type and the name, without AS: \1 \2"),
+        (rf"({_NAME})\s*:\s*({_NAME})", "write the type of an event and then its name: 'Order o'"),
+        (rf"({_NAME})\s+as\s+({_NAME})", r"write the type and the name, without AS: \1 \2"),
         (r"\bevery\s+\w+(?:\s+\w+)?", "leave 'every' out: matches begin at every event"),
-        (r"(\w+)\s*\[[^\]]+\]", r"write \1[]; put conditions on its events in WHERE"),
+        (r"\b(\w++)\s*\[[^\]]+\]", r"write \1[]; put conditions on its events in WHERE"),
         (
-            r"([^\W\d]\w*-[^\W\d]\w*)\s+[^\W\d]\w*|(?<=[(,])\s*([^\W\d]\w* [^\W\d]\w*) [^\W\d]\w*(?=\s*[,)])",
+            rf"({_NAME}-{_NAME})\s+{_NAME}|(?<=[(,])\s*({_NAME} {_NAME}) {_NAME}(?=\s*[,)])",
             r"an event is a type and a name for it; put a type that is not a name in single quotes: '\1\2'",
         ),
         (r"`([^`]*)`", r"put a type that is not a name in single quotes: '\1'"),
-        (r"(\w+)\s*\.\s*(\w+)", "a pattern names events and no columns; put conditions in WHERE"),
+        (r"\b(\w++)\s*\.\s*(\w+)", "a pattern names events and no columns; put conditions in WHERE"),
         (r"[\^$]", "a pattern has no anchors: it is searched for everywhere"),
     ),
     reserved="; a word of the language: as a type, put it in quotes, '{}'; it cannot name an event",
@@ -377,7 +383,7 @@ PATTERN_WORDS = Vocabulary(
         (r"\(\?", "write a group with plain parentheses: (a b)"),
         (r"\[", "write alternatives with '|': (a | b)"),
         (
-            r"(\w+|[.)}])\s+(?P<at>[*+?]|\{[^{}]*\}?)",
+            r"(\b\w++|[.)}])\s+(?P<at>[*+?]|\{[^{}]*\}?)",
             r"'\g<at>' must directly follow what it repeats: \1\g<at>",
         ),
         (r"\b[0-9]+\w+", "a name begins with a letter or '_'"),
