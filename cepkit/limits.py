@@ -23,6 +23,7 @@ CONDITIONS = 2_500  # comparisons, or parts of AND and OR, of a text; each is wa
 REPEATED_PARTS = 20_000  # in a tree; BETWEEN has its operand twice, so BETWEEN inside BETWEEN doubles them
 REPEATS = 1_000_000  # rounds of a repetition with an upper bound
 ENTRIES = 1_000  # of a list of MATCH_RECOGNIZE, such as DEFINE, and of the aggregates of a window
+NODES = 100_000  # of a document of YAML, with its aliases written out; aliases of aliases double them
 ROWS_BACK = 1_000_000  # prev(x, n) keeps n rows of each partition
 NESTED_COMPARISONS = 3  # comparisons of comparisons; the code of each level holds the inner one four times
 

@@ -29,6 +29,7 @@ from cepkit.errors import (
 from cepkit.events import TEXT, Frame
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import parse_expression
+from cepkit.limits import NODES, refuse_beyond
 from cepkit.planning.queries import names_keywords
 from cepkit.progress import checkpoint
 from cepkit.values import dataclass
@@ -386,7 +387,7 @@ def _documents(rules: Any) -> list[Mapping[str, Any]]:
                 "rules of Sigma are YAML: install cepkit[sigma], or give the rule as a dict"
             ) from None
         try:
-            rules = [document for document in yaml.safe_load_all(rules) if document is not None]
+            rules = [document for document in yaml.load_all(rules, _loader(yaml)) if document is not None]
         except (yaml.YAMLError, RecursionError) as error:
             mark = getattr(error, "problem_mark", None)
             message = f"Sigma: no YAML, {getattr(error, 'problem', None) or error}"
@@ -396,6 +397,38 @@ def _documents(rules: Any) -> list[Mapping[str, Any]]:
     if not is_list or not all(isinstance(document, Mapping) for document in documents):
         raise WrongTypeError("Sigma: expected rules as YAML or mappings, with 'detection' or 'correlation'")
     return documents
+
+
+def _loader(yaml: Any) -> type:
+    """Return the safe loader of YAML. Its errors have a place, also those of values that Python refuses."""
+
+    class Loader(yaml.SafeLoader):
+        def construct_document(self, node: Any) -> Any:
+            refuse_beyond(NODES, _count_nodes(node, {}), "Sigma: the values of a rule", "Write fewer of them")
+            return super().construct_document(node)
+
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            try:
+                value = super().construct_object(node, deep)
+                if isinstance(value, int):
+                    str(value)  # Python prints no integer of thousands of digits
+                return value
+            except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError):
+                kind = node.tag.rpartition(":")[2]
+                problem = f"{str(node.value)[:40]!r} cannot be read as a value of type {kind}"
+                raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+
+    return Loader
+
+
+def _count_nodes(node: Any, counts: dict[int, int]) -> int:
+    """Return how many nodes a tree of YAML has with its aliases written out."""
+    if id(node) not in counts:
+        counts[id(node)] = NODES  # of a node inside itself, which has no end
+        parts = () if isinstance(node.value, str) else node.value
+        nodes = [each for part in parts for each in (part if isinstance(part, tuple) else (part,))]
+        counts[id(node)] = 1 + sum(_count_nodes(each, counts) for each in nodes)
+    return counts[id(node)]
 
 
 @dataclass(frozen=True, slots=True)

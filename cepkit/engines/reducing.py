@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
@@ -460,6 +460,8 @@ def call_function(name: str, arguments: Sequence[Any], read: Read) -> Any:
     function = VOCABULARY[name]
     arguments = [pa.scalar(None) if pa.types.is_null(argument.type) else argument for argument in arguments]
     arguments = _in_one_unit(name, arguments, read)
+    if function.gives is None:
+        _check_one_type(name, [arguments[i].type for i in places_of_values(function.name, len(arguments))])
     types = [type_of_plain(argument.type) for argument in arguments]
     for place, (argument, of) in enumerate(zip(arguments, types, strict=True)):
         is_scalar = isinstance(argument, pa.Scalar)
@@ -505,6 +507,15 @@ def _in_one_unit(name: str, arguments: list[Any], read: Read) -> list[Any]:
             argument = argument.cast(_with_unit(argument.type, finest.unit))
         arguments[i] = argument
     return arguments
+
+
+def _check_one_type(name: str, types: Iterable[pa.DataType]) -> None:
+    """Raise unless all values that a function chooses from are of one type, which conditions can use."""
+    words = sorted({in_words(of) for of in types if not pa.types.is_null(of)})
+    if len(words) > 1:
+        raise PredicateError(f"{name}() takes values of one type; these are {' and '.join(words)}")
+    if not {*words} <= {"numbers", "texts", "times", "durations", "truth values"}:
+        raise PredicateError(f"{name}() takes numbers, texts, times or truth values, not {words[0]}")
 
 
 def _with_unit(of: pa.DataType, unit: str) -> pa.DataType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from cepkit.compile.shared import decimals
 from cepkit.compile.shared.computing import plain_result, typed_call
-from cepkit.compile.shared.operations import in_zone, time_limit
+from cepkit.compile.shared.operations import moment_of, time_limit
 from cepkit.engines.reducing import (
     call_function,
     compare_rows,
@@ -38,6 +38,10 @@ from cepkit.values import dataclass
 if TYPE_CHECKING:
     from cepkit.language.regex import RegexQuery
 
+_SIGNS = {
+    ex.Negative: "-", ex.Not: "not", ex.And: "and", ex.Or: "or", ex.In: "in", ex.Like: "like",
+    ex.IsDistinct: "is distinct from",
+}  # fmt: skip
 _COMPARE = {
     "==": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater,
     ">=": pc.greater_equal,
@@ -161,6 +165,8 @@ class Evaluator:
         try:
             return function(*arguments)
         except (TypeError, CepError) as error:
+            if str(error).startswith(f"{self.role}: "):  # it is from a part, and names it
+                raise
             raise self.wrong(e, str(error)) from None
 
     def wrong(self, e: ex.Expression, problem: str) -> PredicateError:
@@ -334,25 +340,27 @@ class Evaluator:
         """Return the value of an expression from its parts, which ``of`` computes. Errors name the place."""
         try:
             return self._evaluate(e, of)
-        except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            reason = self._uncombined(e, of) or f"cannot combine these values ({str(error).splitlines()[0]})"
-            raise self.wrong(e, reason) from None
+        except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            raise self.wrong(e, self._undefined(e, [of(part).type for part in e.children()])) from None
+        except pa.ArrowInvalid as error:
+            raise self.wrong(e, f"cannot combine these values ({str(error).splitlines()[0]})") from None
         except OverflowError:
             raise self.wrong(e, "the number does not fit into 64 bits") from None
 
-    def _uncombined(self, e: ex.Expression, of) -> str:
-        """Return what is wrong with the sides of an operator, and what to write; no text if Arrow says it."""
-        if not isinstance(e, ex.Arithmetic):
-            return ""
-        left, right = of(e.left).type, of(e.right).type
-        if is_text(left) and is_text(right) and e.operator == "+":
+    def _undefined(self, e: ex.Expression, types: Sequence[pa.DataType]) -> str:
+        """Return that an operator or a function is not defined for the types of its parts, with a hint."""
+        if isinstance(e, ex.Arithmetic) and e.operator == "+" and all(map(is_text, types)):
             return f"'+' adds numbers; write concat({e.left}, {e.right}) to join texts"
-        if pa.types.is_duration(left) or pa.types.is_duration(right):
-            return (
-                f"{e.operator!r} is not defined for {in_words(left)} and {in_words(right)}; "
-                "date_diff('minute', earlier, later) is the number of minutes between two times"
-            )
-        return ""
+        sign = f"{e.function}()" if isinstance(e, ex.Call) else repr(_SIGNS.get(type(e)) or e.operator)
+        words = " and ".join(dict.fromkeys(in_words(of) for of in types if not pa.types.is_null(of)))
+        hint = ""
+        if any(map(pa.types.is_duration, types)):
+            hint = "; a constant duration has quotes and a unit, as in '10 s'"
+            if isinstance(e, ex.Arithmetic):
+                hint = "; date_diff('minute', earlier, later) is the number of minutes between two times"
+        elif any(map(pa.types.is_timestamp, types)):
+            hint = "; a constant time has quotes, as in '2024-01-31 09:30'"
+        return f"{sign} is not defined for {words}{hint}"
 
     def _parameter(self, e: ex.Expression, value: Any) -> pa.Scalar:
         """Return the value of a parameter."""
@@ -442,6 +450,8 @@ class Evaluator:
                 return pc.xor(pc.equal(numbers, numbers), pa.scalar(sign == "=="))
             return _COMPARE[sign](numbers, pa.scalar(ticks, pa.int64()))
         left, right = self._unify(e, left, right)
+        if pa.types.is_null(left.type) and pa.types.is_null(right.type):  # Arrow compares no two of them
+            left = left.cast(pa.bool_())
         if _is_with_decimals(left, right):
             left, right = decimals.aligned(left, right)
         if isinstance(e, ex.Comparison):
@@ -460,17 +470,13 @@ class Evaluator:
 
     def _read(self, e: ex.Expression, side, of: pa.DataType):
         """Return a constant text as a time or a duration if it meets values of type ``of``."""
-        import pandas as pd
-
         if not (isinstance(side, pa.Scalar) and pa.types.is_string(side.type)):
             return side
         try:
             if pa.types.is_duration(of) or (pa.types.is_timestamp(of) and isinstance(e, ex.Arithmetic)):
                 return pa.scalar(duration_ticks(side.as_py(), of.unit), type=pa.duration(of.unit))
             if pa.types.is_timestamp(of):
-                moment = pd.Timestamp(side.as_py())
-                if moment.tzinfo is None and of.tz is not None:
-                    moment = in_zone(moment, of.tz)
+                moment = moment_of(side.as_py(), of.tz, "'2024-01-31 09:30:00'")
                 return pa.scalar(moment, type=pa.timestamp(moment.unit, of.tz))
         except (ValueError, CepError) as error:
             raise self.wrong(e, str(error)) from None
@@ -478,18 +484,31 @@ class Evaluator:
 
     def _rank_texts(self, e: ex.Comparison, left, right):
         """Return the ranks of texts with an order of their own, and other values unchanged."""
-        order = next(filter(None, map(self._order, (*e.left.walk(), *e.right.walk()))), None)
-        if order is None or e.operator in ("==", "!=") or not (is_text(left.type) and is_text(right.type)):
+        # Two columns have ranks if they share their order, as in conditions; else their texts are compared.
+        if e.operator in ("==", "!=") or not (is_text(left.type) and is_text(right.type)):
             return left, right
+        orders = [None if isinstance(side, pa.Scalar) else self._order(part)
+                  for side, part in ((left, e.left), (right, e.right))]  # fmt: skip
+        order = orders[0] or orders[1]
+        for side, known in zip((left, right), orders, strict=True):
+            is_constant = isinstance(side, pa.Scalar)
+            if order is None or (known != order and not is_constant):
+                return left, right
+            if is_constant and side.is_valid and side.as_py() not in order:
+                raise self.wrong(e, f"{side.as_py()!r} is not one of the ordered categories {list(order)}")
         return tuple(pc.index_in(side, value_set=pa.array(order, side.type)) for side in (left, right))
 
     def _order(self, e: ex.Expression) -> tuple[str, ...] | None:
         """Return the order of the categories of a column, or None."""
+        while isinstance(e, ex.Aggregate | ex.Previous) and e.operand is not None:
+            e = e.operand
         return self.source.schema[self.name_of(e)].ordered if _is_column(e) else None
 
     def _arithmetic(self, e: ex.Expression, operator: str, left, right):
         """Return a sum, difference, product, quotient or remainder."""
         left, right = self._unify(e, left, right)
+        if operator == "*":  # Arrow takes the type of the other side, and multiplies no two times
+            left, right = (s.cast(pa.int64()) if pa.types.is_null(s.type) else s for s in (left, right))
         if _is_with_decimals(left, right) and operator != "/":
             if operator in ("//", "%"):
                 if (exact := decimals.divided(operator, left, right)) is not None:
@@ -500,7 +519,11 @@ class Evaluator:
             return _combine_times(operator, left, right)
         if operator in "+-":
             return _clean((pc.add if operator == "+" else pc.subtract)(left, right))
-        if operator == "*" and decimals.is_decimal(left.type):
+        if operator == "*":
+            left, right = (
+                side.cast(pa.int64()) if pa.types.is_null(side.type) else side for side in (left, right)
+            )
+        if operator == "*" and _is_with_decimals(left, right):
             return decimals.product(left, right)
         if operator == "*":
             return _clean(pc.multiply(left, right))
@@ -534,6 +557,9 @@ class Evaluator:
         if name in ("least", "greatest"):
             if any(is_text(argument.type) for argument in arguments):
                 raise self.wrong(e, f"{name}() needs numbers or times, not texts")
+            if (known := next((a.type for a in arguments if not pa.types.is_null(a.type)), None)) is None:
+                return arguments[0]
+            arguments = [a.cast(known) if pa.types.is_null(a.type) else a for a in arguments]
             extreme = pc.min_element_wise if name == "least" else pc.max_element_wise
             if any(decimals.is_decimal(argument.type) for argument in arguments):
                 arguments = [
@@ -551,7 +577,7 @@ class Evaluator:
         if e.function not in VOCABULARY or e.function in dict(self.query.functions):
             return False
         if e.function in _TEXT:
-            return not isinstance(arguments[1], pa.Scalar)
+            return not (is_text(arguments[0].type) and _is_literal_text(arguments[1]))
         return e.function not in FUNCTIONS or not FUNCTIONS[e.function].accepts(len(arguments))
 
     def _similarity(self, e: ex.Call, arguments) -> pa.Array:

@@ -415,4 +415,5 @@ def compute(function, x, y, out):
         elif function == LOG10:
             out[i] = np.log10(x[i]) if x[i] > 0 else NAN
         else:
-            out[i] = np.power(x[i], y[i]) if x[i] != 0 or y[i] >= 0 else NAN
+            has_power = (x[i] != 0 or y[i] >= 0) and x[i] == x[i] and y[i] == y[i]
+            out[i] = np.power(x[i], y[i]) if has_power else NAN

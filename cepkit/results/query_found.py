@@ -169,7 +169,11 @@ def values_of_events(source: Rows, events: Events, name: str, one: Wanted) -> tu
             f"{source.schema[one.column]}"
         )
     wide = pa.int64() if pa.types.is_integer(kind) else pa.float64()
-    values = array.cast(wide).fill_null(0).to_numpy(zero_copy_only=False)
+    try:
+        values = array.cast(wide).fill_null(0).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:  # integers without a sign reach 2^64
+        problem = "the integers exceed signed 64 bits; cast the column to float64 first"
+        raise CepError(f"aggregate {name!r}: {problem}") from None
     if wide == pa.float64():
         present = present & ~np.isnan(values)
         values = np.where(present, values, 0.0)

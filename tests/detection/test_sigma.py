@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
+from itertools import pairwise
+from string import ascii_lowercase
 
 import numpy as np
 import pandas as pd
@@ -203,6 +205,10 @@ def test_fields_files_and_kinds_of_frames(tmp_path):
         assert type(found) is type(frame) and found.shape == (1, 1)
 
 
+# Each line of YAML has the values of the line before twice.
+DOUBLING = "a: &a [x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pairwise(ascii_lowercase))
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [
@@ -224,6 +230,13 @@ def test_fields_files_and_kinds_of_frames(tmp_path):
         ("detection: {s: {a: 1}, condition: []}", "detection needs selections and a condition"),
         ("detection: {s: {a: 1}, condition: s, timeframe: 5m}", "write a correlation with timespan"),
         ("detection: {s: {a: ", "no YAML"),
+        ("detection: {s: {a: 2026-13-45}, condition: s}", r"'2026-13-45' cannot be read .* \(position 19\)"),
+        (f"detection: {{s: {{a: {'1' * 5000}}}, condition: s}}", "cannot be read as a value of type int"),
+        (f"detection: {{s: {{a: 0x{'f' * 5000}}}, condition: s}}", "cannot be read as a value of type int"),
+        ("detection: {s: {a: !!bool x}, condition: s}", "'x' cannot be read as a value of type bool"),
+        ("detection: {s: {a: !!timestamp x}, condition: s}", "'x' .* of type timestamp"),
+        (f"{DOUBLING}detection: {{s: {{a: *z}}, condition: s}}", "rule: [0-9,]*; the limit is 100,000"),
+        ("detection: &d {s: {a: *d}, condition: s}", "the limit is 100,000"),
         ("action: global\ndetection: {s: {a: 1}, condition: s}", "write each rule whole"),
         ("just text", "expected rules as YAML"),
         ("correlation: {type: event_cont, rules: [x], timespan: 5m}", "Did you mean 'event_count'"),

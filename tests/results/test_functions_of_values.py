@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
+from cepkit.errors import PredicateError
 from cepkit.language.expressions.functions import _REGISTRY
 from tests.oracle.functions import Sayer, rows_of
 from tests.support.sizes import seeds
@@ -167,6 +169,86 @@ def test_fields_of_times_are_those_of_the_clock_in_their_zone(unit):
 def test_errors_say_what_to_write(condition, words):
     with pytest.raises(cep.CepError, match=re.escape(words)):
         LOGS.cep.match("r", define={"r": condition}, order_by="ts")
+
+
+COUNTED = pd.DataFrame({
+    "row": [0, 1, 2, 3, 4], "at": pd.date_range("2026-03-27", periods=5), "whole": [1, 2, -3, 10**18, 4],
+    "float": [1.0, 2.0, np.nan, 3.5, -1e300], "decimal": [Decimal(n) for n in ("1", "-2", "3", "4.5", "0")],
+    "raw": [b"a", b"b", None, b"", b"c"], "text": ["a", "b", "c", None, ""],
+})  # fmt: skip
+ADDED = {
+    "date_add('day', {n}, at)": lambda at, n: at + pd.DateOffset(days=n),
+    "date_add('hour', {n}, at)": lambda at, n: at + pd.Timedelta(hours=n),
+    "add_months(at, {n})": lambda at, n: at + pd.DateOffset(months=n),
+}
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("column", ["whole", "float", "decimal"])
+@pytest.mark.parametrize("call", ADDED)
+def test_numbers_of_units_may_be_floats_and_any_number_without_a_time_is_null(call, column, zone):
+    frame = COUNTED.assign(at=COUNTED["at"].dt.tz_localize(zone))
+    said, add = call.format(n=column), ADDED[call]
+    for moment in frame["at"]:
+        text = str(moment + pd.Timedelta("24h"))
+        expected = [
+            row for row, (n, at) in enumerate(zip(frame[column], frame["at"], strict=True))
+            if n == n and n == int(n) and abs(n) < 10**9 and add(at, int(n)) >= pd.Timestamp(text)
+        ]  # fmt: skip
+        query = {"define": {"r": f"{said} >= '{text}'"}, "order_by": "row", "measures": {"row": "first(row)"}}
+        assert cep.match(frame, "r", **query).to_frame()["row"].tolist() == expected, text
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_a_zone_keeps_its_last_offset_beyond_the_calendar(unit):
+    hours = {
+        "9999-12-31 22:30": 23,
+        "10000-01-01 22:30": 23,
+        "33658-09-27 01:46:40": 2,
+        "-0044-03-15 12:00": 12,
+    }
+    ticks = np.array(list(hours), f"M8[{unit}]")
+    frame = pd.DataFrame({"at": pd.Series(ticks).dt.tz_localize("UTC").astype(f"M8[{unit}, Europe/Berlin]")})
+    for row, hour in enumerate(hours.values()):
+        found = cep.match(frame.iloc[[row]], "r", define={"r": f"hour(at) = {hour}"}, order_by="at")
+        assert found.count() == 1, list(hours)[row]
+
+
+@pytest.mark.parametrize(
+    ("condition", "rows"),
+    [
+        ("hour('2026-01-02 05:00') = 5", [0, 1, 2, 3, 4]),
+        ("from_unixtime(9223372036854775807) is null", [0, 1, 2, 3, 4]),
+        ("from_unixtime(whole) is null", [3]),
+        ("date_add('day', 3.5, at) is null", [0, 1, 2, 3, 4]),
+    ],
+)
+def test_functions_of_constants_and_of_times_beyond_64_bits(condition, rows):
+    found = cep.match(
+        COUNTED, "r", define={"r": condition}, order_by="row", measures={"row": "first(row)"}
+    ).to_frame()
+    window = cep.window(COUNTED, {"n": "count()"}, length=1, where=condition)
+    assert found["row"].tolist() == rows and len(window) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("day('x') = 1", "'x' is compared with a time but is not one"),
+        ("day('') = 1", "'' is compared with a time but is not one"),
+        ("trunc('1 h') = 1", r"trunc\(\) takes a number and how many digits, or a time and its unit"),
+        ("trunc(whole, 'day') = 1", r"trunc\(\) takes a number and how many digits, or a time and its unit"),
+        ("contains('a', 1)", r"contains\(\) of a text takes a text, not a whole number"),
+        ("contains(text, float)", r"contains\(\) of a text takes a text, not a number"),
+        ("ends_with(true, 2.5)", r"ends_with\(\) takes a text"),
+        ("concat(whole, raw) = 'a'", r"concat\(\) takes numbers, texts, times and truth values"),
+    ],
+)
+def test_values_that_a_function_does_not_take_are_an_error(condition, message):
+    with pytest.raises(PredicateError, match=f"^predicate 'r': {message}"):
+        cep.match(COUNTED, "r", define={"r": condition}, order_by="row")
+    with pytest.raises(PredicateError, match=f"^where: {message}"):
+        cep.window(COUNTED, {"n": "count()"}, length=1, where=condition)
 
 
 def test_a_registered_function_wins_over_one_of_the_same_name():

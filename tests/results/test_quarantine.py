@@ -34,7 +34,7 @@ def number():
 
 
 def rows_of(draw: Random, n: int) -> pa.Table:
-    """Return rows of which some have no time, and some a text that is no number."""
+    """Return random rows. Some have no time, and the text of others is no number."""
     return pa.table({
         "row": list(range(n)), "k": [draw.choice("ab") for _ in range(n)],
         "ts": pa.array([None if draw.random() < 0.2 else i for i in range(n)], pa.int64()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
+from cepkit.errors import PredicateError
 from tests.support.sizes import seeds
 from tests.support.tables import cases
 from tests.support.window_cases import plain, random_frame, random_window_case, rows_of
@@ -187,3 +189,42 @@ def test_windows_print_as_they_are_written_and_compare_by_value():
     window = cep.Window({"n": "count()"}, tumbling="5 s", group_by="a", order_by=["ts", "s"], emit="all")
     assert repr(window) == text
     assert window == eval(f"cep.{text}") and hash(window) == hash(eval(f"cep.{text}"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("x in ('a', 'b')", "'in' is not defined for numbers and texts"),
+        ("d = 'a'", "'==' is not defined for numbers and texts"),
+        ("x < true", "'<' is not defined for numbers and truth values"),
+        ("x like 'a%'", "'like' is not defined for numbers"),
+        ("x is distinct from 'a'", "'is distinct from' is not defined for numbers and texts"),
+        ("d * 'a' > 2", "'\\*' is not defined for numbers and texts"),
+        ("at - 1 > 2", "'-' is not defined for times and numbers; a constant time has quotes"),
+        (
+            "pause > 1",
+            "'>' is not defined for durations and numbers; a constant duration has quotes",
+        ),
+        ("not k", "'not' is not defined for texts"),
+        ("abs(k) = 1", r"abs\(\) is not defined for texts"),
+        ("coalesce(x, 'a') = 'a'", r"coalesce\(\) takes values of one type; these are numbers and texts"),
+        ("if(x > 1, d, 'a') = 'a'", r"if\(\) takes values of one type; these are numbers and texts"),
+        ("coalesce(raw, null) = '1'", r"coalesce\(\) takes numbers, texts, .* not bytes"),
+    ],
+)
+def test_values_of_types_that_do_not_meet_are_an_error_in_words(condition, message):
+    frame = pd.DataFrame(
+        {
+            "x": [1, 2, 3], "k": ["a", "b", "c"], "d": [Decimal("1.5")] * 3, "raw": [b"1", b"2", b"3"],
+            "at": pd.date_range("2026-01-01", periods=3), "pause": pd.to_timedelta([1, 2, 3], unit="s"),
+        }
+    )  # fmt: skip
+    with pytest.raises(PredicateError, match=rf"^where: {message}"):
+        cep.window(frame, {"n": "count()"}, length=2, where=condition)
+
+
+def test_null_is_a_value_of_each_type():
+    frame = pd.DataFrame({"x": [1, 2], "d": [Decimal("1.5"), Decimal("2.5")]})
+    for value in ("greatest(x, null)", "least(null, null)", "d * null", "null * x", "greatest(d, x, null)"):
+        got = cep.window(frame, {"n": "count()"}, length=2, where=f"{value} is null")
+        assert got["n"].tolist() == [1, 2], value

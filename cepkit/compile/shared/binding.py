@@ -210,8 +210,10 @@ class Binder(Binding):
     @_bind.register
     def _(self, e: ex.IsNull) -> Term:
         arg = self.bind(e.operand)
-        if arg.op == "null":
+        if arg.op in ("null", "never"):  # a comparison with null is never known
             return Term("always", kind=BOOLEAN)
+        if arg.op == "quoted":
+            return self.truth(ex.Literal(False))
         if arg.kind == ANY_KIND:
             arg = self.as_float(arg)
         return Term("is_null", (arg,), BOOLEAN, None, False, None, arg.level)
@@ -222,7 +224,7 @@ class Binder(Binding):
         sides = [side for side in (e.left, e.right) if not self._is_null(side)]
         if len(sides) < 2:
             is_null = ex.IsNull(sides[0]) if sides else None
-            return Term("never", kind=BOOLEAN) if is_null is None else self.truth(ex.Not(is_null))
+            return self.truth(ex.Literal(False) if is_null is None else ex.Not(is_null))
         known = [ex.Not(ex.IsNull(side)) for side in sides if not isinstance(side, ex.Literal | ex.Parameter)]
         differ = ex.And((*known, ex.Comparison("!=", e.left, e.right, span=e.span)))
         if len(known) < 2:

@@ -252,7 +252,7 @@ def _in_one_unit(rows: Binding, call: ex.Call, terms: list[Term]) -> list[Term]:
                 terms[i] = _ticks(rows, call, terms[i].data, timed[0], finest)
         kinds = {terms[i].kind for i in places if terms[i].op != "null"}
     elif function.gives is not None and TIME not in kinds and TEXT in kinds:  # texts alone
-        as_time = Term("column", (), TIME, "us", False, "")
+        as_time = Term("constant", (), TIME, "us", False)  # without a zone
         for i in places:
             if terms[i].op == "quoted":
                 terms[i] = _ticks(rows, call, terms[i].data, as_time, "us")

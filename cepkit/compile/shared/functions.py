@@ -13,6 +13,7 @@ import numpy as np
 
 from cepkit.compile.shared.times import (
     FIELDS_OF_TIMES,
+    all_moved,
     beginning,
     day_of_text,
     directives_of,
@@ -42,6 +43,7 @@ from cepkit.events import (
     ColumnType,
 )
 from cepkit.language.expressions.vocabulary import ANY, VOCABULARY, Signature, haversine, unit_of_time
+from cepkit.limits import TICKS
 from cepkit.values import dataclass, replace
 
 # `bound_call` says what a call of `VOCABULARY` computes for arguments of some types: of values in plain
@@ -73,7 +75,18 @@ def bound_call(name: str, types: Sequence[ColumnType], constants: Sequence[Any])
     if function.name in _TEXT_LIBRARY:
         return _by_library(function.name, constants)
     if function.name in _TIMES or (function.name == "trunc" and types[0].kind == TIME):
-        return _of_times(function.name, types, constants)
+        bound = _of_times(function.name, types, constants)
+        return replace(bound, call=partial(_in_ticks, bound.call)) if bound.type.kind == TIME else bound
+    kinds = [of.kind for of in types]
+    if function.name == "trunc" and TEXT in kinds:
+        raise PredicateError(f"{name}() takes a number and how many digits, or a time and its unit")
+    if function.name == "contains" and kinds[0] == TEXT and kinds[1] not in (TEXT, OTHER):
+        raise PredicateError(f"{name}() of a text takes a text, not {word_of_kind(kinds[1])}")
+    varied = [kind for kind, value in zip(kinds, constants, strict=True) if value is VARIES]
+    if function.name == "concat" and OTHER in varied:
+        raise PredicateError(
+            f"{name}() takes numbers, texts, times and truth values, not {word_of_kind(OTHER)}"
+        )
     if function.name == "ip_in" and isinstance(constants[1], str):
         function.compute("::1", constants[1])  # an error here is one of the network
     compute, kind = function.compute, ColumnType(function.gives or OTHER)
@@ -83,13 +96,13 @@ def bound_call(name: str, types: Sequence[ColumnType], constants: Sequence[Any])
         return BoundCall(compute, kind, of_arrays=partial(_by_arrow, function.name))
     if function.name == "haversine":
         return BoundCall(compute, kind, of_arrays=_haversine)
-    kinds = {of.kind for of in types} - {OTHER, BOOLEAN}
+    several = {*kinds} - {OTHER, BOOLEAN}
     is_mixed = kind.kind == FLOAT and function.name != "nullif"  # numbers are compared exactly
-    if function.name in _BRANCHES and kinds <= ({*NUMBERS} if is_mixed else {kind.kind}):
+    if function.name in _BRANCHES and several <= ({*NUMBERS} if is_mixed else {kind.kind}):
         return BoundCall(compute, kind, True, branches=_BRANCHES[function.name])
     if function.name == "trunc" and len(types) == 1:
         return BoundCall(compute, kind, of_arrays=np.trunc if kind.kind == FLOAT else np.array)
-    if function.name == "mod" and len(kinds) == 1:
+    if function.name == "mod" and len(several) == 1:
         return BoundCall(compute, kind, of_arrays=_remainders)
     whole_places = [
         place for place, of in enumerate(types)
@@ -110,6 +123,14 @@ def value_of_call(bound: BoundCall, values: Sequence[Any]) -> Any:
         return bound.call(*values)
     except (ArithmeticError, ValueError):
         return None
+
+
+def _in_ticks(compute: Callable[..., Any], *values: Any) -> int:
+    """Return the time that a function computes; raise if it does not fit into 64 bits."""
+    ticks = compute(*values)
+    if not -TICKS <= ticks <= TICKS:
+        raise OverflowError("the time does not fit into 64 bits")
+    return ticks
 
 
 def whole(item: float) -> int:
@@ -341,18 +362,18 @@ def _of_times(name: str, types: Sequence[ColumnType], constants: Sequence[Any]) 
     if name in ("date_trunc", "date_diff", "datediff", "date_add"):
         unit = unit_of_time(constants[0])
         if name == "date_add":
-            move = partial(moved, unit, time_type)
+            move, move_all = partial(moved, unit, time_type), partial(all_moved, unit, time_type)
             return BoundCall(lambda _, n, ticks: move(whole(n), ticks), time_type,
-                             of_arrays=lambda _, n, ticks: move(n, ticks))  # fmt: skip
+                             of_arrays=lambda _, n, ticks: move_all(n, ticks))  # fmt: skip
         compute, kind = function_of_times(name, unit, time_type)
         return BoundCall(lambda _, *ticks: compute(*ticks), kind, of_arrays=lambda _, *ticks: compute(*ticks))
     if name in FIELDS_OF_TIMES or name == "epoch":
         compute, kind = function_of_times(name, None, time_type)
         return BoundCall(compute, kind, of_arrays=compute)
     if name == "add_months":
-        move = partial(moved, "month", time_type)
+        move, move_all = partial(moved, "month", time_type), partial(all_moved, "month", time_type)
         return BoundCall(
-            lambda ticks, n: move(whole(n), ticks), time_type, of_arrays=lambda ticks, n: move(n, ticks)
+            lambda ticks, n: move(whole(n), ticks), time_type, of_arrays=lambda ticks, n: move_all(n, ticks)
         )
     if name == "months_between":
         compute = partial(months_between, time_type)

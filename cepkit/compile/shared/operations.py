@@ -239,7 +239,7 @@ def compare(binder: Binding, e: ex.Comparison) -> Term:
 
 
 def _without_equal(sign: str, left: Term, right: Term) -> Term:
-    """Return whether a value equals what no value equals; still, nothing is known about a missing value."""
+    """Return the term of an equality that fails for each value, and that is unknown for a missing value."""
     sides = (comparison("<", left, right), comparison(">=", left, right))
     return Term("and" if sign == "==" else "or", sides, BOOLEAN, None, True, None, left.level)
 
@@ -593,8 +593,10 @@ def mathematics(binder: Binding, e: ex.Call) -> Term:
     name, kinds, level = e.function, {arg.kind for arg in args}, level_of(*args)
     nullable = any(arg.nullable for arg in args)
     if name in ("least", "greatest") and len(kinds) == 1 and kinds <= {TIME, DURATION}:
-        first, *others = args
-        args = (first, *(in_unit(binder, other, first.unit) for other in others))
+        finest = min((arg.unit for arg in args), key=NANOSECONDS.__getitem__)
+        for other in args[1:]:
+            check_zones(binder, e, args[0], other)
+        args = tuple(in_unit(binder, arg, finest) for arg in args)
         return Term(name, args, args[0].kind, args[0].unit, nullable, name, level)
     if name == "abs" and kinds == {DURATION}:
         return Term(name, args, DURATION, args[0].unit, nullable, name, level)

@@ -39,7 +39,7 @@ _MATH = {
     **{name: f"(np.{name}({{0}}) if np.isfinite({{0}}) else NAN)" for name in ("sin", "cos", "tan")},
     **{f"a{name}": f"(np.arc{name}({{0}}) if -1 <= {{0}} <= 1 else NAN)" for name in ("sin", "cos")},
     "atan": "np.arctan({0})", "atan2": "np.arctan2({0}, {1})",
-    "power": "(np.power({0}, {1}) if {0} != 0 or {1} >= 0 else NAN)",
+    "power": "(np.power({0}, {1}) if ({0} != 0 or {1} >= 0) and {0} == {0} and {1} == {1} else NAN)",
 }  # fmt: skip
 _CODE = _MATH | {
     **{sign: f"({{0}} {sign} {{1}})" for sign in ("+", "-", "*")},

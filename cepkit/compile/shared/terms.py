@@ -175,7 +175,7 @@ def type_of_column(
 
 
 ANY_KIND = "any"  # of a user function's result, until its context decides
-NEVER, ALWAYS = Term("never", kind=BOOLEAN), Term("always", kind=BOOLEAN)
+NEVER, ALWAYS = Term("never", kind=BOOLEAN, nullable=True), Term("always", kind=BOOLEAN)
 
 
 def comparison(sign: str, left: Term, right: Term) -> Term:

@@ -12,13 +12,17 @@ import numpy as np
 
 from cepkit.compile.shared.operations import moment_of, nanoseconds_of
 from cepkit.errors import PredicateError
-from cepkit.events import BOOLEAN, FLOAT, INTEGER, TIME, ColumnType
+from cepkit.events import BOOLEAN, FLOAT, INTEGER, NULL_INTEGER, TIME, ColumnType
 from cepkit.language.expressions.vocabulary import VOCABULARY
 
 # The functions take Python integers and arrays of int64 alike. Fields, days and longer units are those of the
 # time zone of the column.
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_CALENDAR = (
+    86_400 - 62_135_596_800,
+    253_402_214_400,
+)  # seconds: the days of the years 1 to 9999 but the first
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 FIELDS_OF_TIMES = (
@@ -140,6 +144,18 @@ def moved(unit: str | None, of: ColumnType, n: Any, ticks: Any) -> Any:
     return _from_local(days * 86_400 * per_second + of_day, of)
 
 
+def all_moved(unit: str | None, of: ColumnType, n: Any, ticks: Any) -> Any:
+    """Return `moved` of arrays; raise if some rows need more than 64 bits, or have no whole ``n``."""
+    per_second, counts = _PER_SECOND[of.unit or "ns"], np.asarray(n)
+    if counts.dtype.kind == "f" and not np.all(counts == np.floor(counts)):
+        raise ValueError("numbers with digits after the point count no units")
+    seconds = _MONTHS[unit] * 31 * 86_400 if unit in _MONTHS else _SECONDS.get(unit or "", 1)
+    farthest = [np.abs(np.asarray(each, np.float64)).max(initial=0) for each in (counts, ticks)]
+    if not farthest[0] * seconds * per_second + farthest[1] < 2.0**62:
+        raise OverflowError("the later times may not fit into 64 bits")
+    return moved(unit, of, counts.astype(np.int64), ticks)
+
+
 def months_between(of: ColumnType, last: Any, first: Any) -> Any:
     """Return months as a fraction; two last days of months, and equal days, are whole months apart."""
     per_day = 86_400 * _PER_SECOND[of.unit or "ns"]
@@ -252,13 +268,29 @@ def _local(ticks: Any, of: ColumnType) -> Any:
         return ticks
     per_second = _PER_SECOND[of.unit or "ns"]
     if not isinstance(ticks, np.ndarray):
-        seconds = int(ticks // per_second)
+        seconds = min(max(int(ticks // per_second), _CALENDAR[0]), _CALENDAR[1])
         offset = datetime.fromtimestamp(seconds, _zone(of.timezone or "")).utcoffset()
-        return ticks + round((offset.total_seconds() if offset else 0) * per_second)
+        moved = ticks + round((offset.total_seconds() if offset else 0) * per_second)
+        return min(max(moved, NULL_INTEGER + 1), -(NULL_INTEGER + 1))
     import pandas as pd
 
-    moments = pd.DatetimeIndex(ticks.view(f"M8[{of.unit}]")).tz_localize("UTC").tz_convert(of.timezone)
-    return moments.tz_localize(None).to_numpy().view(np.int64)
+    def shown(moments: np.ndarray) -> np.ndarray:
+        utc = pd.DatetimeIndex(moments.view(f"M8[{of.unit}]")).tz_localize("UTC")
+        return utc.tz_convert(of.timezone).tz_localize(None).to_numpy().view(np.int64)
+
+    return _in_calendar(shown, ticks, per_second)
+
+
+def _in_calendar(
+    change: Callable[[np.ndarray], np.ndarray], ticks: np.ndarray, per_second: int
+) -> np.ndarray:
+    """Return ticks as ``change`` moves them; beyond the calendar of Python, a zone keeps its last offset."""
+    day, most = 86_400 * per_second, -(NULL_INTEGER + 1)
+    first, last = (bound * per_second for bound in _CALENDAR)
+    inside = np.clip(ticks, max(first, day - most), min(last, most - day))
+    offset = change(inside) - inside
+    moved = np.where(offset < 0, np.maximum(ticks, -most - offset), np.minimum(ticks, most - offset)) + offset
+    return np.where(ticks == NULL_INTEGER, ticks, moved)
 
 
 @lru_cache(maxsize=64)
@@ -277,10 +309,13 @@ def _from_local(local: Any, of: ColumnType) -> Any:
         return _one_from_local(int(local), of.unit or "ns", of.timezone or "")
     import pandas as pd
 
-    shown = pd.DatetimeIndex(local.view(f"M8[{of.unit}]"))
-    first = np.ones(len(shown), bool)
-    moments = shown.tz_localize(of.timezone, ambiguous=first, nonexistent="shift_forward")
-    return moments.tz_convert("UTC").tz_localize(None).to_numpy().view(np.int64)
+    def moments(shown: np.ndarray) -> np.ndarray:
+        times = pd.DatetimeIndex(shown.view(f"M8[{of.unit}]")).tz_localize(
+            of.timezone, ambiguous=np.ones(len(shown), bool), nonexistent="shift_forward"
+        )
+        return times.tz_convert("UTC").tz_localize(None).to_numpy().view(np.int64)
+
+    return _in_calendar(moments, local, _PER_SECOND[of.unit or "ns"])
 
 
 @lru_cache(maxsize=4096)

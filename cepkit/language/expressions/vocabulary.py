@@ -108,6 +108,9 @@ def _digits(x: float, n: int, rounding: str) -> float:
 
 def truncated(x: float, n: int = 0) -> float:
     """Return a number with ``n`` digits after the point, as TRUNCATE does. The others are cut off."""
+    if n != int(n):
+        raise ValueError(f"{n!r} is not whole")
+    n = int(n)
     if isinstance(x, int):
         size = 10 ** min(max(-n, 0), 30)
         return abs(x) // size * size * (1 if x >= 0 else -1)
