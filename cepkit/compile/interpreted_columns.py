@@ -374,11 +374,12 @@ def compute(computed: Computed, columns: Mapping[str, Column], n: int) -> Column
     )
     constants = [constant_of(term, computed.constants) for term in computed.arguments]
     parts = []
-    for term, of, constant in zip(computed.arguments, computed.types, constants, strict=True):
-        if constant is VARIES:
-            values = np.broadcast_to(reader.stored(term), (n,))
-            parts.append(Column(of, values, columns[term.data].categories if of.kind == TEXT else None))
-        else:
-            parts.append(constant)
-    column = apply(bound_call(computed.function, computed.types, constants), parts, n)
+    with np.errstate(all="ignore"):  # infinities and NaN are values
+        for term, of, constant in zip(computed.arguments, computed.types, constants, strict=True):
+            if constant is VARIES:
+                values = np.broadcast_to(reader.stored(term), (n,))
+                parts.append(Column(of, values, columns[term.data].categories if of.kind == TEXT else None))
+            else:
+                parts.append(constant)
+        column = apply(bound_call(computed.function, computed.types, constants), parts, n)
     return replace(column, type=computed.type)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -249,7 +250,9 @@ def compute(tree: ex.Expression, sign: str, parts: list[Compiled]) -> Compiled:
     if kind is None:
         refuse_arithmetic(tree, sign, left.type, right.type)
         raise AssertionError("every refused sum has an error")
-    if kind.kind == DURATION and DURATION in kinds and kinds & {INTEGER, FLOAT}:
+    if OTHER in kinds and not kinds & {*TIMED}:
+        computed = strict(partial(_of_numbers, ARITHMETIC[sign]), [left, right], kind, tree, "compute", sign)
+    elif kind.kind == DURATION and DURATION in kinds and kinds & {INTEGER, FLOAT}:
         computed = strict(_scaling(sign, left, right, kind), [left, right], kind, tree, "compute", sign)
     else:
         computed = strict(ARITHMETIC[sign], [left, right], kind, tree, "compute", sign)
@@ -257,6 +260,13 @@ def compute(tree: ex.Expression, sign: str, parts: list[Compiled]) -> Compiled:
         return computed
     value = computed.call(None, -1)
     return constant(value, kind, None if kind.kind == DURATION or value is None else _written(value, kind))
+
+
+def _of_numbers(function: Callable[..., Any], left: Any, right: Any) -> Any:
+    """Return a function of two numbers; raise for others, since Python repeats and joins bytes and lists."""
+    if not (isinstance(left, Number) and isinstance(right, Number)):
+        raise TypeError("no numbers")
+    return function(left, right)
 
 
 def _written(ticks: int, kind: ColumnType) -> str | None:
