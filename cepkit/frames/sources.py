@@ -349,6 +349,11 @@ class Wishes:
 _wishes = Recent(128)
 
 
+def wishes_of(query: RegexQuery | SequenceQuery) -> Wishes:
+    """Return what a query says about the types of its columns."""
+    return remembered(_wishes, Same(query), partial(_read_wishes, query))
+
+
 def with_types(source: Source, query: RegexQuery | SequenceQuery | Wishes) -> Source:
     """Return the source, or one with types for the columns that have neither values nor a type."""
     # pandas gives columns without values the dtype ``object``, or ``float64`` if they come from empty lists.
@@ -356,9 +361,7 @@ def with_types(source: Source, query: RegexQuery | SequenceQuery | Wishes) -> So
     # has an answer and no error of types.
     if isinstance(query, RegexQuery) and query.masks:
         source = MaskedSource(source, dict(query.masks))
-    wishes = query
-    if not isinstance(wishes, Wishes):
-        wishes = remembered(_wishes, Same(query), partial(_read_wishes, query))
+    wishes = query if isinstance(query, Wishes) else wishes_of(query)
     names = list(wishes.named)
     if wishes.ignores_case:
         lower = {name.lower() for name in names}

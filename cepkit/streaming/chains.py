@@ -17,6 +17,7 @@ from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError
 from cepkit.events import BOOLEAN, INTEGER, LIST, TEXT, Column, Events
 from cepkit.frames.arrow import ArrowSource, column_of_arrow
+from cepkit.frames.sources import wishes_of
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.expressions.trees import Aggregate, Attribute
 from cepkit.language.match_recognize.query import RowsQuery
@@ -353,7 +354,8 @@ def read_schema(query: Any, schema: StreamSchema, options: Options) -> StreamSch
     if options.rows == "all" or not isinstance(query, SequenceQuery | RegexQuery):
         return schema
     program = compile_checked(query, schema.without_nulls(query.order_by).source())
-    return schema.only(program.names_to_read())
+    named = wishes_of(query).named  # also columns that no event needs, such as x in `x + null`
+    return schema.only({*program.names_to_read(), *(named & schema.columns.keys())})
 
 
 def open_search(query: Any, schema: StreamSchema, options: Options) -> Search:

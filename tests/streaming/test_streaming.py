@@ -899,3 +899,12 @@ def test_a_stream_takes_the_columns_that_its_query_reads(rows, tmp_path):
             stream.save(tmp_path / "state")
             again = cep.Stream.load(tmp_path / "state")
             assert again.push_row((4, "b", 9, 7)) == stream.push_row({"t": 4, "k": "b", "x": 9}) != []
+
+
+@pytest.mark.parametrize("query", ["a", "PATTERN SEQ(_ a) WHERE a.x in (a.y - null, 1) WITHIN 3"])
+def test_a_condition_may_name_columns_that_it_does_not_need(query):
+    frame = pd.DataFrame({"t": [0, 1], "x": [1, 2], "y": [3, 4]})
+    define = {"define": {"a": "x in (y - null, 1)"}} if query == "a" else {}
+    measure = "first(t)" if query == "a" else "a.t"
+    stream = cep.stream(query, frame, order_by="t", measures={"t": measure}, **define)
+    assert stream.push(frame)["t"].tolist() == [0]
