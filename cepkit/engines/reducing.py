@@ -141,7 +141,10 @@ def _reduce_decimals(
         items = [[item for item in part if item is not None] for part in parts]
         exact = [_of_decimals(function, part) for part in items]
         if function != "avg":
-            return pa.array(exact, _type_of_sum(function, kind))
+            try:
+                return pa.array(exact, _type_of_sum(function, kind))
+            except pa.ArrowInvalid:
+                raise CepError(decimals.TOO_LONG) from None
         exact = [Fraction(total or 0) for total in exact]
     means = (float(total / int(n)) if n else None for total, n in zip(exact, counts, strict=True))
     return pa.array(means, pa.float64())

@@ -211,3 +211,14 @@ def test_borders(condition, rows):
 def test_a_text_that_is_no_category_is_an_error(engine):
     with pytest.raises(CepError, match=r"'zz' is not one of the ordered categories \['lo', 'hi'\]"):
         engine(FRAME, "size < 'zz'")
+
+
+@pytest.mark.parametrize("function", ["sum", "max"])
+def test_a_decimal_that_no_frame_holds_is_an_error(function):
+    frame = pd.DataFrame({"row": [0, 1], "long": [Decimal("1.5"), Decimal("99999999999999999999.5")]})
+    message = "a decimal of the result has more than 38 digits; cast the column to float64 first"
+    regex = {"define": {"a": "row >= 0"}, "keep": "longest", "measures": {"m": f"{function}(long * long)"}}
+    sequence = {"measures": {"m": f"{function}(a.long * a.long)"}}
+    for pattern, query in {"a+": regex, "PATTERN SEQ(_+ a[]) WITHIN 3": sequence}.items():
+        with pytest.raises(CepError, match=message):
+            cep.match(frame, pattern, order_by="row", **query).to_frame()

@@ -280,6 +280,7 @@ def exact_value(binder: Binding, term: Term) -> Decimal | None:
 # --- columns of results
 
 DIGITS = 38  # of the decimals in results: the most that Spark and Parquet hold
+TOO_LONG = f"a decimal of the result has more than {DIGITS} digits; cast the column to float64 first"
 
 
 def is_decimal(of: pa.DataType) -> bool:
@@ -299,9 +300,7 @@ def narrow(values: Any) -> Any:
     try:
         return values.cast(pa.decimal128(min(values.type.precision, DIGITS), values.type.scale))
     except pa.ArrowInvalid:
-        raise CepError(
-            f"a decimal of the result has more than {DIGITS} digits; cast the column to float64 first"
-        ) from None
+        raise CepError(TOO_LONG) from None
 
 
 def aligned(left: Any, right: Any) -> tuple[Any, Any]:
