@@ -36,7 +36,7 @@ FRAME = pd.DataFrame({
 })  # fmt: skip
 TABLE = pa.table({name: pa.Array.from_pandas(FRAME[name]) for name in FRAME})
 FRAMES = {"pandas": FRAME, "arrow": TABLE, "polars": pl.from_arrow(TABLE)}
-NAME = re.compile(rf"('[^']*')|\b({'|'.join(FRAME)})\b(?!\()")
+NAME = re.compile(rf"('[^']*')|\b({'|'.join([*FRAME, 'raw'])})\b(?!\()")
 
 
 class Sayer:
@@ -222,3 +222,17 @@ def test_a_decimal_that_no_frame_holds_is_an_error(function):
     for pattern, query in {"a+": regex, "PATTERN SEQ(_+ a[]) WITHIN 3": sequence}.items():
         with pytest.raises(CepError, match=message):
             cep.match(frame, pattern, order_by="row", **query).to_frame()
+
+
+@pytest.mark.parametrize(
+    ("condition", "rows"),
+    [("nvl(false, decimal)", []), ("date_add('hour', float, zoned) is null", [0, 1, 2, 4])],
+)
+def test_borders_of_sql(condition, rows):
+    assert rows_of(in_rows(FRAME, condition)) == rows
+
+
+def test_rows_multiply_no_bytes():
+    frame = pd.DataFrame({"row": [0], "raw": [b"x"]})
+    with pytest.raises(CepError, match="values of types int and bytes do not go together"):
+        in_rows(frame, "9223372036854775807 * raw IS NULL")

@@ -218,6 +218,8 @@ def _as_decimal(part: Compiled) -> Compiled | None:
     if part.type.scale is not None:
         return part
     value = part.call(None, -1) if part.is_constant else None
+    if isinstance(value, bool):
+        return None
     if part.is_constant and (value is None or (isinstance(value, int | float) and math.isfinite(value))):
         exact = None if value is None else Decimal(repr(value))
         return constant(
