@@ -19,6 +19,7 @@ from cepkit.language.eql import ANY, EqlEvent, EqlField, EqlLookup, EqlRelation,
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import ONE, TWO, Arity
 from cepkit.language.expressions.vocabulary import ip_in, remainder
+from cepkit.limits import TICKS
 
 # The functions of EQL on single values. None is null, and a function of null is null.
 
@@ -60,7 +61,7 @@ def divided(left: Any, right: Any) -> Any:
     return left / right
 
 
-# A division by zero raises ZeroDivisionError, and its value is null.
+# A division by zero and a float that is too large raise an ArithmeticError; the value is null.
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": divided, "%": remainder,
 }  # fmt: skip
@@ -239,6 +240,7 @@ class EqlConditions:
         slot, rest = self._slot(node.left)
         if (
             type(number) not in (int, float)
+            or (isinstance(number, int) and abs(number) > TICKS)  # numpy compares no such integer
             or slot[1] is None
             or slot[0] < 0
             or rest
@@ -334,7 +336,7 @@ class EqlConditions:
                 try:
                     if None not in values:
                         return ARITHMETIC[sign](*(self._number(node, value) for value in values))
-                except ZeroDivisionError:
+                except ArithmeticError:
                     pass
                 return None
             case ex.Call():
@@ -464,7 +466,7 @@ class EqlConditions:
             return None
         try:
             return function(values, self._ignores_case or node.function.endswith("~"))
-        except ZeroDivisionError:
+        except ArithmeticError:
             return None
         except (TypeError, ValueError, AttributeError, re.error) as error:
             raise self._wrong(node, f"{function.name}: {error}") from None

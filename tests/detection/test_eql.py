@@ -260,6 +260,19 @@ def test_times_compare_with_texts_and_plain_numbers_are_clocks():
         cep.eql(text.format("5s"), log)
 
 
+@pytest.mark.parametrize(
+    ("condition", "rows"),
+    [
+        ("x > LONG", []), ("whole < LONG", [0, 1]), ("x in (1, LONG)", [0]), ("-LONG < x", [0, 1]),
+        ("x + LONG > 1", []), ("whole + LONG > 1", [0, 1]),
+    ],
+)  # fmt: skip
+def test_numbers_of_any_length(condition, rows):
+    frame = pd.DataFrame({"whole": [1, 2], "x": [1.0, 2.5]})
+    got = cep.eql(f"any where {condition.replace('LONG', '9' * 400)}", frame)
+    assert got["x"].tolist() == frame["x"][rows].tolist()
+
+
 @pytest.mark.parametrize("kind", [pa.Table.from_pandas, pl.from_pandas])
 def test_results_have_the_kind_of_the_frame(kind):
     frame = kind(LOG[["@timestamp", "user.name", "process.name"]])
