@@ -519,10 +519,6 @@ class Evaluator:
             return _combine_times(operator, left, right)
         if operator in "+-":
             return _clean((pc.add if operator == "+" else pc.subtract)(left, right))
-        if operator == "*":
-            left, right = (
-                side.cast(pa.int64()) if pa.types.is_null(side.type) else side for side in (left, right)
-            )
         if operator == "*" and _is_with_decimals(left, right):
             return decimals.product(left, right)
         if operator == "*":

@@ -232,7 +232,8 @@ def test_borders_of_sql(condition, rows):
     assert rows_of(in_rows(FRAME, condition)) == rows
 
 
-def test_rows_multiply_no_bytes():
-    frame = pd.DataFrame({"row": [0], "raw": [b"x"]})
+@pytest.mark.parametrize("number", ["9223372036854775807", "at"])
+def test_rows_multiply_no_bytes(number):
+    frame = pd.DataFrame({"row": [0], "raw": pd.Series([b"x"], dtype=object), "at": MIDNIGHTS[:1]})
     with pytest.raises(CepError, match="values of types int and bytes do not go together"):
-        in_rows(frame, "9223372036854775807 * raw IS NULL")
+        in_rows(frame, f"{number} * raw IS NULL")

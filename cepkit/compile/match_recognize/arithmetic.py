@@ -252,7 +252,7 @@ def compute(tree: ex.Expression, sign: str, parts: list[Compiled]) -> Compiled:
     if kind is None:
         refuse_arithmetic(tree, sign, left.type, right.type)
         raise AssertionError("every refused sum has an error")
-    if OTHER in kinds and not kinds & {*TIMED}:
+    if OTHER in kinds:
         computed = strict(partial(_of_numbers, ARITHMETIC[sign]), [left, right], kind, tree, "compute", sign)
     elif kind.kind == DURATION and DURATION in kinds and kinds & {INTEGER, FLOAT}:
         computed = strict(_scaling(sign, left, right, kind), [left, right], kind, tree, "compute", sign)

@@ -84,9 +84,7 @@ def bound_call(name: str, types: Sequence[ColumnType], constants: Sequence[Any])
         raise PredicateError(f"{name}() of a text takes a text, not {word_of_kind(kinds[1])}")
     varied = [kind for kind, value in zip(kinds, constants, strict=True) if value is VARIES]
     if function.name == "concat" and OTHER in varied:
-        raise PredicateError(
-            f"{name}() takes numbers, texts, times and truth values, not {word_of_kind(OTHER)}"
-        )
+        raise PredicateError(f"{name}() takes numbers, texts, times and truth values; one is of another type")
     if function.name == "ip_in" and isinstance(constants[1], str):
         function.compute("::1", constants[1])  # an error here is one of the network
     compute, kind = function.compute, ColumnType(function.gives or OTHER)

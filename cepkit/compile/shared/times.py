@@ -19,10 +19,7 @@ from cepkit.language.expressions.vocabulary import VOCABULARY
 # time zone of the column.
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_CALENDAR = (
-    86_400 - 62_135_596_800,
-    253_402_214_400,
-)  # seconds: the days of the years 1 to 9999 but the first
+_CALENDAR = (-62_135_510_400, 253_402_214_400)  # seconds: 0001-01-02 and 9999-12-31
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 FIELDS_OF_TIMES = (
@@ -270,8 +267,8 @@ def _local(ticks: Any, of: ColumnType) -> Any:
     if not isinstance(ticks, np.ndarray):
         seconds = min(max(int(ticks // per_second), _CALENDAR[0]), _CALENDAR[1])
         offset = datetime.fromtimestamp(seconds, _zone(of.timezone or "")).utcoffset()
-        moved = ticks + round((offset.total_seconds() if offset else 0) * per_second)
-        return min(max(moved, NULL_INTEGER + 1), -(NULL_INTEGER + 1))
+        shown_ticks = ticks + round((offset.total_seconds() if offset else 0) * per_second)
+        return min(max(shown_ticks, NULL_INTEGER + 1), -(NULL_INTEGER + 1))
     import pandas as pd
 
     def shown(moments: np.ndarray) -> np.ndarray:
@@ -289,8 +286,8 @@ def _in_calendar(
     first, last = (bound * per_second for bound in _CALENDAR)
     inside = np.clip(ticks, max(first, day - most), min(last, most - day))
     offset = change(inside) - inside
-    moved = np.where(offset < 0, np.maximum(ticks, -most - offset), np.minimum(ticks, most - offset)) + offset
-    return np.where(ticks == NULL_INTEGER, ticks, moved)
+    fitting = np.where(offset < 0, np.maximum(ticks, -most - offset), np.minimum(ticks, most - offset))
+    return np.where(ticks == NULL_INTEGER, ticks, fitting + offset)
 
 
 @lru_cache(maxsize=64)
